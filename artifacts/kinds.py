@@ -2,7 +2,7 @@
 
     the ledger's or a certificate's JSON ─ Kind.of ─ one frozen value: Stable, Tallies, PrivateTest …, or Unknown
 
-Nothing else reads a session's settings by key. Whether a kind has classes, bounds, a season or a lead is a field of its
+Nothing else reads a session's settings by key. Whether a kind has classes, bounds or a season is a field of its
 type; where a kind lacks such a field, it has the default that stands in `Kind`. What an ask adds to its mechanism's own
 settings may be absent: the settings of a mechanism by itself are a kind as well.
 Settings of another version, with a name, a field or a value that this one does not know, are `Unknown`. A session of
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 from pydantic import Field, ValidationError
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.schemas import Bounds, Budget, Frozen
+from concord.artifacts.schemas import Bounds, Frozen
 
 
 class Round(Frozen):
@@ -74,7 +74,6 @@ class Kind(Frozen):
     session         whose students it compares or tests
     student         digest of the student that it tests
     release         of the stream, on whose units it tests
-    lead, names     of several homes: the key of the leading home, and the names of all
     of_rows         what gets labels, and what a student learns from besides
     given           what a plan gives besides itself that is public
     """
@@ -96,8 +95,6 @@ class Kind(Frozen):
     session: str | None = None
     student: str | None = None
     release: int | None = None
-    lead: str | None = None
-    names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Kind":
@@ -113,8 +110,7 @@ class Kind(Frozen):
         except ValidationError as wrong:  # fields or values of another version, or no settings of Concord's at all
             first = wrong.errors()[0]
             why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        of_homes = name == "stream" and bool({"lead", "share"} & settings.keys())
-        return Unknown(name=str(name), relabel=settings.get("relabel"), of_homes=of_homes, why=why)
+        return Unknown(name=str(name), relabel=settings.get("relabel"), why=why)
 
     def only(self, kind: type[Some]) -> Some:
         """These settings, which must be of that kind. Raises NotVerified if they are of another."""
@@ -149,12 +145,10 @@ class Unknown(Kind):
     """A kind of another version. Only its name is known, and what no other session may repeat.
 
     relabel   whatever it says of relabelled rows: a domain's secret subset answers once, whichever version asked it
-    of_homes  whether it is a stream in several homes, as 1.0.0 had them
     why       what is unknown of it, in words
     """
 
     relabel: Any = None
-    of_homes: bool = False
     why: str
 
 
@@ -287,45 +281,6 @@ class Stream(Tallies):
         return self.steps << self.bits
 
 
-class ShareTerms(Frozen):
-    """What a home's share stands for."""
-
-    run: str
-    plan: str
-    home: str
-    key: str
-    encoding: str
-
-
-class Share(Tallies):
-    """The tallies of one home, in a run of several."""
-
-    command: ClassVar[str] = "concord contribute PLAN"
-
-    queries: int
-    share: ShareTerms
-
-
-class Joint(Tallies):
-    """The tallies of several homes, added up; a person may be in `homes` of them."""
-
-    command: ClassVar[str] = "concord lead PLAN"
-
-    homes: int
-    run: str
-    plan: str
-    names: tuple[str, ...]
-    public_keys: tuple[str, ...] = Field(alias="keys")
-    people: str
-    lead: str
-    each: Budget = Field(alias="claim")
-
-    @property
-    def keys_by_name(self) -> dict[str, str]:
-        """The public key of each home. Raises ValueError if they are not as many as the homes."""
-        return dict(zip(self.names, self.public_keys, strict=True))
-
-
 class ChoiceByErrors(Kind):
     """One choice among candidates by their errors on private units."""
 
@@ -430,8 +385,6 @@ KINDS: dict[str, type[Kind]] = {
     "tallies": Tallies,
     "sketch": Sketch,
     "stream": Stream,
-    "share": Share,
-    "joint": Joint,
     "universal": Universal,
     "student_choice": StudentChoice,
     "private_test": PrivateTest,

@@ -22,14 +22,13 @@ from concord.artifacts.sections import (
     TALLIES,
     AboutPlan,
     DataPlan,
-    HomesPlan,
     LabelingPlan,
     PrivacyPlan,
     PrivateTestPlan,
     Section,
     StreamPlan,
 )
-from concord.artifacts.sources import TableSource, check_address
+from concord.artifacts.sources import TableSource
 from concord.artifacts.table_schema import read_schema
 from concord.artifacts.wrong_plan import in_one_sentence
 
@@ -55,8 +54,6 @@ class Plan(Section):
     """How private rows are asked for labels of public ones, and when a session ends."""
     stream: StreamPlan | None = None
     """Private rows that arrive period by period, with a release for each period."""
-    homes: HomesPlan | None = None
-    """Several holders of private rows, who add up noisy sums and show no row."""
     relabel: RelabelPlan | None = None
     """Relabelling of a secret subset of the private rows before teachers learn."""
     student: StudentPlan = Field(default_factory=StudentPlan)
@@ -89,7 +86,7 @@ class Plan(Section):
 
     @model_validator(mode="after")
     def sections_fit_together(self) -> Self:
-        rules = (_asked, _chosen, _streamed, _held_in_homes, _compared, _sketched, _secret, _tested)
+        rules = (_asked, _chosen, _streamed, _compared, _sketched, _secret, _tested)
         for sentence in chain.from_iterable(rule(self) for rule in rules):
             raise ValueError(sentence)
         return self
@@ -183,8 +180,6 @@ def _asked(plan: Plan) -> Wrong:
             return
         case _ if plan.data.bounds:
             yield f"data.bounds declares a number as label, on which teachers cannot vote: {needed}"
-        case _ if plan.homes:
-            yield f"homes add up noisy sums: {needed}, got {asked!r}"
         case _ if plan.stream:
             yield f"stream is of running sums: {needed}, got {asked!r}"
         case "auto" if not teachers and (not plan.labeling.rows or "universal" in learners):
@@ -221,9 +216,6 @@ def _streamed(plan: Plan) -> Wrong:
     """A stream is of tallies of rows in local files, whose units or rows come once."""
     if plan.stream is None:
         return
-    if plan.homes is not None:
-        rule = "a plan has [homes] or [stream], not both: leave out [stream], and lead the homes"
-        yield f"{rule}; or give each home a plan of its own with a [stream], for `concord refresh`"
     if plan.privacy.secret != "rows":
         yield "stream is for privacy.secret = 'rows': which units arrive when is secret"
     if plan.test is not None and plan.data.unit is None:
@@ -239,18 +231,6 @@ def _streamed(plan: Plan) -> Wrong:
     yield from _unless_named(
         plan, "stream.delivery", plan.stream.delivery, "be 'each row once', since data.unit is not given", why
     )
-
-
-def _held_in_homes(plan: Plan) -> Wrong:
-    """Homes add up tallies of secret rows, about a public file."""
-    if plan.homes is None:
-        return
-    if plan.privacy.secret != "rows":
-        yield "homes are for privacy.secret = 'rows'"
-    if plan.test is not None:
-        yield "homes have no private [test] yet: name a public table in data.test"
-    if not isinstance(plan.data.public, str):
-        yield "data.public must be a file if there are [homes], whose SHA-256 homes.public gives"
 
 
 def _compared(plan: Plan) -> Wrong:
@@ -273,7 +253,7 @@ def _compared(plan: Plan) -> Wrong:
 
 
 def _sketched(plan: Plan) -> Wrong:
-    """A schema takes the place of public rows: for tallies of secret rows, in one home and at one time."""
+    """A schema takes the place of public rows: for tallies of secret rows, at one time."""
     if plan.data.declared is None:
         return
     if plan.privacy.secret == "labels":
@@ -282,9 +262,8 @@ def _sketched(plan: Plan) -> Wrong:
     if plan.labeling.asking != TALLIES:
         rule = "data.schema needs labeling.mechanism = 'tallies', since no teacher votes on synthetic rows"
         yield f"{rule}, got {plan.labeling.mechanism!r}"
-    for section, given in (("homes", plan.homes), ("stream", plan.stream)):
-        if given is not None:
-            yield f"data.schema cannot be used with [{section}]: name a public table in data.public"
+    if plan.stream is not None:
+        yield "data.schema cannot be used with [stream]: name a public table in data.public"
 
 
 def _secret(plan: Plan) -> Wrong:
@@ -329,31 +308,6 @@ def _unless_named(plan: Plan, key: str, given: Any, must: str, why: str) -> Wron
 def load_plan(path: Path) -> Plan:
     """The plan in a TOML file. Raises WrongInput with one sentence on the first thing wrong with it."""
     return parse_plan(read_tables(path))
-
-
-def load_homes_plan(path: Path) -> Plan:
-    """The plan of several homes in a TOML file, which names no private table. Raises WrongInput as `load_plan`."""
-    tables = read_tables(path)
-    data = tables.get("data")
-    if "homes" not in tables:
-        raise WrongInput(f"the plan {path} must have [homes] to be led or contributed to: without it, `concord run` it")
-    if isinstance(data, dict):
-        if "private" in data:
-            raise WrongInput("data.private cannot be given in a plan of [homes]: each names its own table by --private")
-        tables["data"] = {**data, "private": ""}
-    return parse_plan(tables)
-
-
-def of_home(plan: Plan, private: str) -> Plan:
-    """The plan of several homes for one of them, with its own table `private`: files, or an address. Raises
-    WrongInput."""
-    if not private:
-        raise WrongInput("--private must name this home's table: files, or an address, got ''")
-    try:
-        table = check_address(private) if "://" in private else str(Path(private).absolute())
-    except ValueError as wrong:
-        raise WrongInput(f"--private {wrong}") from None
-    return plan.model_copy(update={"data": plan.data.model_copy(update={"private": table})})
 
 
 def read_tables(path: Path) -> dict[str, Any]:

@@ -7,7 +7,6 @@ Keys that earlier versions had stand in REMOVED: plans with them, kept in homes,
 """
 
 import difflib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import date
@@ -34,13 +33,6 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 
 
-def _of_64_digits(word: str) -> str:
-    if not re.fullmatch("[0-9a-f]{64}", word):
-        raise ValueError(f"must be 64 hex digits, 0 to 9 and a to f, got {word!r}")
-    return word
-
-
-HexDigest = Annotated[str, AfterValidator(_of_64_digits)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), in_units("ε")]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), in_units("probability")]
 Share = Annotated[float, Field(gt=0, lt=1), in_units("share of units")]
@@ -309,54 +301,6 @@ class StreamPlan(Section):
     delivery: Literal["each row once"] | None = None
     """Must be "each row once" if `data.unit` is missing: it declares that no row is delivered again, which cannot be
     checked without ids of units."""
-
-
-class HomesPlan(Section):
-    """Several holders of private rows, each with a table, a ledger and a key of its own. Run by `concord lead` and, at
-    each home, `concord contribute`."""
-
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
-
-    names: Annotated[tuple[Name, ...], Field(min_length=2, max_length=64)]
-    """A name for each home, known to all."""
-    public_keys: Annotated[tuple[HexDigest, ...], Field(alias="keys")]  # a model with `keys` passes for a mapping
-    """The public key of each home, in the order of names, as `concord key` prints it: 64 hex digits."""
-    lead: str
-    """The party that asks the questions: one of the names, or the public key of a party without private rows."""
-    people: Literal["in one home", "in several"]
-    """Whether a person may have rows in several homes. If so, the guarantee covers all homes together, with a larger ε.
-    This declaration cannot be checked."""
-    public: HexDigest
-    """SHA-256 of the file that data.public names, as `sha256sum` prints it: a home with the table can then compute the
-    codes by itself."""
-    tick: Annotated[int, Field(ge=0, le=86_400), in_units("seconds")] = 60
-    """Shares appear at multiples of this time, so that their times do not reveal how long counting took."""
-
-    @model_validator(mode="after")
-    def everybody_has_a_key(self) -> Self:
-        if len({*self.names}) < len(self.names) or len({*self.public_keys}) < len(self.public_keys):
-            raise ValueError("names and keys must each be given once: a key stands for one home and one private table")
-        if len(self.public_keys) != len(self.names):
-            raise ValueError(f"keys must be as many as names, got {len(self.public_keys)} and {len(self.names)}")
-        if self.lead not in self.names:
-            _of_64_digits(self.lead)
-        return self
-
-    def key_of(self, name: str) -> str:
-        """The public key of a home, or of the lead's own name. Raises WrongInput if there is no such home."""
-        if name not in self.names:
-            raise WrongInput(f"homes.names has no {name!r}{near(name, self.names)}")
-        return self.public_keys[self.names.index(name)]
-
-    @property
-    def lead_key(self) -> str:
-        """The public key of the lead."""
-        return self.key_of(self.lead) if self.lead in self.names else self.lead
-
-    @property
-    def a_person_in(self) -> int:
-        """The most homes in which a person may have rows."""
-        return len(self.names) if self.people == "in several" else 1
 
 
 def near(word: str, known: Sequence[str]) -> str:

@@ -2,9 +2,8 @@
 
 Offers       `api` (run, refresh, ask, load_student, and the commands) and its `results`; `classifier`
              (in scikit-learn's manner); the flows: `learn` (learn, extend, study again, test again), `refresh` (one
-             release of a stream), `lead` and `homes` (of several homes that show no row), `ask` (questions: to every
-             shard, to the units, and an estimate); `start` (a flow on its servers), `scheduled` (flows
-             as deployments), `cli`
+             release of a stream), `ask` (questions: to every shard, to the units, and an estimate); `start` (a flow on
+             its servers), `scheduled` (flows as deployments), `cli`
 Its own      `vote`, `tally`, `sketch` and `hypothesis` (the ways to learn: what each asks, counts, releases and fits),
              `season` (the periods of a stream, and its clock); `run` (the context of a run, and the values its steps
              exchange), `stages` (the stages), `admit` (sessions: found and begun, or asked once, and warnings to the

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.errors import WrongInput, quoted
-from concord.artifacts.plan import Plan, load_homes_plan, of_home, parse_plan, read_tables
+from concord.artifacts.plan import Plan, parse_plan, read_tables
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare, published_by, reopen
@@ -112,44 +112,6 @@ def refresh(
     from concord.flows.start import start_asking
 
     return Run(start_asking(release, loaded, folder, new_session=new_session), folder)
-
-
-@our_settings()
-def lead(
-    plan: str | Path | Plan, exchange: str, *, without: Iterable[str] = (), home: str | Path | None = None
-) -> dict[str, Any]:
-    """Ask several homes the next question, or publish what follows from their shares, as `concord lead --json`."""
-    loaded = plan if isinstance(plan, Plan) else load_homes_plan(Path(plan))
-    folder = _prepared(home)
-    from concord.flows.lead import lead as go_on
-    from concord.flows.serving import run_once
-
-    return run_once(go_on, folder)(loaded, folder, exchange, [*without])
-
-
-@our_settings()
-def contribute(
-    plan: str | Path | Plan,
-    exchange: str,
-    private: str,
-    name: str,
-    *,
-    agreed: bool = False,
-    new_session: bool = False,
-    home: str | Path | None = None,
-) -> dict[str, Any]:
-    """Answer the newest question of a run as one of several homes, as `concord contribute --json` does.
-
-    private       this home's private table, in place of any in the plan: files, or an address
-    agreed        the person responsible for this home has read the plan and agrees to its cost
-    new_session   take part in a further run of the plan, which costs again
-    """
-    loaded = of_home(plan if isinstance(plan, Plan) else load_homes_plan(Path(plan)), private)
-    folder = _prepared(home)
-    from concord.flows.homes import contribute as answer
-    from concord.flows.serving import run_once
-
-    return run_once(answer, folder)(loaded, folder, exchange, name, new_session, agreed)
 
 
 def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ()) -> Plan:

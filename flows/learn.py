@@ -25,7 +25,6 @@ from concord.flows.admit import admit, announce_room, begin, may_open_further, p
 from concord.flows.cache import Files
 from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.run import (
-    OF_HOMES,
     Admitted,
     Balance,
     ExactNumbers,
@@ -64,8 +63,6 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     new_session   open a further session in the domain, which costs again
     start_from    run this stage and those after it even if the cache could answer
     """
-    if plan.homes is not None:
-        raise WrongInput(OF_HOMES)
     if plan.stream is not None:
         raise WrongInput("a plan with [stream] is run by `concord refresh`, which makes one release after another")
     with running(plan, home, new_session=new_session, start_from=start_from) as run:

@@ -28,7 +28,7 @@ from concord.flows import tally
 from concord.flows.admit import admit, precheck_tables
 from concord.flows.cache import digested, key_of, only
 from concord.flows.outcome import Summary, shown
-from concord.flows.run import OF_HOMES, Admitted, PrivateFiles, RunContext, running
+from concord.flows.run import Admitted, PrivateFiles, RunContext, running
 from concord.flows.season import Periods, check_periods, published_mark
 from concord.flows.set_aside import pass_test_of_release
 from concord.flows.stage import Disclosure, pass_door
@@ -219,9 +219,7 @@ def fields_read(plan: Plan) -> Any:
 
 
 def check_stream(plan: Plan) -> None:
-    """Raise WrongInput if the plan has no stream, or is of several homes."""
-    if plan.homes is not None:
-        raise WrongInput(OF_HOMES)
+    """Raise WrongInput if the plan has no stream."""
     if plan.stream is None:
         raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")
 

@@ -247,7 +247,7 @@ def checks_of(
 
         trusted = PublicKey.named(key)
     if subject is not None and Path(subject).exists():
-        (found,) = limited((VERIFY_FOLDER, (subject, test, trusted, kept and str(kept))))
+        found = limited((VERIFY_FOLDER, (subject, test, trusted, kept and str(kept))))
         if found:
             return found
     from concord.flows.environment import reopen

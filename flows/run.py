@@ -40,9 +40,6 @@ Asking = TypeVar("Asking", bound=Ask[Any])
 TableField = Literal["private", "public", "test"]
 
 
-OF_HOMES = "a plan with [homes] is run by `concord lead` and, in each home, by `concord contribute`"
-
-
 @dataclass(frozen=True)
 class RunContext:
     """The context that every run has, whatever its steps.
@@ -114,8 +111,7 @@ def running(
         ready_mlflow(home)
     with ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
-        if plan.homes is None:  # a lead has no private rows; a home that contributes reads them later
-            ready_secret(stores, domain)
+        ready_secret(stores, domain)
         erased = erased_units(stores, domain)
         vault, named = stores.vault, dict[str, str | TableSource | None](not_local(plan))
         plan = with_snapshots(plan, vault, again=start_from == "encode")
@@ -248,8 +244,7 @@ class PrivateFiles:
         for name, theirs in others.items():
             if any(is_shared(files, each.files) for each in theirs):
                 raise belongs_to(name)
-        named = run.plan.data.public is not None  # one of several homes may do without it
-        own = [file.path for file in find_files(run.plan.path("public"), "data.public")] if named else []
+        own = [file.path for file in find_files(run.plan.path("public"), "data.public")]
         later = [Path(source.path) for source in known[1:]]
         check_not_private("data.public", [*own, *later], files)
         if test is not None:

@@ -4,7 +4,6 @@ Each run ends in a state whose name says how it went:
     Completed       rows were answered, or the student was trained again
     Partly          (Completed) the session ended before the last public row; the message says how many were not asked
     NothingNew      (Completed) everything was there already; nothing was spent
-    Waiting         (Completed) some of several homes have not answered yet; the message names them
     BudgetRefused   (Failed) the session's refusals or the domain's budget are used up, or a further session was not
                     asked for; WrongInput, NotVerified and EnvironmentFailed likewise (artifacts.errors)
 Everything that a run does is on its own page: it is named for its session, and has the tasks and the artifacts.
@@ -23,16 +22,14 @@ from prefect.states import Completed, Failed
 
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.plan import Plan, load_homes_plan, load_plan, of_home
+from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare
-from concord.flows.homes import contribute
-from concord.flows.lead import lead
 from concord.flows.learn import study_again
 from concord.flows.outcome import SCHEDULED, Summary, check_all_asked, in_words
 from concord.flows.refresh import refresh
-from concord.flows.serving import as_one_run, run_once
+from concord.flows.serving import as_one_run
 from concord.flows.start import start, start_again, start_asking, start_extension
 
 
@@ -112,44 +109,6 @@ def scheduled_study(
     student   how it learns from now on; without it, as the session's plan says
     """
     return _in_home(home, lambda found: _state_of(start_again(study_again, session, found, student), asks=False))
-
-
-@flow(name="scheduled-lead", flow_run_name=_of_plan)
-def scheduled_lead(plan: Path, exchange: str, without: tuple[str, ...] = (), home: Path | None = None) -> State[Any]:
-    """Ask several homes the next question, or publish what follows from their shares; it waits for nobody.
-
-    plan       the TOML file of all homes
-    exchange   the folder, or address, through which they communicate
-    without    homes whose rows are left out from now on
-    """
-
-    def work(home: Path) -> State[Any]:
-        done = run_once(lead, home)(load_homes_plan(plan), home, exchange, without)
-        if not done["published"]:
-            return Completed(name="Waiting", message=f"round {done['round']} waits for {', '.join(done['missing'])}")
-        return _state_of(Summary.model_validate(done))
-
-    return _in_home(home, work)
-
-
-@flow(name="scheduled-contribute", flow_run_name=_of_plan)
-def scheduled_contribute(
-    plan: Path, exchange: str, private: str, name: str, agreed: bool = False, home: Path | None = None
-) -> State[Any]:
-    """Answer the newest question of a run once, as the home of that name.
-
-    plan, exchange   as the lead has them
-    private          this home's private table
-    agreed           the person responsible for this home has read the plan and agrees to its cost
-    """
-
-    def work(home: Path) -> State[Any]:
-        own = of_home(load_homes_plan(plan), private)
-        done = run_once(contribute, home)(own, home, exchange, name, agreed=agreed)
-        message = done["missing"] if done["answered"] is None else f"{name} answered {done['answered']}: {done['file']}"
-        return Completed(name="Completed" if done["answered_now"] else "NothingNew", message=message)
-
-    return _in_home(home, work)
 
 
 def _loaded(plan: Plan | Path) -> Plan:

@@ -37,7 +37,7 @@ KINDS = "artifacts/kinds.py"
 MAIN = ("flows/learn.py", "learn")
 KIND_FACTS = {"tallied", "undecided", "relabel", "learner", "purpose"}
 """Attributes that say of which kind a plan or a session is."""
-COMMON_WORDS = {"published", "share", "joint", "stream"}
+COMMON_WORDS = {"published", "stream"}
 """Kinds whose names stand for other things as well."""
 RELEASES = kinds.KINDS.keys() - COMMON_WORDS
 """Kinds of release by name."""

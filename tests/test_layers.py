@@ -282,7 +282,7 @@ def test_nobody_reads_a_session_s_settings_by_key() -> None:
     [
         'low, high = session.mechanism["bounds"]',
         'record.mechanism.settings.get("season")',
-        '"lead" in settings',
+        '"session" in settings',
         '"share" not in of.mechanism.keys()',
         'body["mechanism"]["relabel"]',
         'ask.settings()["name"]',

@@ -126,8 +126,6 @@ def test_it_offers_what_it_says() -> None:
         "budget",
         "predict",
         "export",
-        "lead",
-        "contribute",
     }
     assert set(concord.__all__) == {*offered, "__version__"}
     assert set(dir(concord)) == {*concord.__all__, "artifacts", "flows", "tasks"}

@@ -5,11 +5,10 @@
     done = concord.run("plan.toml")
     concord.load_student(done.session).predict(rows)
 
-Offers `run`, `refresh`, `ask` and `load_student`; `init`, `plan`, `verify`, `budget`, `predict`,
-`export`, and for several homes `lead` and `contribute`, which do what the commands do; `ConcordClassifier` and
-`ConcordRegressor`, in scikit-learn's manner; and the packages `concord.flows` (what runs), `concord.tasks` (the work)
-and `concord.artifacts` (types and stores). They are the folders of those names at the root of the repository, to which
-this one links. Nothing is imported until it is asked for.
+Offers `run`, `refresh`, `ask` and `load_student`; `init`, `plan`, `verify`, `budget`, `predict` and `export`, which do
+what the commands do; `ConcordClassifier` and `ConcordRegressor`, in scikit-learn's manner; and the packages
+`concord.flows` (what runs), `concord.tasks` (the work) and `concord.artifacts` (types and stores). They are the folders
+of those names at the root of the repository, to which this one links. Nothing is imported until it is asked for.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
     from concord.flows.api import (
         ask,
         budget,
-        contribute,
         export,
         init,
-        lead,
         load_student,
         plan,
         predict,
@@ -37,10 +34,8 @@ __all__ = [
     "__version__",
     "ask",
     "budget",
-    "contribute",
     "export",
     "init",
-    "lead",
     "load_student",
     "plan",
     "predict",

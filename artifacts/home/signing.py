@@ -39,9 +39,6 @@ SIGNING_SECRET = "signing"
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 """Types of an in-toto statement, and of the payload of its envelope."""
-QUESTION_TYPE: Final = "application/vnd.concord.homes.question+json"
-SHARE_TYPE: Final = "application/vnd.concord.homes.share+json"
-"""Payload types of what several homes sign: a signature of one kind never passes for another."""
 
 
 @dataclass(frozen=True)

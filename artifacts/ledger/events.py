@@ -9,8 +9,6 @@ which are recorded for a domain and charge nothing:
     erased      a unit's rows, and what depended on them, were destroyed; about: a keyed digest of the unit's id
     holds       a private file was learned from; about: a digest of its real path or address, keyed by the vault that
                 read it
-    bound       of a run of several homes, a round's question, which no other question of that number may replace;
-                about: the run, the number and the question's digest, all of them public
     secret      the only secret by which a domain, or a stream of it, knows its units; about: its name in the vault, and
                 a digest keyed by it; no other is ever used (tasks.door.keys)
 
@@ -29,7 +27,7 @@ from concord.artifacts.domains import Division, Domain, NewCap
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.sessions import STATE, Batch, BatchOutcome, Draw, Session, Settlement
 
-RemarkKind = Literal["forgotten", "erased", "holds", "bound", "secret"]
+RemarkKind = Literal["forgotten", "erased", "holds", "secret"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +41,6 @@ class Remark:
     kind: RemarkKind
     about: str
     reason: str = ""
-
-
-ANOTHER = {
-    "bound": "the lead signed another question of this number, to which this home is bound: it answers no other, ever",
-    "secret": "the vault's secrets/{name} is not the one on record, which identifies units: restore that one",
-}
-"""The error message about a second digest under one name, by kind of remark."""
 
 
 class Remarks:
@@ -70,12 +61,14 @@ class Remarks:
         """Whether the domain has that remark, with whatever reason."""
         return (remark.kind, remark.about) in self._remarks.get(domain, {})
 
-    def check_only(self, domain: str, remark: Remark) -> None:
-        """Raise NotVerified if a remark of that kind has another digest under the name that `remark` is about."""
-        name, _, digest = remark.about.rpartition(" ")
-        known = (other.about.rpartition(" ") for other in self.on(domain) if other.kind == remark.kind)
+    def check_secret(self, domain: str, secret: Remark) -> None:
+        """Raise NotVerified if another digest is on record under the name of the secret."""
+        name, _, digest = secret.about.rpartition(" ")
+        known = (other.about.rpartition(" ") for other in self.on(domain) if other.kind == "secret")
         if any(other == name and its != digest for other, _, its in known):
-            raise NotVerified(ANOTHER[remark.kind].format(name=name))
+            raise NotVerified(
+                f"the vault's secrets/{name} is not the one on record, which identifies units: restore that one"
+            )
 
     def check_holding(self, domain: str, files: Iterable[str]) -> None:
         """Raise WrongInput if another domain holds one of the files."""

@@ -199,8 +199,8 @@ class LedgerState:
                     raise WrongInput(f"session {session.id} must be an ended one of domain {name!r} to be forgotten")
             case "holds":
                 self.remarks.check_holding(name, (remark.about,))
-            case "bound" | "secret":
-                self.remarks.check_only(name, remark)
+            case "secret":
+                self.remarks.check_secret(name, remark)
         return [] if self.remarks.has(name, remark) else [Entry(domain=name, event=remark)]
 
     def hold(self, name: str, files: Iterable[str], reason: str = "") -> list[Entry]:

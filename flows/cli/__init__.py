@@ -1,8 +1,8 @@
 """The command line's console script, which a signal ends in one sentence from its first moment.
 
 Offers       `main`
-Its own      `commands` (the command line; to plan, run and extend); the other commands: `homes`, `record`, `review`,
-             `verify`; `advice` (questions and output of `init` and `plan`), `show` (other output), `app` (what commands
+Its own      `commands` (the command line; to plan, run and extend); the other commands: `record`, `review`, `verify`;
+             `advice` (questions and output of `init` and `plan`), `show` (other output), `app` (what commands
              share: options, start and end; their order in --help)
 """
 

@@ -58,14 +58,8 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test": ("concord test census-1751dd7e", "concord test census-1751dd7e --epsilon 0.5"),
         "count": ("concord count plan.toml --by ward,sex --epsilon 0.2",),
     },
-    "Streams and homes": {
+    "Streams": {
         "refresh": ("concord refresh plan.toml",),
-        "lead": (
-            "concord lead plan.toml --exchange shared/",
-            "concord lead plan.toml --exchange s3://bucket/run --without south",
-        ),
-        "contribute": ("concord contribute plan.toml --exchange shared/ --private stays.parquet --as north",),
-        "homes": ("concord homes plan.toml --exchange shared/",),
     },
     "After release": {
         "predict": (

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, in_one_line
-from concord.flows.cli import homes, record, review, verify
+from concord.flows.cli import record, review, verify
 from concord.flows.cli.app import (
     HOME,
     AgainOption,
@@ -27,8 +27,8 @@ from concord.flows.cli.app import (
 from concord.flows.console import NARROW, out, say
 from concord.flows.ending import NOTHING_LOST
 
-__all__ = ["app", "command", "homes", "record", "review", "verify"]
-"""`homes`, `record`, `review` and `verify` add their commands to `app` as they are imported."""
+__all__ = ["app", "command", "record", "review", "verify"]
+"""`record`, `review` and `verify` add their commands to `app` as they are imported."""
 
 MOST_GROUPS_SHOWN = 20
 """The most groups that the console shows; the released file has all of them."""

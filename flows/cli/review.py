@@ -51,7 +51,7 @@ def dossier_command(
 
     folder = published_folder(session, call.home)
     certificate = PublishedSession.at(folder).certificate
-    (checks,) = limited((VERIFY_FOLDER, (str(folder), test, None if key is None else PublicKey.named(key))))
+    checks = limited((VERIFY_FOLDER, (str(folder), test, None if key is None else PublicKey.named(key))))
     content = dossier(certificate, [check.model_dump() for check in checks])
     files = [str(out_folder / name) for name in write(content, out_folder)]
     found = "all checks passed" if content["verified"] else "do not rely on it: " + content["failed"][0]["detail"]

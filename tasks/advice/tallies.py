@@ -10,7 +10,6 @@ Not covered  interactions of several columns: additive codes do not express them
              tests/flows/cli/test_plan_command.py
 """
 
-import math
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -58,7 +57,7 @@ def planned_sizes(plan: Plan, encoding: Encoding) -> CodeSizes:
         with suppress(WrongInput):  # a budget that is too small is refused where rounds are planned
             once = read_at_end(_of_rounds(plan, len(columns), VECTOR_CELLS))
             if any(isinstance(column, Passed) for column in columns):
-                sizes["cells"] = min(VECTOR_CELLS, cells_that_are_heard(once, units / math.sqrt(_holders(plan))))
+                sizes["cells"] = min(VECTOR_CELLS, cells_that_are_heard(once, units))
             elif _alone(plan) and cells_that_are_heard(once, units) >= DIVIDED:
                 sizes["tails"] = True
     return sizes
@@ -75,8 +74,7 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] 
     once = made()
     if isinstance(once, Stream):
         return once
-    holders, rows = _holders(plan), min(rows, most_rows(codes))
-    units = (plan.labeling.rows or 0) / math.sqrt(holders)
+    rows, units = min(rows, most_rows(codes)), plan.labeling.rows or 0
     if begun is not None:
         rounds, later = begun
     else:
@@ -90,7 +88,7 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] 
         elif all(isinstance(field, VectorField) for field in codes.fields):
             rounds = 1  # it measures all cells: a model of cells adds nothing
         else:
-            rounds = rounds_of(width, once.rho / holders, rows, plan.labeling.rows or 0)
+            rounds = rounds_of(width, once.rho, rows, units)
     return once if rounds == 1 else made(rounds=rounds, later=later)
 
 
@@ -129,26 +127,21 @@ def _of_rounds(plan: Plan, fields: int, codes: int, *, rounds: int = 1, **asked:
 
 def asks_pairs(plan: Plan, codes: Codes) -> bool:
     """Whether pairs of columns are queried if single columns predict poorly. Never with many columns, vectors or a
-    number as label; nor if labels alone are secret, in a stream or with several homes."""
+    number as label; nor if labels alone are secret, or in a stream."""
     vectors = any(isinstance(field, VectorField) for field in codes.fields)
     return _alone(plan) and not vectors and 2 <= len(codes.coarse) <= PAIRED
 
 
 def _alone(plan: Plan) -> bool:
-    """Whether one home counts rows by class, once, and not their labels alone."""
+    """Whether rows are counted by class, once, and not their labels alone."""
     rows_with_class = plan.privacy.secret == "rows" and plan.data.bounds is None
-    return rows_with_class and plan.stream is None and plan.homes is None
+    return rows_with_class and plan.stream is None
 
 
 def read_at_end(mechanism: Tallies) -> Tallies:
     """The mechanism as it is decoded at the end: for a stream, plain tallies with the noise of its last running
     totals."""
     return mechanism.as_read(mechanism.season) if isinstance(mechanism, Stream) else mechanism
-
-
-def _holders(plan: Plan) -> int:
-    """Number of homes that add noise of their own to a sum."""
-    return 1 if plan.homes is None else len(plan.homes.names)
 
 
 def learning_units(plan: Plan) -> float | None:

@@ -34,7 +34,6 @@ from concord.artifacts.sessions import LABELS, Session
 from concord.tasks.data.grid import outside_of_schema
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
 from concord.tasks.mechanisms.group_counts import GroupCounts
-from concord.tasks.mechanisms.homes import Joint, Share
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.private_test import (
     CONFIDENCES,
@@ -179,22 +178,7 @@ def _maybe(found: Measured | None) -> Estimate | None:
     return None if found is None else _estimate(found)
 
 
-def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
-    """Homes that took no part in a round, and shares that differ from the others' beyond noise."""
-    names, found = session.kind.names, list[str]()
-    for number, each in enumerate(rounds):
-        if absent := [name for name in names if name not in each["homes"]["shares"]]:
-            found.append(f"Round {number} is without the rows of {', '.join(absent)}")
-        if each["homes"]["differ"]:
-            differ = ", ".join(each["homes"]["differ"])
-            found.append(
-                f"In round {number} the share of {differ} differs from the others' shares by more than noise: its "
-                "population may differ, or its rows are not as the plan states"
-            )
-    return tuple(found)
-
-
-def of_pairs(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others
+def of_pairs(rounds: Sequence[Released]) -> tuple[str, ...]:
     """Remark that pairs of columns were counted, and which of them the student uses."""
     learned = [following["codes"] for each in rounds if (following := each.get("next")) and "codes" in following]
     found = [[field["name"] for field in codes["fields"] if field["kind"] == "pair"] for codes in learned]
@@ -204,7 +188,7 @@ def of_pairs(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:  
     return (f"Single columns predict the label poorly, so all pairs of columns were counted, and {read}",)
 
 
-def of_schema(session: Session, steps: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others
+def of_schema(steps: Sequence[Released]) -> tuple[str, ...]:
     """Warnings about columns much of which lies outside the declared schema, by the released tables."""
     return outside_of_schema(steps[0])
 
@@ -225,7 +209,7 @@ class Publication:
     mechanism: type[Costed]
     releases: str
     outcome: Callable[[Session, Released, Record], AnyOutcome] | None = None
-    remarks: Callable[[Session, Sequence[Released]], tuple[str, ...]] | None = None
+    remarks: Callable[[Sequence[Released]], tuple[str, ...]] | None = None
 
 
 VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
@@ -252,18 +236,6 @@ PUBLISHED = (
         f"{RUNNING}, as all seasons of the stream are, since a unit is asked in one of them alone; all else follows "
         "from them",
     ),
-    Publication(
-        Share,
-        "this home's share of each round: noisy sums over public codes with full noise of its own, which promise as "
-        "much against everybody, whoever leads and whoever adds them to others",
-        answered,
-    ),
-    Publication(
-        Joint,
-        "the sum of the shares of several homes, each with full noise of its own; all else follows from them and "
-        "public rows. Each home's ledger enforces its own part of the claim, and none enforces the whole",
-        remarks=of_homes,
-    ),
     Publication(Universal, "one hypothesis of a class, chosen by its errors on the private rows"),
     Publication(StudentChoice, "the choice of a student by errors on private units", chosen),
     Publication(
@@ -285,9 +257,8 @@ def kind_of(session: Session) -> Publication:
     """The kind of a session. Raises NotVerified if Concord has no such mechanism."""
     name, settings = session.kind.name, session.kind
     if isinstance(settings, kinds.Unknown) or (name not in KINDS and name not in MECHANISMS):
-        by_homes = " in several homes" if isinstance(settings, kinds.Unknown) and settings.of_homes else ""
         raise NotVerified(
-            f"session {session.id} ran {name!r}{by_homes}, which this version of Concord does not know: go on with "
+            f"session {session.id} ran {name!r}, which this version of Concord does not know: go on with "
             "the version that opened it"
         )
     kind = _published(name)
@@ -330,7 +301,7 @@ def outcomes_of(session: Session, files: Iterable[bytes], ledger: Record) -> tup
 def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:
     """Warnings to users of the student that follow from a session's files, JSON, in order."""
     remarks = kind_of(session).remarks
-    return () if remarks is None else remarks(session, [json.loads(text) for text in files])
+    return () if remarks is None else remarks([json.loads(text) for text in files])
 
 
 def finished_by(session: Session) -> str:

@@ -9,7 +9,7 @@ Offers       `tables` (public files, read strictly), `units` (private rows and t
 Its own      sources of rows: `sources` (any table, as files), `snapshots` (a table that is no file, read once),
              `frames` (of Python), `remote` (databases, Delta tables, object stores), `files` (Parquet, Arrow, CSV),
              `places` (what is read like a path); reading: `csv_files` (lines, and how they are written),
-             `stored_columns` (of Parquet and Arrow, cell by cell), `identifiers` (one text per unit); `exchange`
-             (signed files of several homes); `spill` (rows regrouped through files); `concord_student` and
-             `concord_pictures` (published with a student, and with one of pictures)
+             `stored_columns` (of Parquet and Arrow, cell by cell), `identifiers` (one text per unit); `spill` (rows
+             regrouped through files); `concord_student` and `concord_pictures` (published with a student, and with one
+             of pictures)
 """

@@ -41,15 +41,9 @@ GROWING = (
     "Rows arrive, and each release counts all units of its season that arrived so far; the season has {} releases, and "
     "each unit is counted in one season."
 )
-SEVERAL = " They are held by {}; each release is the sum of their releases."
 CENTRAL = (
     "One curator holds the private records and runs the software. The curator, the machine and its console are "
     "trusted. Readers of the publication are not trusted."
-)
-OF_HOMES = (
-    "{} each hold private records of their own and run the software on them. None of them shows a record to another or "
-    "to the lead, and each is trusted only with its own records, machine and console. Each keeps a ledger of its own; "
-    "there is no ledger over all of them."
 )
 COMPOSITION = (
     "A ledger charges every session of the domain before its first answer is drawn, and refuses a session that would "
@@ -205,7 +199,7 @@ def registry(certificate: Certificate) -> str:
         },
         "deployment_model": {
             "model_name": "Central",
-            "model_name_details": trusted(certificate),
+            "model_name_details": CENTRAL,
             "release_type": "One release" if domain.sessions == 1 else "Many releases",
             "release_type_details": of_lifetime(certificate),
             "data_source_type": "Dynamic" if certificate.mechanism.kind.season else "Static",
@@ -260,21 +254,10 @@ def mechanism_in_words(certificate: Certificate) -> str:
     return f"{certificate.mechanism.name} ({settings}). Proof: {certificate.mechanism.proof}."
 
 
-def trusted(certificate: Certificate) -> str:
-    """Who is trusted with what."""
-    homes = certificate.mechanism.kind.names
-    return CENTRAL if not homes else OF_HOMES.format(_listed(homes))
-
-
 def sourced(certificate: Certificate) -> str:
-    """Whether the private data change over time, and who holds them."""
-    season, homes = certificate.mechanism.kind.season, certificate.mechanism.kind.names
-    one = GROWING.format(season) if season else STATIC.format(certificate.data_version)
-    return one if not homes else one + SEVERAL.format(_listed(homes))
-
-
-def _listed(homes: Sequence[str]) -> str:
-    return f"{', '.join(homes[:-1])} and {homes[-1]}"
+    """Whether the private data change over time."""
+    season = certificate.mechanism.kind.season
+    return GROWING.format(season) if season else STATIC.format(certificate.data_version)
 
 
 def unprotected(certificate: Certificate) -> str:

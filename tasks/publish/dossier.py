@@ -25,6 +25,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
 from concord.artifacts.published import NOBODYS
 from concord.tasks.publish.disclosures import (
+    CENTRAL,
     description,
     groups_of,
     in_words,
@@ -33,7 +34,6 @@ from concord.tasks.publish.disclosures import (
     of_lifetime,
     reworded,
     test_in_words,
-    trusted,
     unprotected,
 )
 from concord.tasks.publish.first_page import STATED, Checks, FirstPage, check_meanings, first_page, name_of, page_of
@@ -147,7 +147,7 @@ def _facts(
         "by_group": "; ".join(each.in_words for each in groups_of(certificate)),
         "made": description(certificate),
         "columns": f"{', '.join(features[:MOST_COLUMNS])}{more}",
-        "trusted": trusted(certificate),
+        "trusted": CENTRAL,
         "unprotected": unprotected(certificate),
         "signed": "; ".join(map(in_words, signed)),
         "passed": len(page.passed or ()),

@@ -37,26 +37,22 @@ from concord.tasks.student.prior import Totals, prior_of, repaired, straighter, 
 
 @dataclass(frozen=True, eq=False)
 class NoisyRound:
-    """A round's question, the sd of the noise in its sums (in steps), and the sums it released, laid out by `tally`.
-
-    part   the share of all units that was asked: 1, unless homes left a round out
-    """
+    """A round's question, the sd of the noise in its sums (in steps), and the sums it released, laid out by `tally`."""
 
     question: RoundQuestion
     scale: float
     sums: NDArray[np.int64]
-    part: float = 1.0
 
     @property
     def cells(self) -> Floats:
-        """Sums in votes (cells, columns), scaled to all units; without the count of units."""
+        """Sums in votes (cells, columns), without the count of units."""
         asked = self.question
-        return self.sums[: asked.width * asked.columns].reshape(-1, asked.columns) / asked.steps / self.part
+        return self.sums[: asked.width * asked.columns].reshape(-1, asked.columns) / asked.steps
 
     @property
     def noise(self) -> float:
         """Standard deviation of the noise in a cell, in votes."""
-        return self.scale / self.question.steps / self.part
+        return self.scale / self.question.steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +168,7 @@ def estimated_units(heard: Sequence[NoisyRound]) -> tuple[float, float]:
     counts: list[tuple[float, float]] = []
     for each in heard:
         if each.question.count:
-            one = each.question.count * each.part
+            one = each.question.count
             counts.append((each.sums[-1] / one, each.scale / one))
         if each.question.what == "codes":  # every field's totals add up to all units
             counts.extend(

@@ -123,16 +123,14 @@ class RoundPlanner:
         spans = self.codes.spans(self.codes.coarse)
         return tuple(self.mechanism.question(at, self.codes.coarse, spans) for at in range(first + 1))
 
-    def follow(
-        self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints, part: float = 1.0
-    ) -> dict[str, Any]:
+    def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]:
         """The part of a round's file that follows from its noisy sums: the model decoded so far, and the next question.
-        Totals of codes alone give no model. `part` is the share of units that was asked."""
+        Totals of codes alone give no model."""
         number = len(released)
         unlike: tuple[int, ...] = ()
         if all(each.what == "codes" for each in self.mechanism.rounds[: number + 1]):
             return {"decoded": None, "next": None}
-        now, codes = NoisyRound(question, self.mechanism.rounds[number].scale, sums, part), self.codes_after(released)
+        now, codes = NoisyRound(question, self.mechanism.rounds[number].scale, sums), self.codes_after(released)
         before = released[-1]["decoded"] if released else None
         begun = None if before is None else Decoded.from_record(before)
         last = number + 1 == len(self.mechanism.rounds)
@@ -175,8 +173,7 @@ class RoundPlanner:
 def heard(published: RoundFile) -> NoisyRound:
     """A released round in the form that the decoder takes."""
     question = RoundQuestion.from_record(published["question"])
-    sums, part = np.array(published["sums"], dtype=np.int64), float(published.get("part", 1.0))
-    return NoisyRound(question, float(published["scale"]), sums, part)
+    return NoisyRound(question, float(published["scale"]), np.array(published["sums"], dtype=np.int64))
 
 
 def say_little(decoded: Decoded) -> bool:

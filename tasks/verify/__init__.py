@@ -5,7 +5,7 @@ Offers       `verify` (all of a home), `published` (a session's folder by itself
              `audit` (attacks on a mechanism as it runs), `attack` (on a plan's sessions of simulated data)
 Its own      `checks` (of a session and of a home), `certificate`, `folder` (what a published one holds), `released`
              (its files, each in its form: `forms` of rounds and `answer_forms`; `rounds` and releases of sums,
-             `sketched`), `signed` (the evidence beside a certificate), `measured` (the student on public test rows),
-             `homes` (shares of several homes); the ledger's rule a second time: `reckoning`, `holdings`; a guarantee
-             from its settings: `recompute`, `recompute_gaussian`
+             `sketched`), `signed` (the evidence beside a certificate), `measured` (the student on public test rows);
+             the ledger's rule a second time: `reckoning`, `holdings`; a guarantee from its settings: `recompute`,
+             `recompute_gaussian`
 """

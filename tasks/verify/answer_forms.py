@@ -11,10 +11,8 @@ from pydantic import model_validator
 
 from concord.artifacts.kinds import (
     GroupCounts,
-    Joint,
     Kind,
     PrivateTest,
-    Share,
     Sketch,
     Stream,
     StudentChoice,
@@ -26,7 +24,7 @@ from concord.artifacts.measures import TestRecord
 from concord.artifacts.records import ChoiceRecord, Outcome, SessionRecord
 from concord.artifacts.schemas import Frozen
 from concord.tasks.verify.checks import equal
-from concord.tasks.verify.forms import Form, JointRoundForm, ReleaseForm, RoundForm, ShareForm, SketchForm, Whole
+from concord.tasks.verify.forms import Form, ReleaseForm, RoundForm, SketchForm, Whole
 
 
 class AnswerForm(Form):
@@ -192,8 +190,6 @@ FORMS: dict[type[Kind], type[Form]] = {
     Tallies: RoundForm,
     Sketch: SketchForm,
     Stream: ReleaseForm,
-    Share: ShareForm,
-    Joint: JointRoundForm,
     Universal: HypothesisForm,
     GroupCounts: CountsForm,
     StudentChoice: ChoiceForm,

@@ -5,7 +5,7 @@ here, of answers, choices and tests in tasks.verify.answer_forms, which knows th
 
 A form is a frozen model. `fixed` are the values that follow from the certificate's record of the session; they are
 compared. What else a form holds was drawn, or follows from what was drawn, and is checked where that is known:
-tasks.verify.released, tested and homes.
+tasks.verify.released.
 
 Assumes      the record was compared with its own settings and with the ledger's excerpt
 Guarantees   found and named: a file that has other bytes, another name, a key more or less than its kind; another
@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.records import AnswerRecord, Outcome, SessionRecord
+from concord.artifacts.records import AnswerRecord, SessionRecord
 from concord.artifacts.schemas import Frozen, canonical_json
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, Codes
@@ -203,46 +203,6 @@ class SketchForm(RoundForm):
     def following(self) -> NextForm | None:
         """The next question, if it is not about two-way tables."""
         return self.next if isinstance(self.next, NextForm) else None
-
-
-class LettersForm(Frozen):
-    """The signed question of a round, the signed shares by home, and the homes whose share differs."""
-
-    question: str
-    shares: dict[str, str]
-    differ: tuple[str, ...]
-
-
-class JointRoundForm(RoundForm):
-    """A round of several homes, whose noise follows from how many answered."""
-
-    homes: LettersForm
-    part: float
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, as the others
-        """Its number."""
-        return {"round": number}
-
-
-class ShareForm(Form):
-    """A home's share of a round, as its own certificate has it."""
-
-    format: Literal["concord round 1"]
-    round: int
-    scale: float
-    asked: QuestionForm
-    sums: Whole
-    question: str
-    code: str
-    outcome: Outcome
-    answer: str
-
-    name = RoundForm.name
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
-        """Its number, its noise, and the certified answer."""
-        scale = record.mechanism.kind.rounds[number].scale
-        return {"round": number, "scale": scale, **self.repeated(record, number)}
 
 
 class ReleaseForm(LearnedForm):

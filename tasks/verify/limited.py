@@ -5,7 +5,7 @@ settings whose cost takes years to recompute. So they are checked apart, with on
 than Concord's own files do ends in a sentence.
 
 Assumes      the system limits what a process may write to (RLIMIT_DATA), as Linux does, and its processor time
-Guarantees   a job that ends its process, in whatever way, is one failing check, and those after it are still done
+Guarantees   a job that ends its process, in whatever way, is one failing check
 Not covered  systems that do not count mapped memory, such as macOS: only time is limited there
              Checked by tests/tasks/verify/test_limited.py
 """
@@ -48,31 +48,25 @@ class Check(BaseModel):
 
 VERIFY_FOLDER = "concord.tasks.verify.published:verify_published"
 """The check of a published folder, as a job."""
-VERIFY_SHARE = "concord.tasks.verify.homes:verify_share"
-"""The check of a home's share, as a job."""
 Job = tuple[str, Sequence[object]]
 """A function that returns checks, as "module:name", and its arguments, which JSON can hold."""
 
 
-def limited(*jobs: Job, memory: int = MEMORY, seconds: int = SECONDS) -> list[list[Check]]:
-    """The checks of each job. A job that ends a process in which no other was done has one check, which fails."""
-    found = list[list[Check]]()
-    while len(found) < len(jobs):
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", __name__, str(memory), str(seconds)],
-            input=json.dumps(jobs[len(found) :]).encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path)},
-            check=False,
-        )
-        answered = [[Check(**check) for check in json.loads(line)] for line in done.stdout.split(b"\n")[:-1]]
-        found += answered
-        if not answered:  # the limits were its own; one that ends a process after others is done again in its own
-            most = f"{memory / 2**30:.3g} GiB of memory or {seconds / 60:.3g} minutes of processor time"
-            ended = f"its check broke off, as it does beyond {most}: Concord publishes nothing that takes so much"
-            found.append([Check(name="limits", ok=False, detail=ended)])
-    return found
+def limited(job: Job, *, memory: int = MEMORY, seconds: int = SECONDS) -> list[Check]:
+    """The checks of a job; one that ends its process has one check, which fails."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", __name__, str(memory), str(seconds)],
+        input=json.dumps(job).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path)},
+        check=False,
+    )
+    if not done.stdout.endswith(b"\n"):
+        most = f"{memory / 2**30:.3g} GiB of memory or {seconds / 60:.3g} minutes of processor time"
+        ended = f"its check broke off, as it does beyond {most}: Concord publishes nothing that takes so much"
+        return [Check(name="limits", ok=False, detail=ended)]
+    return [Check(**check) for check in json.loads(done.stdout)]
 
 
 def _main(memory: int, seconds: int) -> None:
@@ -80,12 +74,11 @@ def _main(memory: int, seconds: int) -> None:
         allowed = resource.getrlimit(limit)[1]
         own = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
         resource.setrlimit(limit, (own, own))
-    with os.fdopen(os.dup(1), "wb") as answers:
+    with os.fdopen(os.dup(1), "wb") as answer:
         os.dup2(2, 1)  # whatever a library prints
-        for name, arguments in json.load(sys.stdin):
-            checks = [check.model_dump() for check in resolve_name(name)(*arguments)]
-            answers.write(json.dumps(checks).encode() + b"\n")  # pydantic writes no names of files that are no UTF-8
-            answers.flush()
+        name, arguments = json.load(sys.stdin)
+        checks = [check.model_dump() for check in resolve_name(name)(*arguments)]
+        answer.write(json.dumps(checks).encode() + b"\n")  # pydantic writes no names of files that are no UTF-8
 
 
 if __name__ == "__main__":

@@ -43,8 +43,6 @@ MOST_ROUNDED_UP = Fraction(1, 10**6)
 QUANTA = Fraction(1, 10**11), Fraction(1, 10**35)
 """Further rounding allowed per refusal, in nats and additive δ: last digits of double arithmetic and of storage."""
 
-BINDING = {"bound": "question", "secret": "secret"}
-"""Kinds of remarks that bind a name to one digest in a domain."""
 HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
 """The neighbours that a mechanism hides, by the `secret` in its settings."""
 
@@ -75,7 +73,7 @@ class LedgerReplay:
         self.accounts: dict[str, DomainSums] = {}
         self.holdings: dict[str, SessionAccount] = {}
         self._keys: set[str] = set()
-        self._bound: dict[tuple[str, str, str], str] = {}
+        self._secrets: dict[tuple[str, str], str] = {}
         self._tested: set[tuple[object, object]] = set()
         self._enter: dict[str, Callable[[RecordKept, RecordBody], Iterator[str]]] = {
             "domain": self._domain,
@@ -117,10 +115,10 @@ class LedgerReplay:
         account.divided = body
 
     def _remark(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
-        if body["kind"] in BINDING:
+        if body["kind"] == "secret":
             name, _, digest = body["about"].rpartition(" ")
-            if self._bound.setdefault((record.domain, body["kind"], name), digest) != digest:
-                yield f"the domain is bound to another {BINDING[body['kind']]} of that name"
+            if self._secrets.setdefault((record.domain, name), digest) != digest:
+                yield "the domain is bound to another secret of that name"
 
     def _open(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         account, kind, each = self.accounts[record.domain], Kind.of(body["mechanism"]), body["per_refusal"]

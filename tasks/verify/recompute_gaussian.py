@@ -32,7 +32,6 @@ is the discrete one of scale σ within a factor [(1 − θ_t)/(1 + θ_σ), 1 + �
 (Poisson). So with m numbers δ(ε) ≤ e^a·E (1 − e^(ε − a − b − L))⁺, L normal of mean μ²/2 and variance μ², μ² = Σ N/s²,
 and a and b the logarithms of both factors, m times, summed over rounds. ∎
 Of a stream, `rounds` are the questions of each release: a unit moves release k, from its own on, by q_k times itself.
-Of several homes, `rounds` are those of each, and a person may move every round of each of `homes` of them.
 """
 
 import math
@@ -47,7 +46,7 @@ from scipy.fft import next_fast_len
 from scipy.special import log_ndtr
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import Joint, Round, Stream, Tallies
+from concord.artifacts.kinds import Round, Stream, Tallies
 
 Group = tuple[int, float]
 """A number of draws, and their scale."""
@@ -257,14 +256,8 @@ Move = tuple[int, int, Decimal]
 def tallied_moves(kind: Tallies) -> list[Move]:
     """The change between neighbours of all steps together: rounds, or releases of a season."""
     weights = [part**2 for part in coefficients(kind)] if isinstance(kind, Stream) else [1]
-    homes = kind.homes if isinstance(kind, Joint) else 1
     return [
-        (
-            moved_norm(kind, each) * sum(weights) * homes,
-            each.cells * len(weights) * homes,
-            Decimal(each.scale),
-        )
-        for each in kind.rounds
+        (moved_norm(kind, each) * sum(weights), each.cells * len(weights), Decimal(each.scale)) for each in kind.rounds
     ]
 
 

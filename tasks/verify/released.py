@@ -31,12 +31,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import inferred_schema, sha256
-from concord.artifacts.kinds import Joint, PrivateTest, Share, Sketch, Stream, Tallies
+from concord.artifacts.home.released import inferred_schema
+from concord.artifacts.kinds import PrivateTest, Sketch, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
 from concord.artifacts.published import SYNTHETIC, SYNTHETIC_FILE
 from concord.artifacts.records import SessionRecord
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import Ref
 from concord.tasks.asks.kinds import test_figures
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.private_test import CONFIDENCES, OTHER, PLACES
@@ -51,10 +51,8 @@ from concord.tasks.verify.forms import (
     NextForm,
     QuestionForm,
     RoundForm,
-    ShareForm,
     SketchForm,
 )
-from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.measured import estimates
 from concord.tasks.verify.recompute import releases
 from concord.tasks.verify.recompute_gaussian import steps
@@ -110,11 +108,7 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
         table.check_inferred(ref, learned[-1].decoded)
     if what == "hypothesis":
         return "one hypothesis was released"
-    if isinstance(kind, Joint):
-        whole, texts = at.certificate.guarantee, [each.text for each in files]
-        said = joint_rounds(kind, texts, (whole.unit, whole.neighbours), at.certificate.warnings)
-    else:
-        said = _totals(kind, files) if isinstance(kind, Stream) else _rounds(kind.only(Tallies), files)
+    said = _totals(kind, files) if isinstance(kind, Stream) else _rounds(kind.only(Tallies), files)
     _models(kind.only(Tallies), learned)
     if isinstance(kind, Sketch):
         sketched = [each for each in learned if isinstance(each, SketchForm)]
@@ -134,8 +128,8 @@ def _forms(record: SessionRecord, files: Sequence[Ref], at: PublishedSession) ->
 
 
 def _answers(record: SessionRecord, at: PublishedSession) -> str:
-    """Check that the figures of a private test follow from its counts, that shares were paid for, and that there are as
-    many answers as are counted."""
+    """Check that the figures of a private test follow from its counts, and that there are as many answers as are
+    counted."""
     counts, kind = record.counts, record.mechanism.kind
     equal("the number of answers that are certified", len(record.outcomes), len(record.files))
     files = [*_forms(record, record.files, at)]
@@ -143,9 +137,6 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
         if isinstance(outcome, UnitsTested):
             equal("the bounds of a tested number", kind.bounds, at.certificate.mechanism.kind.bounds)
             check_tested(outcome, kind.only(PrivateTest), form.content, _compared(at, record))
-    for number, form in enumerate(files):
-        if isinstance(form, ShareForm):
-            _share(kind.only(Share), number, form)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))
     return f"{counts.answered} answers and {counts.refused} refusals match the certificate's counts"
@@ -183,18 +174,6 @@ def _compared(at: PublishedSession, test: SessionRecord) -> int:
     sessions = at.certificate.sessions
     before = (each for each in sessions[: sessions.index(test)] if each.about == test.about)
     return max(1, sum(each.mechanism.kind.compared for each in before))
-
-
-def _share(kind: Share, number: int, share: ShareForm) -> None:
-    """Check that a home's share asked what was paid for, and says which sums it is of."""
-    equal(f"the question of share {number}", share.question, f"round {number} of the run {kind.share.run}")
-    equal(f"the answer of share {number}", share.answer, sha256(canonical_json(share.content["sums"]).encode()))
-    if fault := round_fault(kind, number, {**share.content, "question": share.content["asked"]}):
-        raise NotVerified(fault)
-    if (model := share.asked.model) is not None:
-        equal(f"the columns of the model in share {number}", model.columns, _columns(kind))
-        if len(_weights(model)) <= max(stop for _, stop in share.asked.spans):
-            raise NotVerified(f"the model in share {number} has no weight for some of the codes that were asked for")
 
 
 def _rounds(kind: Tallies, files: Sequence[Form]) -> str:

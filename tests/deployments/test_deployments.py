@@ -57,7 +57,7 @@ PACKAGES = ("artifacts", "flows", "tasks")
 
 def test_there_is_a_deployment_of_every_job() -> None:
     everywhere = {job + kind for job in JOBS for kind in ("", "-docker", "-kubernetes")}
-    assert set(DEPLOYMENTS) == everywhere | {"lead", "contribute"}
+    assert set(DEPLOYMENTS) == everywhere
     assert PREFECT["prefect-version"] == CONSTRAINTS["prefect"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.several import plainly
+from tests.promises.commands import plainly
 
 
 @pytest.fixture

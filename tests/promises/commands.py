@@ -7,8 +7,8 @@ They run without Prefect's engine, which does not affect the guarantee and would
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,16 @@ STAND_INS: dict[str, Any] = {
     "concord.flows.environment.serving": nullcontext,
     "concord.tasks.publish.figures._svg": undrawn,
 }
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Flows as plain functions, without Prefect's engine and without MLflow's store."""
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("concord.flows.run.Stages", "concord.tasks.publish.figures._svg"):
+            patch.setattr(place, STAND_INS[place])
+        patch.setattr("concord.flows.run.ready_mlflow", lambda _: None)
+        yield
 
 
 class Commands:

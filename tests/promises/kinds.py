@@ -51,7 +51,6 @@ from tests.support.at_door import (
     opening_of,
 )
 from tests.support.seasons import Season
-from tests.support.sharing import Shares
 from tests.support.sketched import Sketched
 from tests.support.tallied import Rounds
 
@@ -131,14 +130,6 @@ def open_season(home: Path) -> None:
 
 def ask_season(home: Path, other: bool = False) -> None:
     Season.in_home(home).all(other=other)
-
-
-def open_share(home: Path) -> None:
-    Shares.in_home(home)
-
-
-def ask_share(home: Path, other: bool = False) -> None:
-    Shares.in_home(home).all(rows=199 if other else 200)
 
 
 def open_question(home: Path, name: str, one_in: int = 7) -> None:
@@ -233,7 +224,6 @@ KINDS = (
     Kind("tallies", open_rounds, ask_rounds),
     Kind("sketch", open_sketch, ask_sketch),
     Kind("stream", open_season, ask_season),
-    Kind("share", open_share, ask_share),
     *(
         Kind(name, partial(open_question, name=name), partial(ask_question, name=name), named=True)
         for name in QUESTIONS

@@ -107,7 +107,7 @@ def _published(world: Path) -> Iterator[tuple[str, bytes]]:
         if path.name == "mlflow.db":
             with closing(sqlite3.connect(path)) as database:
                 yield name, "\n".join(database.iterdump()).encode()
-        elif path.is_file() and re.search(r"(^|/)(released|mlartifacts|exchange-[^/]+)/", name):
+        elif path.is_file() and re.search(r"(^|/)(released|mlartifacts)/", name):
             yield name, path.read_bytes() + f"\n{path.stat().st_mtime}".encode()
 
 

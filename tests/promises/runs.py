@@ -12,23 +12,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.home.released import sha256
-from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.sections import HomesPlan
 from concord.flows.ask import answer
 from concord.flows.ask import estimate as estimating
-from concord.flows.homes import contribute
-from concord.flows.lead import lead
 from concord.flows.refresh import refresh
-from concord.flows.serving import run_once
 from concord.flows.start import start, start_asking, start_question
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.questions import QuestionTerms
-from concord.tasks.asks.share import plan_digest
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.group_counts import GroupCounts
@@ -129,28 +122,6 @@ def arriving_and_tested(tables: Tables) -> Tables:
 
 def refreshed(plan: Plan, home: Path) -> object:
     return start_asking(refresh, plan, home)
-
-
-def sharing(plan: Plan, home: Path) -> object:
-    """One of two homes answers all questions; whoever leads has a home beside it, and is asked for no more."""
-    leading, table = home.with_name(f"lead-{home.name}"), Path(plan.path("public"))
-    keys = [SigningKey.of(Vault(folder / "vault")).public.raw.hex() for folder in (home, leading)]
-    homes = HomesPlan(
-        names=("north", "south"),
-        public_keys=(keys[0], "0" * 64),
-        lead=keys[1],
-        people="in one home",
-        public=sha256(table.read_bytes()),
-        tick=0,
-    )
-    plan = plan.model_copy(update={"homes": homes})
-    asked: dict[str, Any] = {"exchange": str(home.with_name(f"exchange-{plan_digest(plan)[:8]}"))}
-    done: dict[str, Any] = {"answered": None}
-    while done["answered"] is None or done["answered"] + 1 < done["rounds"]:
-        if done["answered"] is not None or not Path(asked["exchange"]).exists():
-            run_once(lead, leading)(plan, leading, **asked, without=["south"])
-        done = run_once(contribute, home)(plan, home, **asked, name="north", agreed=True)
-    return done
 
 
 def without(tables: Tables, *sections: str) -> Tables:
@@ -326,15 +297,6 @@ RUNS = (
         ask=refreshed,
         works=("concord.tasks.asking.tally.cast_labels", "concord.tasks.data.arrivals.hashed"),
         made=("sums of sums/",),
-        more=parts_of_sums,
-    ),
-    Run(
-        "share",
-        "share",
-        tallied,
-        ask=sharing,
-        works=("concord.tasks.asking.tally.cast_labels", "concord.tasks.asking.tally.tally"),
-        made=("sums of sums/", "labels of units/"),
         more=parts_of_sums,
     ),
     Run("question", "optimal_release", ask=question("optimal", None), **ASKED),

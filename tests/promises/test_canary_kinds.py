@@ -32,7 +32,7 @@ from tests.support.homes import dies
 
 ALWAYS = ("tallies", "estimate", "question")
 """Kinds of the default tests; votes are in test_canary.py."""
-ENDING = {*(run.name for run in READERS), "noisy_votes", "questions", "test", "share"}
+ENDING = {*(run.name for run in READERS), "noisy_votes", "questions", "test"}
 """Kinds that are ended in every way: one for each way of reading, and besides, noise that is on record, a session that
 stays open, and a test after a run."""
 UNIT = f"{VALUE}-unit-p1-17"

@@ -17,7 +17,6 @@ from concord.tasks import asks
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.questions import QuestionTerms
-from concord.tasks.asks.share import ShareAsk
 from concord.tasks.verify.verify import verify
 from tests.promises.recorder import classes_of
 from tests.support.chained import Said, rewrite
@@ -27,8 +26,8 @@ pytestmark = pytest.mark.slow
 LIFETIME = {"epsilon": 60.0, "delta": 1e-3}
 CANDIDATES = [{"params": {"C": 1.0}}, {"estimator": "sklearn.dummy.DummyClassifier"}]
 UNIVERSAL = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"], "epsilon": 1.0}
-PURPOSES = {vars(ask)["purpose"] for ask in classes_of(asks) if "purpose" in vars(ask)} - {ShareAsk.purpose}
-"""What sessions of one home are for; a share is asked by another, which leads."""
+PURPOSES = {vars(ask)["purpose"] for ask in classes_of(asks) if "purpose" in vars(ask)}
+"""What sessions are for."""
 
 
 def odd(rows: pl.DataFrame) -> bool:

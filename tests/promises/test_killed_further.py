@@ -23,10 +23,9 @@ from concord.flows.start import start, start_again
 from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.door.erase import close
 from concord.tasks.verify.verify import verify
-from tests.promises.commands import killed
+from tests.promises.commands import killed, plainly
 from tests.support.copies import copied
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.support.several import plainly
 
 SMALL = {"teachers": {"count": 20, "block": 10}, "student": {}}
 TALLIED = {"labeling": {"mechanism": "tallies", "rows": 1000}}

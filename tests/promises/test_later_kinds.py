@@ -12,10 +12,10 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.learn import learn
+from tests.promises.commands import plainly
 from tests.support.chained import Said, rewrite
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts
-from tests.support.several import plainly
 
 
 def plan_of(data: Path, domain: str, **changes: Any) -> Plan:

@@ -22,11 +22,11 @@ from concord.tasks.asks.stream import periods_counted
 from concord.tasks.door.erase import close, erase, erased_units, forget
 from concord.tasks.verify.reckoning import ledger_faults
 from concord.tasks.verify.verify import verify
+from tests.promises.commands import plainly
 from tests.support.copies import copied
 from tests.support.homes import killed_at
 from tests.support.people import arrive, changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts
-from tests.support.several import plainly
 
 DOMAIN = "domains/people"
 COUNT = CountQuestion(by=("shade",), epsilon=0.1)

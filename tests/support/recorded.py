@@ -8,7 +8,6 @@ from concord.tasks.data.arrivals import NAMING
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal
 from concord.tasks.mechanisms.group_counts import GroupCounts
-from concord.tasks.mechanisms.homes import Joint, Share
 from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.queries import FORMS
@@ -20,8 +19,6 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 STREAM: dict[str, Any] = {"cutoff": 20, "queries": 1000, "classes": 2, "teachers": 200, "order": 2.0}
 ROUNDS = planned_rounds(classes=2, fields=14, codes=450, rounds=2)
 SUMS: dict[str, Any] = {**BUDGET, "classes": 2, "rounds": ROUNDS}
-TERMS = {"run": "1f", "plan": "2f", "home": "north", "key": "3f", "encoding": "4f"}
-AGREED = {"run": "1f", "plan": "2f", "names": ["north", "south"], "keys": ["3f", "5f"], "people": "in several"}
 ASIDE = {"session": "census-1", "share": 0.1, "clean": True}
 RELABEL = {
     **{"hypotheses": "rectangles", "features": ["age", "hours"], "grid": "6f", "share": 0.05, "choice_epsilon": 1.0},
@@ -36,8 +33,6 @@ ADDED: dict[str, dict[str, Any]] = {
     "tallies": {"codes": "7f", "bounds": [0.0, 50.0]},
     "sketch": {"codes": "7f", "bounds": [0.0, 50.0]},
     "stream": {"codes": "7f", "naming": NAMING},
-    "share": {"codes": "7f", "queries": len(ROUNDS), "share": TERMS},
-    "joint": {"codes": "7f", **AGREED, "lead": "3f", "claim": BUDGET},
     "universal": {"hypotheses": "rectangles", "features": ["age"], "class": "8f", "candidates": 120},
     "student_choice": {**ASIDE, "candidates": [{"estimator": "one"}, {"estimator": "two"}], "students": ["9f", "af"]},
     "private_test": {**ASIDE, "student": "9f", "release": 3, **NUMBER},
@@ -51,8 +46,6 @@ DRAWN = {
     "tallies": Tallies.calibrate(**SUMS),
     "sketch": Sketch.calibrate(**{**SUMS, "rounds": sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])}),
     "stream": Stream.calibrate(**SUMS, season=12),
-    "share": Share.calibrate(**SUMS),
-    "joint": Joint.of(Tallies.calibrate(**SUMS), 2),
     "universal": Universal(epsilon=1.0, secret="rows"),
     "student_choice": StudentChoice(epsilon=1.0, secret="labels"),
     "private_test": PrivateTest.calibrate(**BUDGET, classes=2, secret="rows", **GROUPS),

@@ -108,20 +108,14 @@ def test_lists_have_fewer_cells_if_units_are_few_and_one_round_then(folder: Path
     column = Passed(name="image", element="uint8", size=196)
     encoding = Encoding(columns=(column,), label="outcome", classes=("no", "yes"))
 
-    def cells(rows: int | None, homes: int = 0, **changes: Any) -> int:
+    def cells(rows: int | None, **changes: Any) -> int:
         tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto"} | ({"rows": rows} if rows else {})}
         tables["privacy"] = {**tables["privacy"], "epsilon": 1.0, **changes}
-        if homes:
-            keys = [f"{at:064x}" for at in range(homes)]
-            given = {"names": [f"home-{key[-1]}" for key in keys], "keys": keys, "lead": "home-0", "public": keys[0]}
-            tables |= {"homes": {**given, "people": "in one home"}, "labeling": {"mechanism": "tallies", "rows": rows}}
-            del tables["teachers"]
         return planned_sizes(parse_plan(tables), encoding)["cells"]
 
     few = cells(1000)
     assert cells(None) == cells(10**6) == VECTOR_CELLS
     assert 2 < cells(1000, epsilon=0.1) < few < cells(2000) < VECTOR_CELLS
-    assert cells(2000, homes=4) == few  # four add noise of their own, twice that of one
     levels = np.random.default_rng(0).integers(0, 256, (few + 50, 196))
     pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
     tables = {**tables_of_plan(folder), "labeling": {"mechanism": "tallies", "rows": 1000}}

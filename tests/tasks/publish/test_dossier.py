@@ -19,7 +19,6 @@ from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.console import heard
 from tests.support.published import SESSION, rewrite
-from tests.support.recorded import RECORDED
 from tests.support.sentences import says
 from tests.tasks.verify.signed_folder import claim, sign_again
 
@@ -239,16 +238,6 @@ def test_the_noise_stands_beside_each_sum(folder: Path) -> None:
     season = Stream(**many, rounds=tuple(rounds), season=2, bits=8)  # a unit moves them by up to q_0 = 2^8
     running = of_settings(folder, season.settings())
     assert [each["noise"] for each in running["noise"]] == [2.0 / 256, 3.0 / 256]
-
-
-def test_of_several_homes_it_does_not_say_that_one_curator_holds_all(folder: Path) -> None:
-    def trusted(settings: dict[str, Any]) -> str:
-        answers = [each for part in of_settings(folder, settings)["parts"] for each in part["questions"]]
-        return next(str(each["answer"]) for each in answers if each["question"] == "Who is trusted?")
-
-    assert "One curator holds the private records" in trusted(RECORDED["tallies"])
-    homes = {**RECORDED["joint"], "names": ["north", "south", "west"]}
-    assert trusted(homes).startswith("north, south and west each hold private records of")
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.0), (1.0, 1e-5), (4.0, 1e-3)])

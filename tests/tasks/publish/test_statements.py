@@ -169,16 +169,15 @@ def test_the_command_writes_a_new_file_and_no_other(home: Path, tmp_path: Path) 
     assert (status, says(answer, "registry", "cyclonedx", "markdown")) == (2, True)
 
 
-def test_a_stream_and_several_homes_are_not_called_static(certificate: Certificate) -> None:
+def test_a_stream_is_not_called_static(certificate: Certificate) -> None:
     def of(settings: dict[str, Any]) -> str:
         mechanism = certificate.mechanism.model_copy(update={"settings": settings})
         first = certificate.sessions[0].model_copy(update={"mechanism": mechanism})
         return registry(certificate.model_copy(update={"sessions": (first, *certificate.sessions[1:])}))
 
-    kinds = certificate.mechanism.settings, {**RECORDED["stream"], "season": 52}, RECORDED["joint"]
+    kinds = certificate.mechanism.settings, {**RECORDED["stream"], "season": 52}
     basic = [yaml.safe_load(of(settings))["deployment"]["deployment_model"] for settings in kinds]
-    assert [each["data_source_type"] for each in basic] == ["Static", "Dynamic", "Static"]
+    assert [each["data_source_type"] for each in basic] == ["Static", "Dynamic"]
     details = [each["data_source_type_details"] for each in basic]
     assert "one state of the private data" in details[0]
     assert "the season has 52 releases" in details[1]
-    assert "They are held by north and south" in details[2]

@@ -41,7 +41,6 @@ DRAWN: dict[str, set[str]] = {
     "tallies": SUMS | MODEL | LAST_MODEL,
     "sketch": SUMS | MODEL | LAST_MODEL,
     "stream": SUMS | MODEL | LAST_MODEL,
-    "share": SUMS,
     "hypothesis": {"classes.*", *(f"hypothesis.{name}" for name in ("columns.*", "low.*", "high.*", "inside"))},
 }
 """What was drawn, or decoded from it and public or synthetic rows, so that nobody can tell another value of it: of a

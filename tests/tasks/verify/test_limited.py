@@ -26,23 +26,16 @@ def job(folder: Path) -> tuple[str, tuple[object, ...]]:
     return VERIFY_FOLDER, (str(folder), None, None, None)
 
 
-def test_checks_made_apart_are_those_made_here_and_one_that_ends_its_process_ends_no_other(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checks_made_apart_are_those_made_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And those that all other tests hear, for whom they are made in the tests' own process."""
     wrong = Path(shutil.copytree(folder, folder.parent / "wrong" / SESSION))
     put(wrong, of_nothing(1000))
-    (ended,), *checks = limited(("os:abort", ()), job(folder), job(wrong))
+    (ended,), *checks = map(limited, (("os:abort", ()), job(folder), job(wrong)))
     assert not ended.ok
     assert checks == [verify_published(folder), verify_published(wrong)]
     assert [all(check.ok for check in found) for found in checks] == [True, False]
     monkeypatch.setattr("concord.tasks.verify.limited.subprocess", Here)
-    assert limited(("json:loads", ("{",)), job(folder), job(wrong)) == [[ended], *checks]
-
-
-def test_what_earlier_jobs_took_of_the_limits_is_not_laid_to_a_later_one() -> None:
-    half = ("tests.support.greedy:keep", (600 << 20,))
-    assert limited(half, half, half, **LIMITS) == [[], [], []]
+    assert [*map(limited, (("json:loads", ("{",)), job(folder), job(wrong)))] == [[ended], *checks]
 
 
 def settings(values: dict[str, Any]) -> dict[str, Any]:
@@ -97,6 +90,7 @@ def test_what_takes_memory_without_end_is_found(folder: Path, tmp_path: Path) ->
     copies = [Path(shutil.copytree(folder, tmp_path / greedy.__name__ / SESSION)) for greedy in GREEDY]
     for greedy, copy in zip(GREEDY, copies, strict=True):
         greedy(copy)
-    for checks, named in zip(limited(*map(job, copies), memory=LIMITS["memory"]), GREEDY.values(), strict=True):
+    for copy, named in zip(copies, GREEDY.values(), strict=True):
+        checks = limited(job(copy), memory=LIMITS["memory"])
         failed = {check.name.removeprefix(f"{SESSION}: "): check.detail for check in checks if not check.ok}
         assert "it takes more memory than there is" in failed[named]
