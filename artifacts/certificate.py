@@ -18,7 +18,7 @@ from concord import __version__
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, DomainCharge, Guarantee
 from concord.artifacts.kinds import Kind, Votes
-from concord.artifacts.measures import AnyPublicTest, AnyTested, Estimate, TestRecord, thresholds_of
+from concord.artifacts.measures import AnyPublicTest, AnyTested, Estimate, thresholds_of
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref, added
 from concord.artifacts.sections import AboutPlan
@@ -236,15 +236,6 @@ class Certificate(CertificatePart):
     def thresholds(self) -> dict[str, float]:
         """For each class that the student may never predict, the least probability at which to predict it."""
         return thresholds_of(self.student.public_test, self.tested, tallied=not self.teachers)
-
-    @property
-    def by_release(self) -> dict[int, Estimate]:
-        """For a stream: the accuracy of each release's student, by number from 1, on private units that arrived with
-        it."""
-        tests = ((record.mechanism.kind.release, record.tested) for record in self.sessions)
-        return {
-            number + 1: test.accuracy for number, test in tests if isinstance(test, TestRecord) and number is not None
-        }
 
     @property
     def relabelling(self) -> RelabellingRecord | None:

@@ -11,4 +11,5 @@ GONE: dict[str, str] = {
     "concord lead": "a plan is of one holder of private rows",
     "concord contribute": "a plan is of one holder of private rows",
     "concord homes": "a plan is of one holder of private rows",
+    "concord test": "the plan's [test] share sets units aside, and `concord run PLAN` tests its student on them once",
 }

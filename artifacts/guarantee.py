@@ -273,11 +273,6 @@ RELABELLED = (
 """The caveat of a session whose rows were relabelled."""
 
 
-UNTESTED = (
-    "The student of the last release has no private test. Nothing was published about the units set aside that arrived "
-    "with that release, and nothing will be."
-)
-"""The caveat of a stream that sets units aside, if the test of its last release was ended before it was published."""
 PRECHECKED = (
     "Before anything is charged, the operator sees the share, rounded, of the private rows that have no declared "
     "class, no unit or no known category. A plan that is changed because of such a share was chosen by looking at "
@@ -300,8 +295,6 @@ WORDED_BEFORE = {
     RELABELLED: "The guarantee rests on a subset of the records that stays secret, and on a hypothesis chosen on it "
     "that is not private and stays secret too. The session was charged whole when it was opened: nothing of it returns "
     "to the budget. No further relabelled session can be opened in its domain.",
-    UNTESTED: "No private test says how often the student of the last release is right: nothing was published of the "
-    "units that were set aside as they arrived with it, and nothing will be.",
     PRECHECKED: "Before anything is spent, whoever runs Concord is shown, rounded, what share of the private rows "
     "names no declared class, no unit or no known word. Changing the plan because of such a share is looking at "
     "private rows to choose a setting, and leaks what ε does not count. The program itself decides nothing by it.",

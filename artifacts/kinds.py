@@ -73,7 +73,6 @@ class Kind(Frozen):
     season          releases of a season of a stream
     session         whose students it compares or tests
     student         digest of the student that it tests
-    release         of the stream, on whose units it tests
     of_rows         what gets labels, and what a student learns from besides
     given           what a plan gives besides itself that is public
     """
@@ -94,7 +93,6 @@ class Kind(Frozen):
     season: int | None = None
     session: str | None = None
     student: str | None = None
-    release: int | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Kind":
@@ -314,8 +312,9 @@ class StudentChoice(ChoiceByErrors):
 
 
 class PrivateTest(Kind):
-    """A private test: noise of `scale` and `pair_scale`; by groups of units, if `by` names columns; of a number, beside
-    the errors of a constant."""
+    """A private test: noise of `scale` and `pair_scale`; of a number, beside the errors of a constant."""
+
+    command: ClassVar[str] = "concord run PLAN"
 
     epsilon: float
     delta: float
@@ -324,19 +323,11 @@ class PrivateTest(Kind):
     secret: str
     scale: float
     pair_scale: float
-    by: tuple[str, ...] = ()
-    named: tuple[tuple[str | None, ...], ...] = ()
     session: str | None = None
     student: str | None = None
-    release: int | None = None
     share: float | None = None
     clean: bool = False
     constant: float = 0.0
-
-    @property
-    def command(self) -> str:
-        """A test of a release is finished with the release, any other by itself."""
-        return "concord refresh PLAN" if self.release is not None else f"concord test {self.session}"
 
     @property
     def noise(self) -> tuple[Noise, ...]:

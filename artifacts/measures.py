@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from shlex import quote
 from statistics import fmean
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -291,42 +291,6 @@ class ClassTested(CertificatePart):
     precision: Estimate
 
 
-class LevelTested(CertificatePart):
-    """Of version 1.0.0: the accuracy on a group's units to which the student gives a confidence of at least `least`;
-    None if too few are counted to measure it."""
-
-    least: float
-    right: Estimate | None
-
-
-class GroupTested(CertificatePart):
-    """One group of the tested units: those with the word `group` in a column, or with none; or, if `column` is none,
-    all that have in no column a word of the public test table.
-
-    rows       their noisy number
-    accuracy   the accuracy; None if too few are counted to measure it
-    recalls    of each class, in order, the share of its units that is found
-    calibrated of version 1.0.0: the accuracy by confidence, from the lowest
-    """
-
-    column: str | None
-    group: str | None
-    rows: int
-    accuracy: Estimate | None
-    recalls: tuple[Estimate | None, ...]
-    calibrated: tuple[LevelTested, ...] = added(())
-
-    @property
-    def in_words(self) -> str:
-        """The group and the student's performance there."""
-        name = f"{self.column} {'without a value' if self.group is None else repr(self.group)}"
-        if self.column is None:
-            name = "other values"
-        if self.accuracy is None:
-            return f"{name}: about {self.rows:,} private units, too few to measure"
-        return f"{name}: accuracy {self.accuracy.in_words} on about {self.rows:,} private units"
-
-
 class UnitsTested(CertificatePart):
     """The student, evaluated on private units that were set aside for the domain's whole life: noisy counts.
 
@@ -360,8 +324,6 @@ class NumberTested(UnitsTested):
     constant: float
     constant_rmse: Estimate
 
-    groups: ClassVar[tuple[()]] = ()
-
 
 def number_tested_in_words(test: Mapping[str, Any]) -> str:
     """The figures of a `NumberTested`, given as JSON, in a part of a sentence."""
@@ -374,7 +336,6 @@ class TestRecord(UnitsTested):
 
     majority   the share of the largest class, by the noisy counts
     matrix     the noisy counts themselves; None if there are too many classes to list
-    groups     by the words of columns that the plan declares
     """
 
     __test__ = False  # no test of pytest's
@@ -384,7 +345,6 @@ class TestRecord(UnitsTested):
     majority: float | None = None
     classes: tuple[ClassTested, ...]
     matrix: ConfusionMatrix | None = None
-    groups: tuple[GroupTested, ...] = added(())
 
 
 AnyTested = TestRecord | NumberTested

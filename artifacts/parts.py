@@ -22,8 +22,7 @@ or naming rule, or nothing on record yet when it was opened), its own units may 
 
 Seasons of a stream (tasks.mechanisms.stream) divide units by when they arrive: a season asks no unit that an earlier
 one of its stream has asked. So of each stream a domain pays the largest season, in each part, besides what else touches
-the part. Two streams divide units each in its own way, so their largest seasons add up. Private tests of a stream are a
-stream of their own, of the test part: each tests units that arrived with one release, and no later one does.
+the part. Two streams divide units each in its own way, so their largest seasons add up.
 
 Assumes      who names a stream when it opens a season knows all units that its seasons before have asked
 Guarantees   as for parts, for a unit of any season: also if what was released decides in which one it arrives

@@ -218,8 +218,8 @@ def _streamed(plan: Plan) -> Wrong:
         return
     if plan.privacy.secret != "rows":
         yield "stream is for privacy.secret = 'rows': which units arrive when is secret"
-    if plan.test is not None and plan.data.unit is None:
-        yield "stream has a private [test] only if data.unit names the units, each tested in one period"
+    if plan.test is not None:
+        yield "a plan has [stream] or a private [test], not both: name a public table in data.test"
     if plan.student.candidates is not None:
         yield "stream has no student.candidates: units set aside test one student, as they arrive"
     if plan.data.bounds is not None:

@@ -97,8 +97,8 @@ class DataPlan(Section):
     test: Annotated[PlanTable | None, OPERATOR] = None
     """Public labelled rows, on which the student is evaluated. Nothing learns from them."""
     groups: Names | None = None
-    """Columns of the test table, such as sex or region. Performance is reported for each of their categories, in the
-    private test as well. They need not be features."""
+    """Columns of the test table, such as sex or region. Performance is reported for each of their categories. They
+    need not be features."""
     version: str = "1"
     """The state of the private data: name a new version when the data changes. The change itself is public."""
     features: Names | None = None

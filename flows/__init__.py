@@ -1,7 +1,7 @@
 """The Prefect flows, the Python interface and the command line.
 
 Offers       `api` (run, refresh, ask, load_student, and the commands) and its `results`; `classifier`
-             (in scikit-learn's manner); the flows: `learn` (learn, extend, study again, test again), `refresh` (one
+             (in scikit-learn's manner); the flows: `learn` (learn, extend, study again), `refresh` (one
              release of a stream), `ask` (questions: to every shard, to the units, and an estimate); `start` (a flow on
              its servers), `scheduled` (flows as deployments), `cli`
 Its own      `vote`, `tally`, `sketch` and `hypothesis` (the ways to learn: what each asks, counts, releases and fits),

@@ -3,7 +3,6 @@
 learn         private and public tables in, a published classifier with its certificate out
 extend        more public rows for an open session, answered with its own plan, encoding, teachers, mechanism and key
 study_again   another student from the labels that a session released: no teacher, no vote, nothing spent
-retest        one more private test of a session's student
 """
 
 from collections.abc import Iterator
@@ -35,10 +34,10 @@ from concord.flows.run import (
     note_copies,
     running,
 )
-from concord.flows.set_aside import check_test, choose_student, run_planned_test, test_again
+from concord.flows.set_aside import check_test, choose_student, run_planned_test
 from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, decide, publish
-from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study, checkpoint_to_test
+from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study
 from concord.tasks.asks.student_choice import settled_now
 from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.places import check_not_private
@@ -165,24 +164,6 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
         replayed = way.replay(run, known, resume(run, way, known, checkpoint))  # refuses here, if labels are missing
         write_checkpoint(run.stores.vault, session, checkpoint.model_copy(update={"plan": plan}))
         return shown(publish(replayed, way.fit(replayed, session)))
-
-
-@flow(name="test", flow_run_name="test {session}")
-def retest(session: str, home: Path, epsilon: float | None = None, again: bool = False) -> Summary:
-    """Test the session's student on private units set aside, and certify the noisy counts.
-
-    epsilon   the ε the test may cost; without it the last test is shown, and nothing is spent
-    again     draw anew if the same was asked before, which costs again
-    """
-    stores = Stores.of(home)
-    learned = stores.ledger.session(session)
-    plan = settled_now(stores, learned, checkpoint_to_test(stores.vault, learned).plan)
-    with running(plan, home) as run:
-        known = run.lock_session(session)
-        way, checkpoint = REOPENED[plan.ways[0]], checkpoint_to_test(run.stores.vault, known)
-        replayed = way.replay(run, known, resume(run, way, known, checkpoint))
-        student = way.fit(replayed, session)
-        return shown(publish(test_again(replayed, student, epsilon, again=again), student))
 
 
 class Learns(Protocol):

@@ -2,7 +2,6 @@
 from their totals.
 
     take (files) ─ arrive (new units) ─ tally ─ counted, on record ─┃ release ─ infer ─ study ─ certify
-                   (those set aside) ─────────────────────────────────────────────── count ┃ test
 
 A release is due whenever the plan's clock, or the operator, says so, whatever arrived: nothing about rows decides
 whether there is one. A killed refresh is finished by the next, with the files that it took, if they were
@@ -20,7 +19,7 @@ from typing import Any
 
 from prefect import flow
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
@@ -30,7 +29,6 @@ from concord.flows.cache import digested, key_of, only
 from concord.flows.outcome import Summary, shown
 from concord.flows.run import Admitted, PrivateFiles, RunContext, running
 from concord.flows.season import Periods, check_periods, published_mark
-from concord.flows.set_aside import pass_test_of_release
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, publish
@@ -97,11 +95,6 @@ def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
     opening, now = opening_of(run.plan, asked, encoding, vault), datetime.now(UTC)
     run.wait_for(f"{opening.identity}-refresh")  # no other opens a season of this stream meanwhile
     known = [each for each in sessions_for(run.stores, run.plan, asked, encoding) if each.id not in begun.superseded]
-    if any(each.division != opening.division for each in known):
-        raise NotVerified(
-            "the key by which units are set aside is not the one that the stream began with: restore the newer "
-            "copy of the vault"
-        )
     answered = bool(known) and _answered(run, known[-1], now)
     stream, further = _stream_due(run, known, answered=answered)
     ended = [each for each in known if each.stream == stream and each.ended]
@@ -124,7 +117,6 @@ def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
     learned = tally.labelled(run, admitted, passed, asked.coded)
     periods.tidy(session, [*periods_counted(vault, session)])
     student = _with_history(learned, tally.fit(learned, session.id))
-    learned = _tested(learned, private, student)
     summary = publish(learned, student)
     with vault.create(published_mark(session.id)) as sink:
         sink.write(str(learned.session.asked).encode())
@@ -192,19 +184,6 @@ def _with_history(learned: Learned, student: Student) -> Student:
         return student
     found = history(tally.rounds_in(run, releases), learned.codes, run.test.path, learned.encoding)
     return student.model_copy(update={"history": found})
-
-
-def _tested(learned: Learned, private: PrivateFiles, student: Student) -> Learned:
-    """`learned`, with the test of the last release's student, if the plan asks for one."""
-    run, vault, session = learned.run, learned.run.stores.vault, learned.session
-    if run.plan.test is None:
-        return learned
-    *_, last = periods_counted(vault, session)
-    if last.erased != len(run.erased):  # also if the vault was restored from a backup
-        vault.destroy(f"aside/{session.domain}/{session.stream}")
-    learned = pass_test_of_release(learned, private, student, last.aside)
-    vault.destroy(f"aside/{session.domain}/{session.stream}")
-    return learned
 
 
 def _reading(run: RunContext) -> str:

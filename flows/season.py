@@ -1,7 +1,6 @@
 """The periods of a season of a stream: what arrived since the last one is taken, and each new unit is counted once.
 
     take (files) ─ arrive (new units) ─ tally ─ on record, before anything of it passes the door
-                   (those set aside)
 
 Nothing about rows decides whether there is a period. One that a killed command took is finished by the next, with the
 same files, if it was counted.
@@ -36,8 +35,7 @@ from concord.tasks.asks.stream import (
     periods_counted,
 )
 from concord.tasks.asks.tallies import TalliesAsk
-from concord.tasks.asks.unit_counts import set_arrived_aside
-from concord.tasks.data.arrivals import NAMES, Arriving, Period, check_unchanged, contents_by_place, table_of, take
+from concord.tasks.data.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.units import PrivateRows, names_held
@@ -71,15 +69,6 @@ def arrive(place: Place, plan: Plan, private: PrivateInput, codes: Codes, new: N
     arriving = new.among(rows, folder)
     blocks = gather(Coding(rows, codes, arriving), f"units/{folder}")
     return [*blocks, *arriving.names]
-
-
-@stage("gather", reads=UNITS)
-def keep_aside(place: Place, plan: Plan, private: PrivateInput, new: NewUnits) -> list[Ref]:
-    """Write the names of all units that are set aside so far: NAMES files; and a row of each that a period adds."""
-    rows, folder = private.at(place, plan), f"{plan.privacy.domain}/{new.stream}/{place.key[:16]}"
-    arriving = new.among(rows, folder)
-    aside = set_arrived_aside(rows, arriving, f"aside/{folder}")
-    return [*arriving.names, *aside]
 
 
 @dataclass
@@ -125,7 +114,6 @@ class Periods:
         if period is not None:
             before = _names_of([*past, *counted])
             made = self._count(session, period, before, private, f"{session.asked:05d}")
-            made = self._with_aside(session, made, _names_of([*past, *counted], aside=True), private)
             if contents_by_place(plan, vault, period.files) != period.files:
                 raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
             counted = [*counted, keep_counted(vault, session, session.asked, made)]
@@ -163,7 +151,7 @@ class Periods:
             if (vault.root / (sums := f"sums/{session.domain}/{each.id}")).exists():
                 vault.destroy(sums)
         first = _names_of(self._past())  # the season's first, from which it may be counted again
-        known = (*counted[-1].names, *counted[-1].others, *first)
+        known = (*counted[-1].names, *first)
         if last := {str(PurePath(ref.path).parent) for ref in known}:
             for path in vault.paths(f"arrived/{session.domain}/{session.stream}", "*", last):
                 vault.destroy(path)
@@ -189,17 +177,6 @@ class Periods:
             sums.append(keep_total(blocks, question, vault, path))
         return PeriodCounts(period=period, sums=tuple(sums), names=names, erased=len(run.erased))
 
-    def _with_aside(
-        self, session: Session, counted: PeriodCounts, before: Sequence[Ref], private: PrivateFiles
-    ) -> PeriodCounts:
-        """A period with the units that are set aside, if the plan sets some aside."""
-        run, period = self.run, counted.period
-        if run.plan.test is None or not period.files:
-            return counted.model_copy(update={"others": tuple(before)})
-        new = NewUnits(session.stream, period, tuple(before))
-        found = keep_aside(run, run.plan, self._read(private, period), new)
-        return counted.model_copy(update={"others": tuple(found[:NAMES]), "aside": tuple(found[NAMES:])})
-
     def _read(self, private: PrivateFiles, period: Period) -> PrivateInput:
         """The private rows in the files of a period."""
         table = Files(private.table.path, tuple(period.files.values()))
@@ -215,10 +192,9 @@ def check_periods(session: Session, counted: Sequence[PeriodCounts]) -> None:
         )
 
 
-def _names_of(periods: Sequence[PeriodCounts], *, aside: bool = False) -> tuple[Ref, ...]:
-    """The files of all names up to the last of these periods: of units that learn, or that are set aside."""
-    found = (each.others if aside else each.names for each in reversed(periods))
-    return next(filter(None, found), ())
+def _names_of(periods: Sequence[PeriodCounts]) -> tuple[Ref, ...]:
+    """The files of all names up to the last of these periods."""
+    return next(filter(None, (each.names for each in reversed(periods))), ())
 
 
 def published_mark(session: str) -> str:

@@ -1,16 +1,15 @@
 """The choice of a student among candidates, and its test, both on private units that the plan sets aside."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.home.released import HELD
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.reading import choices_of, private_tests_of
-from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
@@ -21,13 +20,11 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import pass_door
 from concord.flows.steps import Learned
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
-from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_groups, planned_test
+from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_test
 from concord.tasks.asks.unit_counts import is_clean
-from concord.tasks.data.parts import plan_of
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import released_by
-from concord.tasks.door.erase import close
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
 
@@ -57,7 +54,7 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
     if choice is not None:
         asks.append(StudentChoiceAsk.of(plan, choice, about, (), clean=True))
     if session is None:
-        test = planned_test(plan, domain, learning, epsilon, planned_groups(plan, encoding))
+        test = planned_test(plan, domain, learning, epsilon)
         asks.append(StudentTestAsk.named(plan, test, about, "", clean=True))
     whole = Opening.of_all([opening_of(plan, ask, encoding, vault) for ask in asks])
     run.stores.ledger.check_opening(whole, domain, further=True)
@@ -110,16 +107,13 @@ def _pass_choice(learned: Learned, private: PrivateFiles, fit: Fit) -> Learned:
     return _pass_aside(learned, private, choice, counts)
 
 
-def _pass_aside(
-    learned: Learned, private: PrivateFiles, ask: SingleAsk[Any], counts: Ref, *, again: bool = False
-) -> Learned:
+def _pass_aside(learned: Learned, private: PrivateFiles, ask: SingleAsk[Any], counts: Ref) -> Learned:
     """Open the session of a question about units set aside, unless it is open, and pass the door, or replay its answer.
 
-    again   open one more session even if the same was asked before
     Returns `learned` with the time of the release: no published time may be earlier. Raises BudgetRefused.
     """
     run, stores, passed = learned.run, learned.run.stores, learned.passed
-    known, ask = find_session(stores, run.plan, ask, learned.encoding, new_session=again)
+    known, ask = find_session(stores, run.plan, ask, learned.encoding, new_session=False)
     found = replace(learned.admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
     opened = begin(run, found, private, ExactNumbers((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
@@ -147,8 +141,7 @@ def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) 
         return _passed_over(learned, "is not the one that was tested")
     else:
         try:
-            groups = planned_groups(run.plan, learned.encoding)
-            mechanism = planned_test(run.plan, learned.admitted.balance.domain, *left_now(run, session), groups)
+            mechanism = planned_test(run.plan, learned.admitted.balance.domain, *left_now(run, session))
         except BudgetRefused as refused:
             return _passed_over(learned, f"is not tested: {refused}")
     try:
@@ -158,25 +151,12 @@ def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) 
 
 
 def _passed_over(learned: Learned, why: str) -> Learned:
-    plan = learned.run.plan
-    reopens = plan.stream is None and "hypothesis" not in plan.ways
-    more = f"; `concord test {learned.session.id}` tests it at a price" if reopens else ""
-    err.print(f"{'test':>8} the student {why}{more}", soft_wrap=True)
+    err.print(f"{'test':>8} the student {why}", soft_wrap=True)
     return learned
 
 
-def pass_test(
-    learned: Learned,
-    private: PrivateFiles,
-    student: Student,
-    mechanism: PrivateTest,
-    *,
-    again: bool = False,
-) -> Learned:
-    """Count the private units, and release noisy counts at the door; or replay them. Raises BudgetRefused.
-
-    again   make one more test even if there is one of this student and these settings
-    """
+def pass_test(learned: Learned, private: PrivateFiles, student: Student, mechanism: PrivateTest) -> Learned:
+    """Count the private units, and release noisy counts at the door; or replay them. Raises BudgetRefused."""
     run, plan, passed = learned.run, learned.run.plan, learned.passed
     constant = None
     if plan.data.bounds is not None:  # what the last released model says of public rows on average
@@ -186,86 +166,14 @@ def pass_test(
     test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, run.stores.vault)
     rows, file = private.read_by(learned.encoding), _file_of(student.ref, plan.student, learned)
     if constant is None:
-        counts = stages.count_confusion(run, plan, rows, file, (mechanism.by, mechanism.named))
+        counts = stages.count_confusion(run, plan, rows, file)
     else:
         test = test.beside(constant)
         counts = stages.count_number_errors(run, plan, rows, file, constant)
-    return _pass_aside(learned, private, test, counts, again=again)
-
-
-def pass_test_of_release(learned: Learned, private: PrivateFiles, student: Student, aside: Sequence[Ref]) -> Learned:
-    """Test the student of a season's last release on the units that were set aside as they arrived with it, once.
-
-    aside   rows of these units, in files of the vault. No other test of this stream reads them
-    """
-    run, session = learned.run, learned.session
-    stores, number = run.stores, session.asked - 1
-    made = private_tests_of(stores.ledger.sessions(session.domain), session.id)
-    known = next((test for test in made if test.kind.release == number), None)
-    if known is not None and known.kind.student != student.ref.digest:
-        close(stores, known.id, give_back=False)  # they have paid for it
-        return _passed_over(learned, "is not the one that the units of its release were set aside to test")
-    if known is not None and known.ended:
-        ended = f"is not tested: session {known.id} was closed before it was drawn, as by an erasure"
-        return learned if known.asked else _passed_over(learned, ended)
-    if not all(map(stores.vault.has, aside)):
-        return _passed_over(learned, "is not tested: the rows set aside are gone, as after an erasure")
-    plan, domain, encoding = run.plan, learned.admitted.balance.domain, learned.encoding
-    try:
-        mechanism = planned_test(plan, domain, session.reserved, session.epsilon)
-        test = StudentTestAsk.of(plan, mechanism, session, student.ref, stores.vault)
-        file = _file_of(student.ref, plan.student, learned)
-        counts = stages.count_arrived(run, session.domain, encoding, aside, file)
-        return _pass_aside(learned, private, test.of_release(session.stream, number), counts)
-    except BudgetRefused as refused:
-        return _passed_over(learned, f"is not tested: {refused}")
-
-
-def test_again(learned: Learned, student: Student, epsilon: float | None, *, again: bool) -> Learned:
-    """The session's test as it is shown, or at that ε one more. Raises BudgetRefused."""
-    run, session = learned.run, learned.session
-    divided = replace(learned, run=replace(run, plan=_divided(run, session)))
-    if epsilon is not None:
-        made = [] if again else [test for test in _tests(run, session, student) if test.kind.epsilon == epsilon]
-        if made:  # as it was asked, whatever words the public test table has by now
-            mechanism = PrivateTest.from_settings(made[-1].kind)
-        else:
-            plan, groups = divided.run.plan, planned_groups(divided.run.plan, learned.encoding)
-            terms: dict[str, Any] = {"delta": plan.privacy.delta, "secret": plan.privacy.secret, **groups}
-            mechanism = PrivateTest.calibrate(epsilon=epsilon, classes=len(plan.data.classes), **terms)
-        private = PrivateFiles.of(divided.run, learned.admitted.stream.sources)
-        tested = pass_test(divided, private, student, mechanism, again=again)
-        return replace(tested, run=run)
-    if not _tests(run, session, student):
-        raise BudgetRefused(_price(divided, student))
-    return learned
+    return _pass_aside(learned, private, test, counts)
 
 
 def _tests(run: RunContext, session: Session, student: Student) -> list[Session]:
     """The session's tests of exactly that student."""
     known = private_tests_of(run.stores.ledger.sessions(session.domain), session.id)
     return [test for test in known if test.kind.student == student.ref.digest]
-
-
-def _divided(run: RunContext, session: Session) -> Plan:
-    """The session's plan with its domain's division, which may be newer than the session."""
-    division = run.stores.ledger.division(session.domain)
-    if run.plan.test is not None:
-        return run.plan
-    if division is None:
-        raise WrongInput(
-            f"domain {session.domain!r} has no units set aside to test on: a plan with [test] share sets them aside, "
-            "before a session learns"
-        )
-    return run.plan.model_copy(update={"test": plan_of(division)})
-
-
-def _price(learned: Learned, student: Student) -> str:
-    run, session, encoding = learned.run, learned.session, learned.encoding
-    plan, vault = run.plan, run.stores.vault
-    groups = planned_groups(plan, encoding)
-    mechanism = planned_test(plan, learned.admitted.balance.domain, *left_now(run, session), groups)
-    test = StudentTestAsk.of(plan, mechanism, session, student.ref, vault)
-    opening = opening_of(plan, test, encoding, vault)
-    price = run.stores.ledger.price(opening)
-    return f"a test of this student must be asked for with --epsilon; at the ε of its session, {price}"

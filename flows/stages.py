@@ -16,8 +16,7 @@ from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asking.teachers import Block
 from concord.tasks.asks import estimate as asks_estimate
 from concord.tasks.asks import hypothesis as asks_hypothesis
-from concord.tasks.asks.unit_counts import Confusion, ErrorsAside, Grouping, NumberErrors, Predictor, UnitCounts
-from concord.tasks.asks.unit_counts import count_aside as count_rows_aside
+from concord.tasks.asks.unit_counts import Confusion, ErrorsAside, NumberErrors, Predictor, UnitCounts
 from concord.tasks.asks.unit_counts import count_units as count_private_units
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
@@ -168,9 +167,9 @@ class StudentFile:
 
 
 @stage("try", reads=UNITS)
-def count_confusion(place: Place, plan: Plan, private: PrivateInput, student: StudentFile, groups: Grouping) -> Ref:
-    """Count private units of the test part by their class and the student's prediction, and by the groups named."""
-    counts = Confusion(student.predictor(place), len(private.encoding.classes), *groups)
+def count_confusion(place: Place, plan: Plan, private: PrivateInput, student: StudentFile) -> Ref:
+    """Count private units of the test part by their class and the student's prediction."""
+    counts = Confusion(student.predictor(place), len(private.encoding.classes))
     return count_private_units(private.at(place, plan), counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")
 
 
@@ -181,13 +180,6 @@ def count_number_errors(place: Place, plan: Plan, private: PrivateInput, student
     rows = private.at(place, plan)
     counts = NumberErrors(student.predictor(place), private.encoding.bounds, constant, rows.key)
     return count_private_units(rows, counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")
-
-
-@stage("try")
-def count_arrived(place: Place, domain: str, encoding: Encoding, aside: Sequence[Ref], student: StudentFile) -> Ref:
-    """As `count_confusion`, of units in these files, which were set aside as they arrived."""
-    counts = Confusion(student.predictor(place), len(encoding.classes))
-    return count_rows_aside(aside, encoding, counts, place.vault, f"tested/{domain}/{place.key[:16]}")
 
 
 @stage("count", reads=UNITS)

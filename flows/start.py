@@ -84,7 +84,7 @@ def start_asking(
 def start_again(
     reopening: Flow[Concatenate[str, Path, P], FlowResult], session: str, home: Path, *values: P.args, **asked: P.kwargs
 ) -> FlowResult:
-    """Run a flow over a session, named as in `start_extension`: `study_again` or `retest`. Raises as `start`."""
+    """Run a flow over a session, named as in `start_extension`: `study_again`. Raises as `start`."""
     return run_once(reopening, home)(latest(Stores.of(home), session).id, home, *values, **asked)
 
 

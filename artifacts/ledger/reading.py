@@ -68,17 +68,15 @@ class Reading:
         """How many sessions may have touched the units of a test before it was opened, so that its student may have
         been chosen by their outcomes: tests, choices, and sessions of the domain that read units of every part.
 
-        Not counted: sessions of the learning part under the same division as the test; tests of other units of the same
-        stream; the session that the student learned from; and a choice among its candidates. The certificate shows the
-        last two by themselves.
+        Not counted: sessions of the learning part under the same division as the test; the session that the student
+        learned from; and a choice among its candidates. The certificate shows the last two by themselves.
         """
 
         def count(state: LedgerState) -> int:
-            learned, stream, looks = test.kind.session or "", state.parts.stream_of(test.id), 0
+            learned, looks = test.kind.session or "", 0
             for session in takewhile(lambda session: session.id != test.id, state.sessions.values()):
                 own = session.id == learned or choices_of([session], learned)
-                same_stream = stream and state.parts.stream_of(session.id) == stream
-                if session.domain == test.domain and not (own or same_stream):
+                if session.domain == test.domain and not own:
                     looks += state.parts.of(session.id) != LEARNING or session.division != test.division
             return looks
 

@@ -230,9 +230,6 @@ class LedgerState:
         seasons = [known for known in self.sessions_of(domain.name) if self.follows(opening, known)]
         if any(known.status == "open" for known in seasons):
             raise BudgetRefused(f"a season of stream {opening.stream!r} is open: the next begins when it has ended")
-        tests, asked = [(known.kind.session, known.kind.release) for known in seasons], opening.kind
-        if asked.release is not None and (asked.session, asked.release) in tests:  # each unit pays for one test
-            raise NotVerified(f"the units of release {asked.release} of session {asked.session} were tested before")
         alike = any(known.purpose == opening.purpose for known in self.sessions_of(domain.name))
         if alike and not further and not seasons:
             raise BudgetRefused(f"a further session must be asked for with --new-session, or --again: {price}")

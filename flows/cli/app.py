@@ -55,7 +55,6 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "estimate": ("concord estimate plan.toml --epsilon 0.2",),
         "extend": ("concord extend census-1751dd7e --public arriving/",),
-        "test": ("concord test census-1751dd7e", "concord test census-1751dd7e --epsilon 0.5"),
         "count": ("concord count plan.toml --by ward,sex --epsilon 0.2",),
     },
     "Streams": {

@@ -132,28 +132,6 @@ def extend_command(
         out.print(f"nothing new: {public} has no further row that the session can answer; nothing was spent")
 
 
-@subcommand("test")
-def try_command(
-    call: QuietCall,
-    session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
-    epsilon: Annotated[float | None, typer.Option(help="The ε that the test costs.")] = None,
-    again: AgainOption = False,
-) -> None:
-    """Evaluate a session's student on private units set aside; costs budget.
-
-    The plan's [test] sets the units aside. Without --epsilon it spends nothing, and shows the last test or the price of
-    the first.
-    """
-    from concord.flows.environment import reopen
-
-    home = reopen(call.home)
-    with call.serving(home):
-        from concord.flows.learn import retest
-        from concord.flows.start import start_again
-
-        call.report(start_again(retest, session, home, epsilon, again), home)
-
-
 @subcommand("demo")
 def demo_command(call: QuietCall) -> None:
     """Run the main job on simulated hospital stays, without download or server."""

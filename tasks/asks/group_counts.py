@@ -49,7 +49,6 @@ class Groups:
 
     name: ClassVar[str] = "counts"
     part: ClassVar[str] = EVERY
-    beside: ClassVar[tuple[str, ...]] = ()
     by_unit: ClassVar[bool] = False
 
     @classmethod

@@ -8,7 +8,7 @@ Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, cast
 
@@ -16,16 +16,7 @@ import numpy as np
 
 from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.measures import (
-    LEAST_OF_GROUP,
-    AnyTested,
-    ClassTested,
-    Estimate,
-    GroupTested,
-    LevelTested,
-    NumberTested,
-    TestRecord,
-)
+from concord.artifacts.measures import AnyTested, ClassTested, Estimate, NumberTested, TestRecord
 from concord.artifacts.privacy import Cost
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecord
 from concord.artifacts.schemas import Bounds
@@ -35,17 +26,7 @@ from concord.tasks.data.grid import outside_of_schema
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
 from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.mechanism import mechanism_class
-from concord.tasks.mechanisms.private_test import (
-    CONFIDENCES,
-    LEVEL,
-    OTHER,
-    GroupMeasures,
-    Measured,
-    Measures,
-    Noisy,
-    PrivateTest,
-    measured_error,
-)
+from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, Noisy, PrivateTest, measured_error
 from concord.tasks.mechanisms.queries import FORMS
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
 from concord.tasks.mechanisms.sketch import Sketch
@@ -105,7 +86,8 @@ def test_figures(asked: kinds.PrivateTest, released: Released, among: int, earli
     said = {**asked.model_dump(include={"share", "clean"}), "earlier": earlier, "among": among, "level": LEVEL}
     if asked.bounds is not None:
         return _number_tested(asked, asked.bounds, released, level, said)
-    matrix, noisy = released["matrix"], _noisy(mechanism, released)
+    matrix, right, wrong = released["matrix"], released["right"], released["wrong"]
+    noisy = Noisy.of(mechanism, np.concatenate([[right, wrong], np.ravel(matrix)]).astype(int).tolist())
     found = Measures.of(mechanism, noisy, level)
     classes = zip(released["classes"], found.recall, found.precision, strict=True)
     of_class = [max(0, sum(row)) for row in matrix]
@@ -120,7 +102,6 @@ def test_figures(asked: kinds.PrivateTest, released: Released, among: int, earli
             ClassTested(name=name, recall=_estimate(recall), precision=_estimate(precision))
             for name, recall, precision in classes
         ),
-        groups=tuple(_by_group(mechanism, noisy, level)),
     )
 
 
@@ -140,42 +121,6 @@ def _number_tested(
         constant=asked.constant,
         constant_rmse=error(released["constant_errors"], asked.scale),
     )
-
-
-def _noisy(mechanism: PrivateTest, released: Released) -> Noisy:
-    """The noisy counts of a test's released file, where version 1.0.0 has pairs by the student's confidence."""
-    groups = [(each["matrix"], each.get("pairs") or each["sure"]) for each in released.get("groups", ())]
-    tables = (np.ravel(counts) for counts in zip(*(groups or [(released["matrix"], [])]), strict=True))
-    return Noisy.of(mechanism, np.concatenate([[released["right"], released["wrong"]], *tables]).astype(int).tolist())
-
-
-def _by_group(mechanism: PrivateTest, noisy: Noisy, level: float) -> Iterator[GroupTested]:
-    """The groups of each column, and at last the units of none."""
-    others = len(mechanism.named)
-    parts: dict[tuple[str | None, str | None], list[int]] = {}
-    for at, words in enumerate(mechanism.named):
-        for column, word in zip(mechanism.by, words, strict=True):
-            if word != OTHER:
-                parts.setdefault((column, word), []).append(at)
-    in_order = sorted(parts, key=lambda part: (mechanism.by.index(str(part[0])), part[1] is not None, part[1]))
-    for part in [*in_order, (None, None)] if mechanism.by else ():
-        found, *by_confidence = (
-            GroupMeasures.of(mechanism, counts, parts.get(part, [others]), LEAST_OF_GROUP, level)
-            for counts in (noisy, *noisy.by_confidence)
-        )
-        levels = zip(CONFIDENCES, by_confidence, strict=False)
-        yield GroupTested(
-            column=part[0],
-            group=part[1],
-            rows=found.rows,
-            accuracy=_maybe(found.accuracy),
-            recalls=tuple(map(_maybe, found.recall)),
-            calibrated=tuple(LevelTested(least=least, right=_maybe(each.accuracy)) for least, each in levels),
-        )
-
-
-def _maybe(found: Measured | None) -> Estimate | None:
-    return None if found is None else _estimate(found)
 
 
 def of_pairs(rounds: Sequence[Released]) -> tuple[str, ...]:

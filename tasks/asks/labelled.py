@@ -1,6 +1,6 @@
-"""Sessions that label rows: which of them can be extended, studied or tested again, from their checkpoints.
+"""Sessions that label rows: which of them can be extended or studied again, from their checkpoints.
 
-Checked by tests/flows/test_extend.py, tests/flows/test_tally_flow.py and tests/flows/test_private_test_run.py
+Checked by tests/flows/test_extend.py and tests/flows/test_tally_flow.py
 """
 
 from concord.artifacts.errors import NotVerified, WrongInput
@@ -30,40 +30,24 @@ def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
 
 def checkpoint_to_study(vault: Vault, session: Session) -> Checkpoint:
     """The checkpoint of a session whose student is to learn again. Raises WrongInput if it has none."""
-    return checkpoint_to_test(vault, session, decoded=False)
-
-
-def checkpoint_to_test(vault: Vault, session: Session, *, decoded: bool = True) -> Checkpoint:
-    """The checkpoint of a session whose student is to be tested: fitted to labels, or `decoded` from tallies.
-
-    Raises WrongInput if it has none.
-    """
     checkpoint = read_checkpoint(vault, session.id)
     if checkpoint is None:
         raise WrongInput(f"session {session.id} keeps no rows to learn from: it was forgotten, or released nothing yet")
-    check_fitted(session, checkpoint.plan, decoded=decoded)
+    check_fitted(session, checkpoint.plan)
     return checkpoint
 
 
-def check_fitted(session: Session, plan: Plan, *, decoded: bool = False) -> None:
-    """Raise WrongInput if no student is fitted to labels of the session: nothing would learn from further labels.
-
-    decoded   one that is decoded from tallies will do
-    """
+def check_fitted(session: Session, plan: Plan) -> None:
+    """Raise WrongInput if no student is fitted to labels of the session: nothing would learn from further labels."""
     if session.purpose != LABELS:
         raise WrongInput(
             f"session {session.id} is for {session.purpose}: it labels no row and has no student of its own"
         )
-    if plan.tallied and not decoded:
+    if plan.tallied:
         raise WrongInput(
             f"session {session.id} released tallies, from which the label of any row follows: `concord predict "
             f"{session.id} ROWS --out FILE` names it, and its plan with another [student] is run again, which spends "
             "nothing"
-        )
-    if plan.stream is not None:
-        raise WrongInput(
-            f"session {session.id} is a stream: with [test] in its plan, `concord refresh` tests each student once, on "
-            "the units of its period"
         )
     if "hypothesis" in plan.ways:
         rule = "it is not fitted to labels, and labels any row by itself"

@@ -11,8 +11,6 @@ Assumes      the ledger reserved the season when the session was opened; a perio
 Guarantees   a release is drawn for once, after it was begun; its batch digests the period's files, sums and names, and
              those of earlier periods are compared with their batches. Questions are those of the first release
 Ends         with the season: the session is charged whole, also if it is closed before
-             Units that a plan sets aside are in no sum; a row of each new one is on record with the period, for the
-             test of its student (tasks.asks.student_test)
 Not covered  as for `tallies`. The delay of a release after its tick reveals how long counting took. One that
              was begun and whose kept draw is gone stops, and no later one can be read: `concord close --whole` ends the
              season. Sums that were counted again after an erasure are digested by no batch.
@@ -83,9 +81,7 @@ class PeriodCounts(BaseModel):
 
     period  what it took
     sums    exact sums of its new units, a file for each question
-    names   files of the names of all units up to this period that learn
-    others  the same, of units that are set aside
-    aside   files of a row of each new one of those, for the test of this period's student
+    names   files of the names of all units up to this period
     erased  number of names erased by then; their units are in none of these files
     """
 
@@ -94,8 +90,6 @@ class PeriodCounts(BaseModel):
     period: Period
     sums: tuple[Ref, ...]
     names: tuple[Ref, ...] = ()
-    others: tuple[Ref, ...] = ()
-    aside: tuple[Ref, ...] = ()
     erased: int = 0
 
 

@@ -7,7 +7,6 @@ at once.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,18 +19,16 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Bounds, Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.teachers import aligned_copy, read_only
-from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.encode import read_frame, write_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.matrix import encode
 from concord.tasks.data.parts import division_of
-from concord.tasks.data.split import beside, identified_schema, one_row_a_unit
+from concord.tasks.data.split import one_row_a_unit
 from concord.tasks.data.units import UNIT, PrivateRows, keyed_bits
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.private_test import OTHER, PLACES, placed
+from concord.tasks.mechanisms.private_test import PLACES, placed
 
 Says = Callable[[NDArray[Any]], NDArray[Any]]
 """A student's prediction: class names, or numbers, (rows,) of rows in its own format (rows, width)."""
@@ -50,10 +47,6 @@ class UnitCounts(Protocol):
     name: ClassVar[str]
     part: ClassVar[str]
     by_unit: ClassVar[bool]
-
-    @property
-    def beside(self) -> tuple[str, ...]:
-        """Columns whose words are counted by, besides features (`tasks.data.split.beside`)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,31 +75,11 @@ class UnitsQuestion(Protocol):
 def count_units(private: PrivateRows, counts: UnitCounts, folder: str) -> Ref:
     """Write the counts of all units to a file of the vault."""
     part = replace(private, part=counts.part)
-    found = one_row_a_unit(part, folder, counts.beside, copies=counts.by_unit)
-    return _counted(found, private.encoding, counts, private.vault, folder)
-
-
-@private_stage
-def set_arrived_aside(private: PrivateRows, arriving: Arriving, folder: str) -> list[Ref]:
-    """Write a row of each new unit of the test part to files of the vault: one without rows at least, since whether
-    there are files must not say whether there are units."""
-    none = identified_schema(private.encoding).to_frame()
-    found = chain([none], one_row_a_unit(replace(private, part=TEST), folder, arriving=arriving))
-    return [write_frame(rows, private.vault, f"{folder}/rows-{at:05d}.arrow") for at, rows in enumerate(found)]
-
-
-@private_stage
-def count_aside(rows: Sequence[Ref], encoding: Encoding, counts: UnitCounts, vault: Vault, folder: str) -> Ref:
-    """Write the counts of the units of these files to a file of the vault."""
-    return _counted((read_frame(ref, vault) for ref in rows), encoding, counts, vault, folder)
-
-
-def _counted(frames: Iterable[pl.DataFrame], encoding: Encoding, counts: UnitCounts, vault: Vault, folder: str) -> Ref:
     total = np.zeros(counts.shape, dtype=np.int64)
     with silenced():
-        for rows in frames:
-            total += counts.counted(rows, encoding)
-    with vault.create(f"{folder}/{counts.name}") as sink:
+        for rows in one_row_a_unit(part, folder, copies=counts.by_unit):
+            total += counts.counted(rows, private.encoding)
+    with private.vault.create(f"{folder}/{counts.name}") as sink:
         sink.write(total.astype("<i8").tobytes())
     return sink.ref
 
@@ -169,7 +142,6 @@ class ErrorsAside:
 
     name: ClassVar[str] = "errors"
     part: ClassVar[str] = TEST
-    beside: ClassVar[tuple[str, ...]] = ()
     by_unit: ClassVar[bool] = False
 
     @property
@@ -183,51 +155,29 @@ class ErrorsAside:
         return np.array([np.count_nonzero(classes_by(each, rows, encoding) != truth) for each in self.candidates])
 
 
-Grouping = tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...]]
-"""The columns that make groups, and the words of each group in them, as `PrivateTest` has them."""
-
-
 @dataclass(frozen=True)
 class Confusion:
-    """Numbers of units of the test part, (groups or 1, classes, classes): by group, by true class and the one that the
-    student predicts.
-
-    by, named  the groups, as `PrivateTest` has them
-    """
+    """Numbers of units of the test part, (classes, classes), by true class and the one that the student predicts."""
 
     student: Predictor
     classes: int
-    by: tuple[str, ...] = ()
-    named: tuple[tuple[str | None, ...], ...] = ()
 
     name: ClassVar[str] = "confusion"
     part: ClassVar[str] = TEST
     by_unit: ClassVar[bool] = False
 
     @property
-    def beside(self) -> tuple[str, ...]:
-        """The columns that make groups."""
-        return self.by
-
-    @property
     def shape(self) -> tuple[int, ...]:
-        """(groups, true classes, predicted classes)."""
-        return len(self.named) + 1 if self.by else 1, self.classes, self.classes
+        """(true classes, predicted classes)."""
+        return self.classes, self.classes
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
         """The counts of some rows."""
         says, codes = self.student
         X = format_of_student(codes, rows, encoding)
         predicted, truth = classes_given(says, X, encoding.classes), classes_of(rows)
-        group = np.zeros(len(rows), dtype=np.int64)
-        if self.by:
-            at = {words: at for at, words in enumerate(self.named)}
-            own = [set(words) for words in zip(*self.named, strict=True)]
-            cells = rows.select(map(beside, self.by)).iter_rows()
-            known = (tuple(w if w in some else OTHER for w, some in zip(each, own, strict=True)) for each in cells)
-            group = np.array([at.get(words, len(self.named)) for words in known], dtype=np.int64)
         counts = np.zeros(self.shape, dtype=np.int64)
-        np.add.at(counts, (group, truth, predicted), 1)
+        np.add.at(counts, (truth, predicted), 1)
         return counts
 
 
@@ -243,7 +193,6 @@ class NumberErrors:
 
     name: ClassVar[str] = "number_errors"
     part: ClassVar[str] = TEST
-    beside: ClassVar[tuple[str, ...]] = ()
     by_unit: ClassVar[bool] = True
     shape: ClassVar[tuple[int, ...]] = (2, len(PLACES))
 

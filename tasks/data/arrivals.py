@@ -44,9 +44,6 @@ NAMING = 1
 """Version of the rule that names units (tasks.data.units, tasks.data.identifiers): under another one, a unit that was
 asked might have another name. It is among the settings of a stream, so that another version begins another stream."""
 
-TEXT = "string"
-"""The type of names that are text."""
-
 
 class Period(BaseModel):
     """What a period of a stream took.
@@ -127,8 +124,7 @@ def take(
 
     contents  of the private files, by place
     columns   that are read of them, each with the plan's field that asks for it
-    Raises WrongInput if a new one lacks a column, or stores units otherwise than the first files of the stream, or not
-    as text although some are set aside: their part follows from the name.
+    Raises WrongInput if a new one lacks a column, or stores units otherwise than the first files of the stream.
     """
     taken = {place for period in earlier for place in period.files}
     new = {place: own for place, own in contents.items() if place not in taken}
@@ -137,11 +133,6 @@ def take(
     table.check(columns)
     stored = {str(plain_type(file.stored_as(unit))) for file in table.files if unit in file.names} if unit else ()
     types = tuple(sorted({kind.removeprefix("large_").removesuffix("_view") for kind in stored} - {"null"}))
-    if plan.test is not None and (other := sorted({*types} - {TEXT})):
-        raise WrongInput(
-            f"{PRIVATE} must store the column {unit!r} that data.unit names as text if a stream has [test], but a new "
-            f"file has it as {other[0]}: write the names as words"
-        )
     begun = next((period for period in earlier if period.types), None)
     if begun is None:
         return Period(files=new, types=types)

@@ -8,7 +8,6 @@ position in the table, which changes with any other row.
 Assumes      the part key is fixed for the domain's life and independent of the data; columns do not hold the label
 Guarantees   a unit's part depends on its name, the key and the share alone, whatever else is in the table, in whatever
              files, and however it is cast. Rows of one name are in one part
-             Of a stream, names are text (tasks.data.arrivals), so that no file that arrives later changes the rule
 Not covered  units whose name changes. Doubles, UUIDs, single floats and moments with a zone have names of their own,
              and cells of CSV files read differently in another declared format. All this is part of the naming rule:
              the ledger refuses another rule, and nothing published reveals it (artifacts.ledger.excerpt).
@@ -27,7 +26,6 @@ from concord.artifacts.domains import Division
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import EVERY, TEST
 from concord.artifacts.plan import Plan
-from concord.artifacts.sections import PrivateTestPlan
 from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD
 from concord.tasks.data.units import open_private, sampled, unit_names
 
@@ -46,13 +44,6 @@ def division_of(plan: Plan, vault: Vault) -> Division | None:
     return Division(commitment=keyed_digest(key, "parts", repr(share), naming), share=share, naming=naming)
 
 
-def plan_of(division: Division) -> PrivateTestPlan:
-    """The section of a plan that divides a domain's units like that."""
-    named_by = json.loads(division.naming).get(CELLS_FIELD)
-    columns = None if named_by is None else tuple(column for column, *_ in named_by)
-    return PrivateTestPlan(share=division.share, columns=columns)
-
-
 def part_key(key: bytes) -> bytes:
     """The key that decides a unit's part, given the one that assigns units to shards."""
     return derive(key, "parts")
@@ -61,9 +52,6 @@ def part_key(key: bytes) -> bytes:
 def naming_rule(plan: Plan) -> str:
     """The naming rule of units, as the ledger records it: columns, what it records of their types, and the differences
     of the CSV format from the default, since cells read differently in another format."""
-    if plan.stream is not None:
-        written = {FORMAT_FIELD: unusual} if (unusual := plan.data.format.model_dump(exclude_defaults=True)) else {}
-        return json.dumps({UNIT_FIELD: [(plan.data.unit, False)], **written})
     table, unit = open_private(plan.path("private"), plan.data.format), plan.data.unit
     field, named_by = UNIT_FIELD if unit else CELLS_FIELD, []
     for column in (unit,) if unit else columns_of_names(plan):

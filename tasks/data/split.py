@@ -45,20 +45,18 @@ from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sources import TableSource
-from concord.tasks.data.arrivals import Arriving
-from concord.tasks.data.cells import cast_rows, group_word
+from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part, public_key
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart, is_whole, write_snapshot
-from concord.tasks.data.spill import PARTS, SPILLS, spilling
+from concord.tasks.data.spill import SPILLS, spilling
 from concord.tasks.data.tables import kind_in
 from concord.tasks.data.units import (
     UNIT,
     Erased,
     PrivateRows,
-    PrivateTable,
     names_of,
     private_table,
     sampled,
@@ -106,63 +104,39 @@ def split(private: PrivateRows, folder: str, share: float | None = None, aside: 
         return tuple(written)
 
 
-def one_row_a_unit(
-    private: PrivateRows,
-    folder: str,
-    words: Sequence[str] = (),
-    arriving: Arriving | None = None,
-    *,
-    copies: bool = False,
-) -> Iterator[pl.DataFrame]:
+def one_row_a_unit(private: PrivateRows, folder: str, *, copies: bool = False) -> Iterator[pl.DataFrame]:
     """Cast rows, one per privacy unit: if a unit has several, the one with the least keyed content digest.
 
-    words     columns whose words are added, in columns named by `beside`
-    arriving  what arrived in one period, where only new units count; default: all rows of the plan's table
-    copies    whether each copy of a row is to have a name of its own, if a unit is a row
+    copies   whether each copy of a row is to have a name of its own, if a unit is a row
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
-    vault, rows = private.vault, _identified(private, words, None if arriving is None else arriving.table)
-    schema = pl.Schema({**identified_schema(private.encoding), **{beside(name): pl.String() for name in words}})
+    vault, rows, schema = private.vault, _identified(private), identified_schema(private.encoding)
     if private.plan.data.unit is None:
         if copies and private.named_by_content:
             rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
         yield from rows
         return
-    many, key = (SPILLS, private.key) if arriving is None else (PARTS, arriving.key)
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
         for frame in rows:
-            spill.add(frame, shards_of(frame[UNIT], key, many))
-        spilled = spill.read(many)
-        for some in filter(len, spilled if arriving is None else arriving.new_units(spilled, vault)):
-            yield some.sort(CONTENT, UNIT, *map(beside, words)).unique(UNIT, keep="first", maintain_order=True)
+            spill.add(frame, shards_of(frame[UNIT], private.key, SPILLS))
+        for some in filter(len, spill.read(SPILLS)):
+            yield some.sort(CONTENT, UNIT).unique(UNIT, keep="first", maintain_order=True)
 
 
-def beside(column: str) -> str:
-    """Name of the added column with the words of another column, which may be a feature itself."""
-    return f"concord.words {column}"
-
-
-def _identified(
-    private: PrivateRows, words: Sequence[str] = (), given: PrivateTable | None = None
-) -> Iterator[pl.DataFrame]:
-    """Cast rows of the units, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number yet.
-
-    words   as `one_row_a_unit` has them
-    given   the table; by default the plan's private table
-    """
+def _identified(private: PrivateRows) -> Iterator[pl.DataFrame]:
+    """Cast rows of the units, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number yet."""
     plan, encoding, key = private.plan, private.encoding, private.key
-    table = given or private_table(plan)  # of a format that keeps rows where they are
+    table = private_table(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
-    columns |= dict.fromkeys(words, "data.groups") | {plan.data.label: "data.label"}
+    columns |= {plan.data.label: "data.label"}
     chosen = of_part(plan, key, private.part)
     for frame, owners in table.owned(columns, private.erased):
         mine = chosen(frame, owners)
         raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)
         content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
-        cells = raw.select(group_word(name, raw.schema[name]).alias(beside(name)) for name in words)
         named = content.alias(UNIT) if private.named_by_content else owner
-        yield rows.with_columns(content, named, *cells).drop_nulls(UNIT)
+        yield rows.with_columns(content, named).drop_nulls(UNIT)
 
 
 def identified_schema(encoding: Encoding) -> pl.Schema:

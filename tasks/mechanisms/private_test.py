@@ -3,9 +3,6 @@
 Two releases share the budget equally: the confusion matrix, and the numbers of right and wrong predictions. The pair
 is separate because a sum over the many noisy cells of the matrix would be much noisier.
 
-By group: if units are divided into public groups, each unit in one of them, the matrix is released for each group, and
-beside it a second table: right and wrong of each group. Both have the same scale.
-
 Of a number within bounds, two tables as well: units by the student's error, at the scale of right and wrong, and by
 that of naming one public constant for each. An error is a share of the bounds' length, at most 1, and is rounded to one
 of the two places of PLACES around it, up with the chance (e² − t²)/(u² − t²) of an error e between t and u: its square
@@ -14,8 +11,7 @@ is right on average.
 Privacy statement
     Assumes      a unit is counted once, by the student's prediction for that row alone; scales are fixed or chosen
                  from released things alone
-    Guarantees   (epsilon, delta), and Rényi α·ρ at every order α, ρ = tables·moved / (2·scale²) +
-                 moved / (2·pair_scale²): `tables` is 2 by group and 1 otherwise, however many groups there are
+    Guarantees   (epsilon, delta), and Rényi α·ρ at every order α, ρ = moved / (2·scale²) + moved / (2·pair_scale²)
     Ends         after one release
     Not covered  how the unit came to be in the test part (artifacts.parts). The intervals do not hold for a student
                  that learned from the tested units, or was chosen by tests on them; for one chosen among candidates
@@ -23,10 +19,10 @@ Privacy statement
 
 Proof. If rows are secret, one more unit adds 1 to one cell and 1 to either right or wrong: `moved` = 1. If only labels
 are secret, a unit moves from one cell to another and may move between right and wrong: at most two cells and both
-numbers of the pair change by 1: `moved` = 2. By group, the same holds of the cells of both tables, since a unit is in
-one cell of each, and of a number's two: how errors are rounded follows from a key and the unit's name. In all cases
-the privacy loss is that of tables·moved and of `moved` discrete Gaussians at the two scales, each shifted by one
-(noise.py), and Rényi divergences of independent draws add up (Canonne, Kamath & Steinke 2020). ∎
+numbers of the pair change by 1: `moved` = 2. The same holds of a number's two tables: how errors are rounded follows
+from a key and the unit's name. In all cases the privacy loss is that of `moved` discrete Gaussians at each of the two
+scales, each shifted by one (noise.py), and Rényi divergences of independent draws add up (Canonne, Kamath & Steinke
+2020). ∎
 
 Intervals. Of a right and e wrong units, drawn independently, Clopper & Pearson's interval of the chance p to be right
 is [B(β/4; a, e + 1), B(1 − β/4; a + 1, e)], B the quantile of the beta law, and misses p at most β/2 of the time. Its
@@ -35,8 +31,7 @@ lower end rises with a and falls with e, and so does its upper end. Noise is bey
 and the other way round, so [B(β/4; A − q, E + q + 1), B(1 − β/4; A + q + 1, E − q)] holds the exact one. Counts below 0
 are 0. A mean of C such chances lies within the means of their ends at level 1 − β/C each, and so does the mean squared
 error of a number, Σ (t_b² − t_(b−1)²)·P(place ≥ t_b) over the C places t_1 < t_2 < … above t_0 = 0. If A or E is a sum
-of several noisy counts, q is the quantile of the sum of their noise. Of a group too small to say (`GroupMeasures`) no
-interval is given, and one that is not given does not miss. ∎
+of several noisy counts, q is the quantile of the sum of their noise. ∎
 Checked by tests/privacy/test_private_test.py: exact δ and exact coverage of small cases, and planted bugs.
 """
 
@@ -44,7 +39,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,12 +66,6 @@ LARGEST_LAW = 1 << 22
 PLACES = (0.0, *(2.0**-halvings for halvings in range(6, -1, -1)))
 """Errors to which a unit's error is rounded, as shares of the distance between a number's bounds."""
 
-CONFIDENCES = (0.0, 0.75, 0.9)
-"""The least confidence of each level by which version 1.0.0 counted the units of a group."""
-
-OTHER = ""
-"""Stands for all words of a column that name no group; no cell is parsed as it."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateTest(FieldSettings):
@@ -95,24 +84,6 @@ class PrivateTest(FieldSettings):
     secret: str
     scale: float
     pair_scale: float
-    by: tuple[str, ...] = ()
-    """Columns whose categories form the groups of units; empty without groups."""
-    named: tuple[tuple[str | None, ...], ...] = ()
-    """Of each group, its word in each column, where OTHER is any other; one more group has units of OTHER in all."""
-
-    def settings(self) -> dict[str, Any]:
-        """Its settings, without those of groups if there are none."""
-        return {name: value for name, value in super().settings().items() if value or name not in ("by", "named")}
-
-    @property
-    def tables(self) -> int:
-        """The number of tables at `scale`; a unit is in one cell of each."""
-        return 2 if self.by else 1
-
-    @property
-    def groups(self) -> int:
-        """Number of groups, including that of all other units; 0 without groups."""
-        return len(self.named) + 1 if self.by else 0
 
     @classmethod
     def calibrate(
@@ -123,11 +94,9 @@ class PrivateTest(FieldSettings):
         classes: int,
         secret: str,
         most: tuple[float, float] | None = None,
-        **groups: Any,
     ) -> "PrivateTest":
         """The least noise within (epsilon, delta) and, with `most` = (order, nats), within those nats at that order.
 
-        groups   the fields `by` and `named`, if units are divided
         Raises WrongInput.
         """
         known = (classes == 0 or classes > 1) and secret in COUNTS_MOVED
@@ -137,11 +106,10 @@ class PrivateTest(FieldSettings):
                 f"'rows' or 'labels' as what is secret, got {epsilon!r}, {delta!r}, {classes!r}, {secret!r}"
             )
 
-        once = cls(epsilon=epsilon, delta=delta, classes=classes, secret=secret, scale=1.0, pair_scale=1.0, **groups)
+        once = cls(epsilon=epsilon, delta=delta, classes=classes, secret=secret, scale=1.0, pair_scale=1.0)
 
         def at(unit: float) -> "PrivateTest":
-            scale = unit * math.sqrt(once.tables / (1 - PAIR_SHARE))
-            return replace(once, scale=scale, pair_scale=unit / math.sqrt(PAIR_SHARE))
+            return replace(once, scale=unit / math.sqrt(1 - PAIR_SHARE), pair_scale=unit / math.sqrt(PAIR_SHARE))
 
         found = least_noise(at)
         if most is None:
@@ -154,11 +122,11 @@ class PrivateTest(FieldSettings):
     def draws(self) -> tuple[tuple[int, float], ...]:
         """Pairs (number of counts that a unit moves by one, their noise scale)."""
         moved = COUNTS_MOVED[self.secret]
-        return (self.tables * moved, self.scale), (moved, self.pair_scale)
+        return (moved, self.scale), (moved, self.pair_scale)
 
     @property
     def rho(self) -> float:
-        """Σ tables·moved / (2·scale²)."""
+        """Σ moved / (2·scale²)."""
         return sum(moved / (2 * scale**2) for moved, scale in self.draws)
 
     @property
@@ -171,47 +139,33 @@ class PrivateTest(FieldSettings):
         return gaussians_delta(epsilon, self.draws)
 
     def release(self, counts: Ints, source: RandomSource) -> Ints:
-        """Noisy numbers as `Noisy` has them, from exact counts (groups or 1, classes, classes) of units by group, true
-        and predicted class; of a number, from those by errors of the student and of the constant (2, len(PLACES))."""
+        """Noisy numbers as `Noisy` has them, from exact counts (classes, classes) of units by true and predicted class;
+        of a number, from those by errors of the student and of the constant (2, len(PLACES))."""
         if not self.classes:
             noise = [source.gaussian(scale, len(PLACES)) for scale in (self.pair_scale, self.scale)]
             return counts.ravel() + np.concatenate(noise)
-        counts = counts.reshape(max(1, self.groups), -1, self.classes, self.classes)
-        matrices = counts.sum(axis=1)  # version 1.0.0 may have cached counts by level of confidence
-        right = np.trace(matrices, axis1=1, axis2=2)
-        pairs = np.column_stack([right, matrices.sum(axis=(1, 2)) - right])
-        pair = pairs.sum(axis=0) + source.gaussian(self.pair_scale, 2)
-        tables = np.concatenate([matrices.ravel(), pairs.ravel() if self.groups else ()]).astype(np.int64)
-        return np.concatenate([pair, tables + source.gaussian(self.scale, tables.size)])
+        matrix = counts.reshape(self.classes, self.classes)
+        right = np.trace(matrix)
+        pair = np.array([right, matrix.sum() - right]) + source.gaussian(self.pair_scale, 2)
+        return np.concatenate([pair, matrix.ravel() + source.gaussian(self.scale, matrix.size)])
 
 
 @dataclass(frozen=True)
 class Noisy:
     """Released numbers.
 
-    pair      right and wrong (2,)
-    matrices  of each group, or of all units, by true and predicted class (groups or 1, classes, classes)
-    pairs     of each group, right and wrong (groups or 0, parts, 2): one part; by version 1.0.0, one for each level of
-              the student's confidence
+    pair    right and wrong (2,)
+    matrix  by true and predicted class (classes, classes)
     """
 
     pair: Ints
-    matrices: Ints
-    pairs: Ints
+    matrix: Ints
 
     @classmethod
     def of(cls, mechanism: PrivateTest, numbers: Sequence[int]) -> "Noisy":
         """The counts that `PrivateTest.release` draws, from `numbers` in its order."""
-        groups, classes = mechanism.groups, mechanism.classes
-        pair, tables = np.split(np.asarray(numbers, dtype=np.int64), [2])
-        matrices, pairs = np.split(tables, [max(1, groups) * classes**2])
-        return cls(pair, matrices.reshape(-1, classes, classes), pairs.reshape(groups, -1, 2) if groups else pairs)
-
-    @property
-    def by_confidence(self) -> tuple["Noisy", ...]:
-        """The same with the pairs of one of CONFIDENCES alone, each; none unless version 1.0.0 counted them."""
-        levels = range(self.pairs.shape[1]) if self.pairs.ndim > 1 and self.pairs.shape[1] > 1 else ()
-        return tuple(replace(self, pairs=self.pairs[:, at : at + 1]) for at in levels)
+        pair, table = np.split(np.asarray(numbers, dtype=np.int64), [2])
+        return cls(pair, table.reshape(mechanism.classes, mechanism.classes))
 
 
 NoisySum = tuple[int, int]
@@ -240,13 +194,12 @@ class Measures:
     @classmethod
     def of(cls, mechanism: PrivateTest, noisy: Noisy, level: float = LEVEL) -> "Measures":
         """The measures computed from the released numbers."""
-        matrix, parts, pair = noisy.matrices.sum(axis=0), len(noisy.matrices), noisy.pair
-        others, misses = parts * (mechanism.classes - 1), 1 - level
+        matrix, pair, others, misses = noisy.matrix, noisy.pair, mechanism.classes - 1, 1 - level
         hits, of_class, of_predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
 
         def shares(totals: Ints, misses: float) -> tuple[Measured, ...]:
             pairs = zip(hits.tolist(), (totals - hits).tolist(), strict=True)
-            return tuple(measured_share((a, parts), (e, others), mechanism.scale, misses) for a, e in pairs)
+            return tuple(measured_share((a, 1), (e, others), mechanism.scale, misses) for a, e in pairs)
 
         recall, together = shares(of_class, misses), shares(of_class, misses / mechanism.classes)
         return cls(
@@ -280,41 +233,6 @@ def measured_error(counts: Sequence[int], scale: float, level: float = LEVEL) ->
     sums = (((sum(counts[at:]), many - at), (sum(counts[:at]), at)) for at in range(1, many))
     beyond = [measured_share(above, below, scale, misses) for above, below in sums]
     return Measured(*(math.sqrt(widths @ [getattr(share, of) for share in beyond]) for of in ENDS))
-
-
-@dataclass(frozen=True)
-class GroupMeasures:
-    """Measures of the units of some groups; None where too few are counted to say. `rows` is their noisy number.
-
-    recall   of each class
-    """
-
-    rows: int
-    accuracy: Measured | None
-    recall: tuple[Measured | None, ...]
-
-    @classmethod
-    def of(
-        cls, mechanism: PrivateTest, noisy: Noisy, groups: Sequence[int], least: int, level: float = LEVEL
-    ) -> "GroupMeasures":
-        """The measures of the groups of these numbers together, if at least `least` units are counted beyond noise."""
-        matrix, pairs = noisy.matrices[list(groups)].sum(axis=0), noisy.pairs[list(groups)].reshape(-1, 2)
-        many, parts = len(groups), len(pairs)
-
-        def shown(right: NoisySum, wrong: NoisySum) -> Measured | None:
-            beyond = quantile(mechanism.scale, right[1] + wrong[1], (1 - level) / 2)
-            few = right[0] + wrong[0] - beyond < least
-            return None if few else measured_share(right, wrong, mechanism.scale, 1 - level)
-
-        right, wrong = pairs.sum(axis=0).tolist()
-        others = many * (mechanism.classes - 1)
-        return cls(
-            rows=max(0, right + wrong),
-            accuracy=shown((right, parts), (wrong, parts)),
-            recall=tuple(
-                shown((int(row[at]), many), (int(row.sum() - row[at]), others)) for at, row in enumerate(matrix)
-            ),
-        )
 
 
 def measured_share(right: NoisySum, wrong: NoisySum, scale: float, misses: float) -> Measured:

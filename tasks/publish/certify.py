@@ -128,8 +128,8 @@ def write(certificate: Certificate, classes: Sequence[str], stores: Stores) -> C
     drawn = {"budget": budget_figure(certificate.domain)}
     if isinstance(found := certificate.student.public_test, PublicTest) and found.calibration:
         drawn["reliability"] = reliability_figure(found.calibration)
-    if max(len(history := certificate.student.history), len(tests := certificate.by_release)) > 1:
-        drawn["releases"] = releases_figure(history, tests)
+    if len(history := certificate.student.history) > 1:
+        drawn["releases"] = releases_figure(history)
     if labels := voted(session, certificate.leading.files):
         outcomes = Outcomes.of(labels, released)
         spent = spending(session, outcomes.refused)

@@ -30,7 +30,6 @@ from concord.artifacts.guarantee import (
     PRECHECKED,
     RELABELLED,
     REWORDED,
-    UNTESTED,
     WORDED_BEFORE,
     DomainCharge,
     Guarantee,
@@ -38,7 +37,6 @@ from concord.artifacts.guarantee import (
 )
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.parts import LEARNING
 from concord.artifacts.records import Counts, SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import Session
@@ -71,7 +69,7 @@ def describe(
         guarantee=Guarantee.at(promise.epsilon, promise.delta, domain.unit, domain.neighbours),
         sessions=records,
         domain=domain_charge(domain, ledger),
-        caveats=caveats(domain, sessions, ledger, by),
+        caveats=caveats(domain, sessions, by),
         versions={**library_versions(), OPENED: oldest(sessions)},
         **{name: getattr(stated, name) for name in Stated.model_fields},
     )
@@ -115,13 +113,6 @@ def released_by(session: Session, ledger: Reading) -> list[Ref]:
     return [batch.outcome.released for batch in ledger.batches(session.id) if batch.outcome]
 
 
-def _is_untested(session: Session, ledger: Reading) -> bool:
-    """Whether a stream sets units aside, and those of its last release tested no student."""
-    if not ledger.stream_of(session.id) or ledger.part_of(session.id) != LEARNING:
-        return False
-    return session.asked - 1 not in (test.kind.release for test in followers([session], ledger) if test.asked)
-
-
 def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
     """The charges of a domain for each of its sessions, by `ledger`."""
     sessions, counted = ledger.sessions(domain.name), ledger.counted(domain.name)
@@ -129,20 +120,14 @@ def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
     return DomainCharge.of(domain, sessions, counted, divided=divided)
 
 
-def caveats(
-    domain: Domain,
-    sessions: Sequence[Session],
-    ledger: Reading,
-    by: str = __version__,
-) -> tuple[str, ...]:
-    """The caveats of a certificate of these sessions of a domain, by `ledger`, with the faults that version `by`
-    knew, and in its words."""
+def caveats(domain: Domain, sessions: Sequence[Session], by: str = __version__) -> tuple[str, ...]:
+    """The caveats of a certificate of these sessions of a domain, with the faults that version `by` knew, and in its
+    words."""
     known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
     faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
     labels = (LABELS_ALONE,) if domain.labels_only else ()
     relabelled = (RELABELLED,) if any(session.relabelled for session in sessions) else ()
-    untested = (UNTESTED,) if any(_is_untested(session, ledger) for session in sessions) else ()
-    due = (*faulty, *labels, *relabelled, *untested, *CAVEATS, PRECHECKED)
+    due = (*faulty, *labels, *relabelled, *CAVEATS, PRECHECKED)
     return tuple(WORDED_BEFORE.get(text, text) for text in due) if older(by, REWORDED) else due
 
 

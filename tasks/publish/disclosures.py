@@ -23,7 +23,6 @@ from concord.artifacts.measures import (
     AnyPublicTest,
     AnyTested,
     GroupMeasured,
-    GroupTested,
     NumberTested,
     PublicTest,
     number_tested_in_words,
@@ -230,10 +229,10 @@ def registry(certificate: Certificate) -> str:
     return str(yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
 
 
-def groups_of(certificate: Certificate) -> Sequence[GroupMeasured | GroupTested]:
-    """Figures by group, on public test rows and on private units."""
-    tests = (certificate.student.public_test, certificate.tested)
-    return [each for test in tests if test is not None for each in test.groups]
+def groups_of(certificate: Certificate) -> Sequence[GroupMeasured]:
+    """Figures by group, on public test rows."""
+    test = certificate.student.public_test
+    return () if test is None else test.groups
 
 
 def description(certificate: Certificate) -> str:

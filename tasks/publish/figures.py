@@ -150,13 +150,12 @@ def what_if_figure(session: Session, sooner: Spending) -> Figure:
 
 
 @svg
-def releases_figure(history: Sequence[Estimate], tests: Mapping[int, Estimate]) -> Figure:
-    """The accuracy of the student of each release, on the same public test rows or else on private units of each, by
-    its number; with intervals."""
+def releases_figure(history: Sequence[Estimate]) -> Figure:
+    """The accuracy of the student of each release, on the same public test rows, by its number; with intervals."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    figure, axes = _axes("release", "accuracy on public test rows" if history else "accuracy on units of its own")
-    shown = dict(enumerate(history, start=1)) or tests
+    figure, axes = _axes("release", "accuracy on public test rows")
+    shown = dict(enumerate(history, start=1))
     axes.plot(list(shown), [of.value for of in shown.values()], color=BLUE, linewidth=2, marker="o", markersize=4)
     covered = {at: of for at, of in shown.items() if of.is_covered}
     low, high = ([getattr(of, end) for of in covered.values()] for end in ("low", "high"))

@@ -48,8 +48,7 @@ def publication_of(plan: Plan, certified: Certified, public: PublicRows, stores:
     refused = refusals(session, certificate.leading.files, released)
     file = released.read(certificate.student.file)
     types = trusted_types(file, plan.student.estimator)
-    of_stream = dict(enumerate(certificate.student.history, start=1)) or certificate.by_release
-    by_release = [(number, accuracy.value) for number, accuracy in of_stream.items()]
+    by_release = [(number, accuracy.value) for number, accuracy in enumerate(certificate.student.history, start=1)]
     return Publication(
         certificate=certificate,
         files=[released.root / ref.path for ref in certified.files],

@@ -5,9 +5,7 @@ Guarantees   as there
 Not covered  as there. Checked by tests/tasks/verify/test_every_field.py
 """
 
-from typing import Any, Literal, Self
-
-from pydantic import model_validator
+from typing import Any, Literal
 
 from concord.artifacts.kinds import (
     GroupCounts,
@@ -140,24 +138,8 @@ class NumberTestForm(Form):
         return {"settings": record.mechanism.settings}
 
 
-class GroupForm(Frozen):
-    """Noisy counts of a group; `words` is None if there are no groups. Besides the matrix there are `pairs` of right
-    and wrong, or, in files of version 1.0.0, `sure`: the same by the student's confidence."""
-
-    words: tuple[str | None, ...] | None
-    matrix: tuple[Whole, ...]
-    pairs: tuple[Whole, ...] = ()
-    sure: tuple[Whole, ...] = ()
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if bool(self.pairs) == bool(self.sure):
-            raise ValueError("a group must have either pairs or sure")
-        return self
-
-
 class ConfusionForm(Form):
-    """A private test of a classifier: noisy counts by true and predicted class, by group if there are any."""
+    """A private test of a classifier: noisy counts by true and predicted class."""
 
     format: Literal["concord private test 1"]
     settings: dict[str, Any]
@@ -165,7 +147,6 @@ class ConfusionForm(Form):
     right: int
     wrong: int
     matrix: tuple[Whole, ...]
-    groups: tuple[GroupForm, ...] = ()
 
     name = "test.json"
     indented = True

@@ -34,7 +34,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import Kind, PrivateTest, Stream
+from concord.artifacts.kinds import Kind, Stream
 from concord.tasks.verify import recompute
 from concord.tasks.verify.holdings import Amount, DomainSums, RecordBody, SessionAccount, cap_of, or_endless
 
@@ -74,7 +74,6 @@ class LedgerReplay:
         self.holdings: dict[str, SessionAccount] = {}
         self._keys: set[str] = set()
         self._secrets: dict[tuple[str, str], str] = {}
-        self._tested: set[tuple[object, object]] = set()
         self._enter: dict[str, Callable[[RecordKept, RecordBody], Iterator[str]]] = {
             "domain": self._domain,
             "recap": self._recap,
@@ -147,24 +146,11 @@ class LedgerReplay:
         if holding.part not in ("", *account.alone):
             yield f"it names a part that does not exist: {holding.part!r}"
             holding.part = ""
-        if body["stream"] and not isinstance(kind, Stream) and (fault := self._of_release(holding, kind, body)):
-            yield f"it names a stream, and {fault}"
+        if body["stream"] and not isinstance(kind, Stream):
+            yield f"it names a stream, and {kind.name!r} has no seasons"
             holding.stream = ""
         account.hold(record.session, holding.reserved, holding)
         yield from _covered(account, "the domain's cap")
-
-    def _of_release(self, holding: SessionAccount, kind: Kind, body: RecordBody) -> str:
-        """Why a session that names a stream and is no season does not test the units of one release; empty if it does.
-
-        The units of a release are tested once.
-        """
-        if not isinstance(kind, PrivateTest) or kind.release is None:
-            return f"{kind.name!r} has no seasons"
-        release, named = (kind.session, kind.release), self.holdings.get(str(kind.session))
-        if holding.part != "test" or named is None or not named.stream or body["stream"] != f"{named.stream}-tests":
-            return "it is not the one of tests of the session that it names"
-        again, self._tested = release in self._tested, self._tested | {release}
-        return "the units of that release were tested before" if again else ""
 
     def _begin(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         holding = self._of(record)

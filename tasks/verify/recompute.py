@@ -230,12 +230,11 @@ def _confident_moves(kind: Confident) -> Moves:
 
 
 def _tested_moves(kind: PrivateTest) -> Moves:
-    """A cell of the matrix, by group one of a table beside it, and one of right and wrong; two of each if only a unit's
-    labels change."""
+    """A cell of the matrix and one of right and wrong; two of each if only a unit's labels change."""
     if kind.secret not in VOTES_MOVED:
         raise NotVerified(f"a private test must say what is secret of a unit, got {kind.secret!r}")
     moved = VOTES_MOVED[kind.secret]
-    return _by_ones((moved + moved * bool(kind.by), kind.scale), (moved, kind.pair_scale))
+    return _by_ones((moved, kind.scale), (moved, kind.pair_scale))
 
 
 def _tallied_moves(kind: Tallies) -> Moves:

@@ -19,7 +19,6 @@ Not covered  that a model was decoded from these sums: it follows from public ro
 import base64
 import io
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -39,7 +38,7 @@ from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.tasks.asks.kinds import test_figures
 from concord.tasks.data.codes import CodeMatrix, Codes
-from concord.tasks.mechanisms.private_test import CONFIDENCES, OTHER, PLACES
+from concord.tasks.mechanisms.private_test import PLACES
 from concord.tasks.verify.answer_forms import HypothesisForm, form_of
 from concord.tasks.verify.checks import alike, equal, stated_bounds
 from concord.tasks.verify.folder import PublishedSession
@@ -70,8 +69,6 @@ SURELY = 1e-3
 """Tolerance for log-odds of probabilities in single precision."""
 OURS = ("concord_tallied", "concord_student")
 """Modules of students that are what was released; any other was fitted to released labels."""
-ONCE_OR_BY = [{(1, 0)}, {(0, len(CONFIDENCES))}]
-"""Numbers of pairs, and of pairs by confidence, in each group of a private test."""
 COUNTS_OF_NUMBER = ("errors", "constant_errors")
 NOT_DECODED = "decoding from the released sums and the {} is not repeated"
 
@@ -143,21 +140,11 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
 
 
 def check_tested(test: UnitsTested, kind: PrivateTest, released: Mapping[str, Any], among: int) -> None:
-    """Raise NotVerified unless the figures of a private test are those of its released counts, and the groups of these
-    are all that the settings name.
+    """Raise NotVerified unless the figures of a private test are those of its released counts.
 
     among   the candidates that were compared on the same units, by the certified choice; 1 without one
     """
     try:
-        tables, words = released.get("groups", ()), [{OTHER, *own} for own in zip(*kind.named, strict=True)]
-        due = [*map(list, kind.named), None] if kind.by else []
-        equal("the groups of the file, by their words,", [each["words"] for each in tables], due)
-        equal("the number of combinations of words", len(tables), math.prod(map(len, words)) if kind.by else 0)
-        if tables:
-            together = np.sum([each["matrix"] for each in tables], axis=0).tolist()
-            equal("the counts of all groups of the file together", together, released["matrix"])
-            levels = {(len(each.get("pairs", ())), len(each.get("sure", ()))) for each in tables}
-            equal("whether pairs are counted once, or by confidence as version 1.0.0 did", levels in ONCE_OR_BY, True)
         equal("whether the label is a number", kind.bounds is not None, kind.classes == 0)
         covered = all(each.is_covered for each in estimates(test))
         equal("whether each figure of the private test has an interval", covered, True)

@@ -41,8 +41,8 @@ def test_a_test_on_other_units_costs_nobody_both() -> None:
     assert promised([learned]) == learned.guarantee
 
 
-def test_of_the_tests_of_a_stream_nobody_pays_more_than_the_dearest() -> None:
-    weeks = [record(name, TEST).model_copy(update={"stream": "people-tests"}) for name in (1, 3, 2)]
-    assert promised([record(2, LEARNING), *weeks]) == Budget(epsilon=8.0, delta=2.0**-1 / 1024)
-    assert promised([*weeks, record(4, TEST)]).epsilon == 16.0 + 8.0
+def test_of_the_seasons_of_a_stream_nobody_pays_more_than_the_dearest() -> None:
+    weeks = [record(name, LEARNING).model_copy(update={"stream": "people-weekly"}) for name in (1, 3, 2)]
+    assert promised([record(2, TEST), *weeks]) == Budget(epsilon=8.0, delta=2.0**-1 / 1024)
+    assert promised([*weeks, record(4, LEARNING)]).epsilon == 16.0 + 8.0
     assert promised([*weeks, record(0, EVERY)]).epsilon == 1.0 + 8.0

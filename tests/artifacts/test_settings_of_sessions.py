@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import KINDS, Kind, PrivateTest, Tallies, Unknown
+from concord.artifacts.kinds import KINDS, Kind, Tallies, Unknown
 from concord.tasks.verify.recompute import ROUTES
 from tests.support.recorded import RECORDED
 
@@ -51,4 +51,3 @@ def test_what_a_kind_states_follows_from_its_settings() -> None:
     assert Kind.of(RECORDED["student_choice"]).compared == 2
     sums, running = (Kind.of(RECORDED[name]).only(Tallies).unit for name in ("tallies", "stream"))
     assert running == sums << 8
-    assert Kind.of(RECORDED["private_test"]).only(PrivateTest).named == (("f",), ("m",))

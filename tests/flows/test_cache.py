@@ -20,7 +20,7 @@ from concord.flows.stage import Described, Stages
 from concord.flows.stages import UNITS, StudentFile
 from concord.tasks.asking.teachers import Block
 from concord.tasks.asks.group_counts import Groups
-from concord.tasks.asks.unit_counts import Grouping, UnitCounts
+from concord.tasks.asks.unit_counts import UnitCounts
 from concord.tasks.data.arrivals import Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
@@ -65,7 +65,6 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     PublicTables: (PUBLIC, replace(PUBLIC, test=files("00"))),
     StudentFile: (STUDENT, replace(STUDENT, ref=OTHER)),
     Sequence[StudentFile]: ((STUDENT,), (STUDENT, STUDENT)),
-    Grouping: (((), ()), (("ward",), (("a",), (None,)))),
     Sequence[int]: ((0, 5), (5, 10)),
     Certificate: (Certificate.model_construct(teachers=1), Certificate.model_construct(teachers=2)),
     Sequence[Ref]: ((ONE,), (ONE, OTHER)),

@@ -13,7 +13,7 @@ from concord.artifacts.mlflow.read import Records
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import STUDENT_CHOICE
-from concord.flows.learn import retest, study_again
+from concord.flows.learn import study_again
 from concord.flows.outcome import outcome_in_markdown
 from concord.flows.start import start, start_again, start_extension
 from concord.tasks.advice.report import plan_report
@@ -102,9 +102,7 @@ def test_a_student_is_chosen_once_at_no_further_charge(plan: Plan, home: Path, t
     more = start_extension(summary.session, arrive(tmp_path / "arriving", 11), home)
     assert certificate_of(more).student.params == chosen["params"]  # its way to learn was chosen: it goes on with it
     assert start_again(study_again, summary.session, home).choice == summary.choice
-    tested = start_again(retest, summary.session, home, epsilon=1.0, again=False)
-    assert (tested.test["among"], tested.test["earlier"]) == (3, 1)  # type: ignore[index]
-    assert len(kinds(home)) == 4
+    assert len(kinds(home)) == 3
     assert all_is_well(home)
 
 

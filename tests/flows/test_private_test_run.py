@@ -8,28 +8,26 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import TestRecord
 from concord.artifacts.mlflow.read import Records
-from concord.artifacts.parts import EVERY, LEARNING, TEST
+from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_TEST, Opening, Terms
 from concord.artifacts.stores import Stores
-from concord.flows.learn import retest, study_again
+from concord.flows.learn import study_again
 from concord.flows.results import budget_of
-from concord.flows.start import start, start_again, start_extension
+from concord.flows.start import start, start_again
 from concord.tasks.data.encode import read_frame
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import erase
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify
 from tests.support.homes import cached, certificate_of
-from tests.support.people import arrive, changed, write_tables
+from tests.support.people import changed
 from tests.support.sentences import facts
 
 
@@ -45,7 +43,6 @@ def trials_in(home: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server")
 def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) -> None:
-    together, plan = plan, changed(plan, data__groups=["shade"])
     summary = start(plan, home)
     assert [report.name for report in summary.stages][-4:] == ["study", "try", "test", "certify"]
     ledger, (tested,) = Ledger.of(home), trials_in(home)
@@ -61,14 +58,9 @@ def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) ->
     assert test.accuracy.low < test.accuracy.value < test.accuracy.high
     assert 0.6 < test.accuracy.value <= 1
     assert 300 < test.rows < 1200  # noisy: of some 2,500 people, three in ten
-    assert [(each.column, each.group) for each in test.groups] == [("shade", "dark"), ("shade", "light"), (None, None)]
-    assert abs(sum(each.rows for each in test.groups) - test.rows) < 300  # noise of some 20 cells
-    assert test.groups[0].accuracy is not None
-    assert test.groups[2].accuracy is None
     assert summary.test == record.shown()
     report = Path(summary.report).read_text(encoding="utf-8")
     assert "Evaluated on private records" in report
-    assert f'shade: dark</th><td data-of="units">about {test.groups[0].rows:,}' in report
     assert f"{100 * test.accuracy.low:.1f}%" in report
     metrics = Records.of(home).recorded(summary.run_id)
     assert metrics is not None
@@ -86,8 +78,6 @@ def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) ->
 
     other = start(changed(plan, student__refused="drop"), home)  # another student is not tested unasked
     assert other.test is None
-    assert trials_in(home) == [tested]
-    assert start(together, home).test == summary.test  # it stays as it was asked, whatever groups are named later
     assert trials_in(home) == [tested]
 
 
@@ -129,73 +119,6 @@ def test_a_run_that_ended_once_its_test_was_released_leaves_no_times_to_a_later_
     ]
     assert min(times) > counted
     assert not list((home / "vault" / "sessions" / learned).glob("earlier*"))
-
-
-@pytest.mark.slow
-def test_another_test_costs_what_it_says_and_is_no_better_for_it(plan: Plan, home: Path, tmp_path: Path) -> None:
-    own = write_tables(tmp_path / "data")
-    plan = changed(plan.model_copy(update={"folder": str(own)}), data__groups=["shade"])
-    first = start(plan, home)
-    shown = start_again(retest, first.session, home, epsilon=None, again=False)
-    assert shown.test == first.test
-    assert shown.spent_now["epsilon"] == 0
-    second = start_again(retest, "people", home, epsilon=0.5, again=False)
-    assert second.test is not None
-    assert second.test["session"] != first.test["session"]  # type: ignore[index]
-    assert second.test["earlier"] == 1
-    rows = pl.read_parquet(plan.path("test"))
-    rows.with_columns(shade=pl.when(pl.int_range(pl.len()) < 9).then(pl.lit("new")).otherwise("shade")).write_parquet(
-        plan.path("test")
-    )
-    same = start_again(retest, "people", home, epsilon=0.5, again=False)
-    assert same.test == second.test  # whatever words there are by now
-    third = start_again(retest, "people", home, epsilon=0.5, again=True)
-    assert third.test["earlier"] == 2  # type: ignore[index]
-    assert len(trials_in(home)) == 3
-    promised = certificate_of(third).guarantee
-    assert promised.epsilon == pytest.approx(first.guarantee["epsilon"] + 1.0)  # the test part pays for all three
-    assert third.guarantee["epsilon"] == promised.epsilon
-    assert all(check.ok for check in verify(home))
-    less = first.guarantee["epsilon"]
-    untold = certificate_of(third).model_copy(update={"guarantee": promised.model_copy(update={"epsilon": less})})
-    with pytest.raises(NotVerified, match="promised of all that was published"):
-        excerpt(untold, PublishedSession.at(home / "released" / first.session).read)
-
-
-@pytest.mark.slow
-def test_an_extended_sessions_student_is_tested_when_it_is_asked_for(plan: Plan, home: Path, tmp_path: Path) -> None:
-    first = start(plan, home)
-    more = start_extension(first.session, arrive(tmp_path / "arriving", 11), home)
-    assert more.test is None
-    with pytest.raises(BudgetRefused, match=facts("--epsilon", "charge")):
-        start_again(retest, first.session, home, epsilon=None, again=False)
-    tested = start_again(retest, first.session, home, epsilon=2.0, again=False)
-    assert tested.test is not None
-    assert (tested.test["clean"], tested.test["earlier"]) == (True, 1)
-    assert start_again(study_again, first.session, home).test == tested.test
-    assert all(check.ok for check in verify(home))
-
-
-@pytest.mark.slow
-def test_a_student_of_an_older_session_is_not_clean(plan: Plan, home: Path) -> None:
-    """It was opened before the division, and learned from everybody."""
-    undivided = plan.model_copy(update={"test": None})
-    older = start(undivided, home)
-    assert older.test is None
-    with pytest.raises(WrongInput, match=facts("'people'", "[test]")):
-        start_again(retest, older.session, home, epsilon=1.0, again=False)
-    cheap = changed(changed(plan, privacy__epsilon=0.5), labeling__cutoff=1)
-    newer = start(cheap, home, new_session=True)
-    assert newer.test is not None
-    assert newer.test["clean"]
-    tested = start_again(retest, older.session, home, epsilon=0.5, again=False)
-    assert tested.test is not None
-    assert not tested.test["clean"]
-    assert "Not clean" in Path(tested.report).read_text(encoding="utf-8")
-    ledger = Ledger.of(home)
-    assert [ledger.part_of(session.id) for session in ledger.sessions("people")] == [EVERY, LEARNING, TEST, TEST]
-    assert certificate_of(tested).guarantee.epsilon == pytest.approx(older.guarantee["epsilon"] + 0.5)
-    assert all(check.ok for check in verify(home))
 
 
 @pytest.mark.slow

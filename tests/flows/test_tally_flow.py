@@ -17,7 +17,7 @@ from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerifi
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, load_plan, parse_plan
 from concord.artifacts.stores import Stores
-from concord.flows.learn import retest, study_again
+from concord.flows.learn import study_again
 from concord.flows.results import Run
 from concord.flows.start import start, start_again, start_extension
 from concord.tasks.data.codes import Codes
@@ -76,16 +76,6 @@ def test_its_student_is_tried_out_on_units_that_no_tally_counted(tmp_path: Path,
     assert start(plan, home).test == summary.test
     with pytest.raises(WrongInput, match=f"concord predict {summary.session} ROWS --out FILE"):
         start_again(study_again, summary.session, home)
-    shown = start_again(retest, summary.session, home, epsilon=None, again=False)
-    assert (shown.test, shown.spent_now["epsilon"]) == (summary.test, 0)
-    if learner == "linear":  # one more costs again
-        charged = Ledger.of(home).totals("people")
-        tested = start_again(retest, summary.session, home, epsilon=0.5, again=False)
-        assert tested.test is not None
-        assert (tested.test["clean"], tested.test["earlier"], tested.inferred) == (True, 1, 300)
-        after = Ledger.of(home).totals("people")
-        assert (after["learning"], after["test"].renyi > charged["test"].renyi) == (charged["learning"], True)
-        assert [check for check in verify(home) if not check.ok] == []
     counted = max(file.stat().st_mtime for file in (home / "vault" / "tested").rglob("confusion*"))
     published = home / "released" / summary.session
     assert all(file.stat().st_mtime > counted for file in published.rglob("*") if file.is_file())

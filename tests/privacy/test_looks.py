@@ -4,7 +4,7 @@ Who is in which part is found by the real rule, from keys and plans; histories a
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.support.recorded import RECORDED
 WIDE = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
 LEARNED = "learned"
 ABOUT_ANOTHER, ABOUT_IT = {"session": "another"}, {"session": LEARNED}
-TESTED = {**RECORDED["private_test"], "release": None}
+TESTED = RECORDED["private_test"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,6 @@ class Step:
     mechanism: dict[str, Any]
     purpose: str = LABELS
     domain: str = "people"
-    stream: str = ""
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +76,6 @@ def history(steps: dict[str, Step], names: tuple[str, ...]) -> Reading:
     for at, name in enumerate(names):
         opened = opening(steps[name], at)
         write(book, lambda opened=opened: book.open(opened, further=True))  # type: ignore[misc]
-        if opened.stream:
-            write(book, lambda opened=opened: book.settle(opened.id, give_back=False))  # type: ignore[misc]
     return Reading(book)
 
 
@@ -100,7 +97,6 @@ def opening(step: Step, at: int) -> Opening:
         teachers=0,
         version=__version__,
         part=step.of.part,
-        stream=step.stream,
         division=step.of.division.commitment if step.of.part else "",
         whole=Cost.approximate(0.01),
         per_refusal=None,
@@ -124,14 +120,6 @@ def test_every_session_that_could_read_a_tested_unit_is_counted_and_no_other(ste
     for before, after in histories(steps):
         ledger = history(steps, (*before, "test", *after))
         assert ledger.looks_before(ledger.session("test")) == touching(steps, before), before
-
-
-def test_tests_of_other_units_of_a_stream_are_no_looks_and_any_other_is(steps: dict[str, Step]) -> None:
-    weekly = {name: replace(steps[name], stream="weekly-tests") for name in ("test", "another test")}
-    ledger = history(steps | weekly, ("another test", LEARNED, "another test", "another choice", "test"))
-    assert ledger.looks_before(ledger.session("test")) == 1
-    ledger = history(steps | {"test": weekly["test"]}, ("another test", LEARNED, "another choice", "test"))
-    assert ledger.looks_before(ledger.session("test")) == 2
 
 
 def by_kind(ledger: Reading, test: Session) -> int:

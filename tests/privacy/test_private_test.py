@@ -20,7 +20,6 @@ from concord.tasks.mechanisms import private_test
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.private_test import (
     PLACES,
-    GroupMeasures,
     Measures,
     Noisy,
     PrivateTest,
@@ -35,10 +34,8 @@ from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law
 EPSILON, DELTA = 1.5, 0.02
 CLASSES = 2
 SECRETS = ("rows", "labels")
-BY_SEX = {"by": ("sex",), "named": (("a",), ("b",))}
-"""Two groups, and all other units."""
 NUMBER = {"classes": 0}
-KINDS = pytest.mark.parametrize("groups", [{}, BY_SEX, NUMBER], ids=["together", "by group", "number"])
+KINDS = pytest.mark.parametrize("label", [{}, NUMBER], ids=["classes", "number"])
 
 
 def calibrated(secret: str, **given: Any) -> PrivateTest:
@@ -48,7 +45,7 @@ def calibrated(secret: str, **given: Any) -> PrivateTest:
 def neighbours(mechanism: PrivateTest) -> Iterator[tuple[Ints, Ints]]:
     """Counts that differ in one unit: added anywhere; or, where labels are secret, of another class and said another
     thing of, for which row of a unit is looked at may change with its labels."""
-    shape: tuple[int, ...] = (max(1, mechanism.groups), CLASSES, CLASSES)
+    shape: tuple[int, ...] = (CLASSES, CLASSES)
     cells: list[Any] = list(product(*map(range, shape)))
     if not mechanism.classes:  # an error of the student, and one of the constant
         shape, cells = (2, len(PLACES)), [([0, 1], [error, of]) for error in (0, 1, 7) for of in (0, 1, 7)]
@@ -94,8 +91,8 @@ def _exact(shifts: tuple[tuple[int, float], ...]) -> float:
 
 @KINDS
 @pytest.mark.parametrize("secret", SECRETS)
-def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, groups: dict[str, Any]) -> None:
-    mechanism = calibrated(secret, **groups)
+def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, label: dict[str, Any]) -> None:
+    mechanism = calibrated(secret, **label)
     assert mechanism.cost.epsilon(DELTA) <= EPSILON
     exact = exact_delta(mechanism)
     assert 0.3 * DELTA < exact <= DELTA + LEFT_OUT
@@ -111,24 +108,10 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, groups: dict[
         pytest.param({"pair_scale": 0.6}, id="right and wrong for nothing"),
     ],
 )
-def test_too_little_noise_is_rejected(secret: str, groups: dict[str, Any], changes: dict[str, float]) -> None:
-    mechanism = calibrated(secret, **groups)
+def test_too_little_noise_is_rejected(secret: str, label: dict[str, Any], changes: dict[str, float]) -> None:
+    mechanism = calibrated(secret, **label)
     planted = replace(mechanism, **{name: getattr(mechanism, name) * part for name, part in changes.items()})
     assert exact_delta(planted) > DELTA
-
-
-@pytest.mark.parametrize("secret", SECRETS)
-def test_two_tables_for_the_price_of_one_are_rejected(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PrivateTest, "tables", 1)
-    assert exact_delta(calibrated(secret, **BY_SEX)) > DELTA
-
-
-def test_groups_cost_nothing_of_the_number_of_right_and_wrong_and_their_number_costs_nothing() -> None:
-    together, by_sex = calibrated("rows"), calibrated("rows", **BY_SEX)
-    many = calibrated("rows", by=("town",), named=tuple((str(at),) for at in range(500)))
-    assert by_sex.pair_scale == pytest.approx(together.pair_scale, rel=0.05)
-    assert by_sex.scale == pytest.approx(math.sqrt(2) * together.scale, rel=0.05)
-    assert (many.scale, many.cost) == (by_sex.scale, by_sex.cost)
 
 
 def test_labels_cost_more_than_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,10 +132,10 @@ def test_noise_is_added_to_every_number() -> None:
 
 @KINDS
 @pytest.mark.parametrize("secret", SECRETS)
-def test_it_costs_no_more_than_learning(secret: str, groups: dict[str, Any]) -> None:
+def test_it_costs_no_more_than_learning(secret: str, label: dict[str, Any]) -> None:
     for nats in (1e-4, 0.05, 40.0):
         order = 5.75
-        given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "secret": secret, "classes": 3, **groups}
+        given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "secret": secret, "classes": 3, **label}
         mechanism = PrivateTest.calibrate(**given, most=(order, nats))
         assert mechanism.cost.renyi[ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
@@ -212,7 +195,7 @@ def coverage(units: int, chance: float, scale: float, level: float, others: int 
 
 CASES = [
     *[(12, 0.5, 1.2, 1, 1), (12, 0.93, 1.2, 1, 1), (30, 0.8, 0.6, 1, 1), (30, 0.04, 0.6, 1, 1), (20, 0.7, 0.5, 3, 1)],
-    *[(20, 0.8, 0.5, 3, 3), (15, 0.6, 0.5, 2, 4)],  # of a group: sums over other columns' words
+    *[(20, 0.8, 0.5, 3, 3), (15, 0.6, 0.5, 2, 4)],  # of a number: sums over several places
 ]
 
 
@@ -243,31 +226,6 @@ def test_the_noise_of_every_cell_of_a_sum_is_counted(monkeypatch: pytest.MonkeyP
     assert holds()
     monkeypatch.setattr(private_test, "quantile", lambda scale, _, tail: quantile(scale, 1, tail))
     assert not holds()
-
-
-def test_a_group_s_measures_are_those_of_its_units_and_none_of_too_few() -> None:
-    """Sex a is right on 90 of 100; b has few of the second class; few units are of others."""
-    mechanism = replace(calibrated("rows", **BY_SEX), scale=1e-3, pair_scale=1e-3)
-    counts = np.zeros((3, CLASSES, CLASSES), np.int64)
-    counts[0] = [[50, 10], [0, 40]]
-    counts[1] = [[60, 20], [3, 2]]
-    counts[2, 0, 0] = 4
-    noisy = Noisy.of(mechanism, mechanism.release(counts, Silent()).tolist())
-    assert Measures.of(mechanism, noisy).accuracy.value == pytest.approx(156 / 189)
-    assert [item.value for item in Measures.of(mechanism, noisy).recall] == pytest.approx([114 / 144, 42 / 45])
-    a, b, others = (GroupMeasures.of(mechanism, noisy, [at], 30) for at in range(3))
-    assert (a.rows, b.rows, others.rows) == (100, 85, 4)
-    assert a.accuracy is not None
-    assert a.accuracy.value == pytest.approx(0.9)
-    assert [item and round(item.value, 6) for item in a.recall] == [round(50 / 60, 6), 1.0]
-    assert [item and round(item.value, 6) for item in b.recall] == [0.75, None]
-    assert (others.accuracy, others.recall) == (None, (None, None))
-    both = GroupMeasures.of(mechanism, noisy, [0, 1], 30)
-    assert both.rows == 185
-    assert both.accuracy is not None
-    assert both.accuracy.value == pytest.approx(152 / 185)
-    louder = replace(mechanism, scale=40.0)
-    assert GroupMeasures.of(louder, noisy, [0], 30).accuracy is None  # the noise could have made all of them
 
 
 def test_measures_are_shares_of_the_matrix() -> None:

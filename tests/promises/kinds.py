@@ -7,15 +7,13 @@ Both are functions of a module, since other processes call them by name.
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from concord.artifacts.domains import Division
-from concord.artifacts.parts import TEST as TESTED
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.stores import Stores
@@ -47,8 +45,6 @@ from tests.support.at_door import (
     files_of,
     make_case,
     opened,
-    opened_as,
-    opening_of,
 )
 from tests.support.seasons import Season
 from tests.support.sketched import Sketched
@@ -158,18 +154,6 @@ def open_counted(home: Path, name: str) -> None:
     _counted(door, "counts/d/counted", SINGLE[name].exact)
 
 
-def open_after_season(home: Path, name: str) -> None:
-    """The units of a release are tested: the ledger knows the season d-0 that it is of, and who is in which part."""
-    door, division = Stores.of(home), Division(commitment="by a key", share=0.5, naming="by name")
-    season = Season.ask
-    learned = replace(opening_of(season), epsilon=season.epsilon, delta=season.delta)
-    opened_as("d-0", door, learned)
-    door.ledger.divide("d", division)
-    asked = replace(opening_of(SINGLE[name].asked), part=TESTED, division=division.commitment)
-    opened_as("d-1", door, asked)
-    open_counted(home, name)
-
-
 def _counted(door: Stores, path: str, counts: bytes) -> Ref:
     with door.vault.create(path) as sink:
         sink.write(counts)
@@ -205,11 +189,7 @@ SINGLE = {
     "students": Single(STUDENTS, bytes(8 * 400), np.arange(400).tobytes()),
     "counts": Single(COUNTS, bytes(8 * 3), np.arange(3).tobytes()),
     "test": Single(TEST, np.full(4, 500).tobytes(), (500 + np.arange(4)).tobytes()),
-    "test of a stream": Single(
-        TEST.of_release("d-stream", 0), np.full(4, 500).tobytes(), (500 + np.arange(4)).tobytes()
-    ),
 }
-OPEN = {"test of a stream": open_after_season}
 EXAMPLES: dict[str, Any] = {
     mechanism.name: mechanism
     for mechanism in (
@@ -228,5 +208,5 @@ KINDS = (
         Kind(name, partial(open_question, name=name), partial(ask_question, name=name), named=True)
         for name in QUESTIONS
     ),
-    *(Kind(name, partial(OPEN.get(name, open_counted), name=name), partial(ask_once, name=name)) for name in SINGLE),
+    *(Kind(name, partial(open_counted, name=name), partial(ask_once, name=name)) for name in SINGLE),
 )

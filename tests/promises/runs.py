@@ -115,11 +115,6 @@ def arriving(tables: Tables) -> Tables:
     return {**tallied(tables), "stream": {"season": 3, "clock": "0 0 1 1 *"}}
 
 
-def arriving_and_tested(tables: Tables) -> Tables:
-    """The same, with half of the units set aside."""
-    return {**arriving(tables), "test": {"share": 0.5}}
-
-
 def refreshed(plan: Plan, home: Path) -> object:
     return start_asking(refresh, plan, home)
 
@@ -334,15 +329,6 @@ RUNS = (
         more=counted,
     ),
     Run("test", "private_test", trying, works=(ASIDE, PREDICTS), more=counted),
-    Run(
-        "test of a stream",
-        "private_test",
-        arriving_and_tested,
-        ask=refreshed,
-        works=(ASIDE, "concord.tasks.asks.unit_counts.format_of_student"),
-        made=("units of tested/",),
-        more=counted,
-    ),
     Run("relabelled", "noisy_votes", relabelling, (("relabel__share", 0.4),), works=RELABELS),
     Run("labels", "noisy_votes", of_labels, more=labels_of_table, labels=True),
     Run(

@@ -1,10 +1,8 @@
-"""Units set aside for a private test: what names them, and a count that is released twice."""
+"""Units set aside for a private test: what names them, and their counts."""
 
 import pytest
 
 from concord.artifacts.ledger.ledger import Ledger
-from concord.flows.learn import retest
-from concord.flows.start import start_again
 from tests.promises.canary import NAME, published
 from tests.promises.kept import set_aside
 from tests.promises.marks import Marks, leaks
@@ -29,10 +27,9 @@ def test_columns_that_name_units_set_aside_and_the_format_of_files_are_the_opera
 
 
 @pytest.mark.slow
-def test_tallies_that_are_tested_and_tested_again_tell_no_count(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tallies_that_are_tested_tell_no_count(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     far_off(monkeypatch)
     scene.tables = tallied(trying(scene.tables))
-    first = scene.run()
-    start_again(retest, first.session, scene.home, epsilon=0.5, again=False)
-    assert len(list(set_aside(scene.home))) == 1  # counted once, released twice
+    scene.run()
+    assert len(list(set_aside(scene.home))) == 1
     scene.nothing_got_out(counted(scene.home, scene.marks()))

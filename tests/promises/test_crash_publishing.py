@@ -37,10 +37,6 @@ def studying(home: Path, _: Path) -> None:
     learn.study_again.fn(session_of(home), home, StudentPlan(estimator="sklearn.dummy.DummyClassifier"))
 
 
-def trying_again(home: Path, _: Path) -> None:
-    learn.retest.fn(session_of(home), home, epsilon=2.0)
-
-
 def session_of(home: Path) -> str:
     return next(session.id for session in Ledger.of(home).sessions("people") if session.purpose == LABELS)
 
@@ -62,7 +58,7 @@ def published(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", range(SAMPLES))
-@pytest.mark.parametrize("command", [extending, studying, trying_again])
+@pytest.mark.parametrize("command", [extending, studying])
 def test_a_session_stays_usable_wherever_its_next_publication_is_killed(
     published: Published, command: Command, sample: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -15,9 +14,10 @@ from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import Plan
+from concord.artifacts.sessions import STUDENT_TEST
 from concord.artifacts.stores import Stores
 from concord.flows.ask import answer, estimate
-from concord.flows.learn import learn, retest, study_again
+from concord.flows.learn import learn, study_again
 from concord.flows.results import budget_of
 from concord.flows.start import start, start_again
 from concord.tasks.asks.group_counts import CountQuestion
@@ -159,18 +159,24 @@ def test_a_killed_session_that_was_closed_is_not_finished(tmp_path: Path, mlflow
 def test_a_killed_test_is_finished_also_if_its_student_was_published_again(tmp_path: Path, plain_home: Path) -> None:
     """The student's certificate tells of the test, which was charged and not drawn."""
     plan = plan_of(write_tables(tmp_path / "data", people(800, 1)), tallied=False)
-    summary = start(Plan.model_validate(plan.model_dump() | {"test": {"share": 0.3}}), plain_home)
+    plan, begin = Plan.model_validate(plan.model_dump() | {"test": {"share": 0.3}}), Ledger.begin_batch
+
+    def begins(ledger: Ledger, session: str, *given: Any, **named: Any) -> Any:
+        if ledger.session(session).purpose == STUDENT_TEST:
+            raise OSError("switched off")
+        return begin(ledger, session, *given, **named)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "begin_batch", Mock(side_effect=OSError("switched off")))
+        patch.setattr(Ledger, "begin_batch", begins)
         with pytest.raises(EnvironmentFailed):
-            start_again(retest, summary.session, plain_home, epsilon=0.5, again=True)
-    *_, opened = sessions = Ledger.of(plain_home).sessions("people")
+            start(plan, plain_home)
+    learned, opened = Ledger.of(plain_home).sessions("people")
     charged = Ledger.of(plain_home).total("people")
-    start_again(study_again, summary.session, plain_home)
+    start_again(study_again, learned.id, plain_home)
     assert Stores.of(plain_home).unpublished == {opened.id}
-    start_again(retest, summary.session, plain_home, epsilon=0.5, again=True)
+    start(plan, plain_home)
     assert Stores.of(plain_home).unpublished == set()
-    assert len(Ledger.of(plain_home).sessions("people")) == len(sessions)
+    assert len(Ledger.of(plain_home).sessions("people")) == 2
     assert Ledger.of(plain_home).total("people") == charged
 
 

@@ -15,7 +15,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
 from concord.flows.ask import answer, estimate
-from concord.flows.learn import extend, learn, retest, study_again
+from concord.flows.learn import extend, learn, study_again
 from concord.flows.refresh import refresh
 from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.stream import periods_counted
@@ -118,7 +118,6 @@ LEARNING: dict[str, Command] = {
     "run of another plan": lambda world: learn.fn(other(world.votes), world.home),
     "run --new-session": lambda world: learn.fn(world.votes, world.home, new_session=True),
     "extend": lambda world: extend.fn(world.session, str(arrive(world.folder / "later", 8)), world.home),
-    "test": lambda world: retest.fn(world.session, world.home, again=True),
     "study": lambda world: study_again.fn(world.session, world.home),
     "estimate": lambda world: estimate.fn(world.votes, world.home, 0.5, 0.2, 0.05),
     "count": lambda world: answer.fn(untested(world.votes), world.home, COUNT),

@@ -25,7 +25,6 @@ RELABEL = {
     **{"form": "tight", "copies": 1, "epsilon": 0.5, "delta": 1e-6},
 }
 NUMBER = {"bounds": [0.0, 50.0], "constant": 23.4}
-GROUPS: dict[str, Any] = {"by": ("sex",), "named": (("f",), ("m",))}
 
 ADDED: dict[str, dict[str, Any]] = {
     "stable": {"relabel": RELABEL},
@@ -35,7 +34,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "stream": {"codes": "7f", "naming": NAMING},
     "universal": {"hypotheses": "rectangles", "features": ["age"], "class": "8f", "candidates": 120},
     "student_choice": {**ASIDE, "candidates": [{"estimator": "one"}, {"estimator": "two"}], "students": ["9f", "af"]},
-    "private_test": {**ASIDE, "student": "9f", "release": 3, **NUMBER},
+    "private_test": {**ASIDE, "student": "9f", **NUMBER},
     "group_counts": {"by": ["sex"], "groups": 2, "digest": "bf"},
     "error_estimate": {"share": 0.3},
 }
@@ -48,7 +47,7 @@ DRAWN = {
     "stream": Stream.calibrate(**SUMS, season=12),
     "universal": Universal(epsilon=1.0, secret="rows"),
     "student_choice": StudentChoice(epsilon=1.0, secret="labels"),
-    "private_test": PrivateTest.calibrate(**BUDGET, classes=2, secret="rows", **GROUPS),
+    "private_test": PrivateTest.calibrate(**BUDGET, classes=2, secret="rows"),
     "group_counts": GroupCounts.calibrate(epsilon=1.0),
     "error_estimate": ErrorEstimate.calibrate(epsilon=1.0, shards=40),
 }

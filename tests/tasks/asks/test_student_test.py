@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import derive
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan, parse_plan
@@ -20,7 +18,6 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asks.student_test import (
     StudentTestAsk,
-    planned_groups,
     planned_test,
 )
 from concord.tasks.asks.unit_counts import Confusion, NumberErrors, classes_given, count_units, numbers_given
@@ -30,11 +27,9 @@ from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.door import admit
 from concord.tasks.door.admit import claim, reserve_session
-from concord.tasks.mechanisms.private_test import PLACES, GroupMeasures, Noisy, PrivateTest
-from tests.privacy.exact import Silent
+from concord.tasks.mechanisms.private_test import PLACES, PrivateTest
 from tests.support.at_door import STABLE, files_of, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.support.sentences import facts
 
 CLASSES = ("no", "yes")
 
@@ -172,100 +167,6 @@ def test_a_number_given_of_a_row_does_not_change_with_the_others() -> None:
     alone = np.concatenate([numbers_given(says, X[at : at + 1]) for at in range(60)])
     assert numbers_given(says, X).tobytes() == alone.tobytes()
     assert np.isnan(alone).tolist() == (X[:, 0] >= 1).tolist()
-
-
-def by_group(plan: Plan, door: Stores) -> tuple[dict[str, Any], NDArray[np.int64]]:
-    """The plan's groups, and the exact counts by them."""
-    encoding = learn_encoding(plan)
-    groups = planned_groups(plan, encoding)
-    counts = Confusion((by_sign, None), 2, **groups)
-    key = derive(door.vault.make_secret("domains/d"), "split")
-    ref = count_units(PrivateRows(plan, encoding, door.vault, key), counts, "tested/d/2")
-    return groups, np.frombuffer(door.vault.read(ref), "<i8").reshape(counts.shape)
-
-
-def test_a_unit_is_in_one_group_whatever_its_cells_say(plan: Plan, door: Stores) -> None:
-    """By a feature and a column that is none; a word that no public row has is another, whatever the other column's."""
-    plan = changed(plan, data__groups=["shade", "ward"], data__features=["size", "shade"])
-    wards = pl.Series("ward", [1, None], dtype=pl.Int64)
-    test = pl.read_parquet(plan.path("test"))
-    test.with_columns(wards.gather([row % 2 for row in range(test.height)])).write_parquet(plan.path("test"))
-    private = people(800, 1)
-    ward = pl.Series("ward", [("1.0", "1", "", "9; DROP", "ü\x00")[row % 5] for row in range(private.height)])
-    private.with_columns(ward).write_csv(plan.path("private"))
-    groups, counts = by_group(plan, door)
-    assert groups == {
-        "by": ("shade", "ward"),
-        "named": tuple((shade, ward) for shade in ("dark", "light", "") for ward in (None, "1", ""))[:-1],
-    }
-    assert counts.shape == (9, 2, 2)
-    assert counts.sum(axis=0).tolist() == matrix(door, counted(plan, door)).tolist()
-    assert (counts.sum(axis=(1, 2)) > 0).tolist() == [True] * 6 + [False] * 3  # there is no third shade
-
-    key, units = derive(door.vault.make_secret("domains/d"), "split"), private["person"].unique().sort()
-    members = units.filter(of_part(plan, key, TEST)(units.to_frame(), units.cast(pl.Binary)))
-    for unit in members[:4]:
-        private.with_columns(ward).filter(pl.col("person") != unit).write_csv(plan.path("private"))
-        assert sorted((counts - by_group(plan, door)[1]).ravel())[-2:] == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("cells", "stored"), [("1,5 0,25", None), ("True FALSE", [True, False]), ("NA a", ["", "a"]), ("3 4", [3.0, 4.0])]
-)
-def test_words_of_groups_are_read_alike_in_test_and_private_rows(
-    plan: Plan, door: Stores, cells: str, stored: list[Any] | None
-) -> None:
-    name, form = "test.parquet" if stored else "test.csv", {"separator": ";", "decimal": ","}
-    plan = changed(plan, data__groups=["ward"], data__test=name, data__format=form)
-    wards = pl.Series("ward", cells.split())
-    private = people(800, 1).with_columns(wards.gather([row % 2 for row in range(800)]))
-    private.write_csv(plan.path("private"), separator=";")
-    if stored is None:
-        private.head(200).drop("person").write_csv(plan.path("test"), separator=";")
-    else:
-        held = pl.Series("ward", stored).gather([row % 2 for row in range(200)])
-        pl.read_parquet(plan.path("test")).with_columns(held).write_parquet(plan.path("test"))
-    _, counts = by_group(plan, door)
-    assert (counts.sum(axis=(1, 2)) > 0).tolist() == [True, True, False]
-
-
-def test_groups_that_cannot_be_counted_are_refused_before_a_row_is_read(plan: Plan) -> None:
-    encoding = learn_encoding(plan)
-    assert planned_groups(plan, encoding) == {}
-    test = pl.read_parquet(plan.path("test")).with_columns(pl.lit("a").alias("town"))
-    test.with_columns(town=pl.Series([f"t{row % 9}" for row in range(test.height)])).write_parquet(plan.path("test"))
-    with pytest.raises(WrongInput, match=facts("'town'", "data.groups")):
-        planned_groups(changed(plan, data__groups=["town"]), encoding)
-    many = encoding.model_copy(update={"classes": tuple(map(str, range(400)))})
-    with pytest.raises(WrongInput, match=facts("data.groups", "100,000", "480,000")):
-        planned_groups(changed(plan, data__groups=["shade"]), many)
-    long = test.with_columns(town=pl.Series([f"{row % 19:09000}" for row in range(test.height)])).drop("shade")
-    long.with_columns(home="town").write_parquet(plan.path("test"))
-    people(800, 1).with_columns(home="shade", town="shade").write_csv(plan.path("private"))
-    with pytest.raises(WrongInput, match=facts("data.groups", "longer names")):
-        planned_groups(changed(plan, data__groups=["town", "home"]), encoding)
-
-
-def test_a_test_that_version_1_0_0_began_goes_on() -> None:
-    """It counted units of a group by three levels of sureness: such counts may be cached, and such draws be kept."""
-    test = PrivateTest.calibrate(epsilon=1.0, delta=1e-5, classes=2, secret="rows", by=("sex",), named=(("a",),))
-    counts = np.arange(24).reshape(2, 3, 2, 2)
-    assert test.release(counts, Silent()).tolist() == test.release(counts.sum(axis=1), Silent()).tolist()
-    pairs = [[[300, 100], [400, 0], [900, 200]], [[100, 100], [0, 0], [200, 500]]]
-    drawn = np.concatenate([[1900, 900], np.arange(8), np.ravel(pairs)])
-    ask = StudentTestAsk(test, {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True}, CLASSES)
-    assert [group["pairs"] for group in ask.result(drawn)["groups"]] == pairs
-    noisy = Noisy.of(test, drawn.tolist())
-    wide, narrow = (GroupMeasures.of(test, noisy, [0, 1], 0), GroupMeasures.of(test, once(noisy), [0, 1], 0))
-    assert (wide.rows, narrow.rows) == (2800, 2800)
-    assert wide.accuracy is not None
-    assert narrow.accuracy is not None
-    assert wide.accuracy.low < narrow.accuracy.low < narrow.accuracy.high < wide.accuracy.high
-
-
-def once(noisy: Noisy) -> Noisy:
-    """The same numbers, as if each pair had been drawn once."""
-    return replace(noisy, pairs=noisy.pairs.sum(axis=1, keepdims=True))
 
 
 def opened(plan: Plan, door: Stores, counts: Ref, mechanism: PrivateTest) -> tuple[Session, Any]:

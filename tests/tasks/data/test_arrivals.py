@@ -14,9 +14,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sections import PrivateTestPlan
 from concord.tasks.asking.tally import Coding, columns_asked, count, gather, total_of
-from concord.tasks.asks.unit_counts import set_arrived_aside
 from concord.tasks.data.arrivals import (
     NAME,
     Arriving,
@@ -29,8 +27,8 @@ from concord.tasks.data.arrivals import (
 )
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.encode import learn_encoding, read_frame
-from concord.tasks.data.units import UNIT, PrivateRows
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import planned_rounds
@@ -251,32 +249,3 @@ def test_a_delivery_whose_path_names_a_column_is_refused(tmp_path: Path) -> None
     weeks.arrive("person=7/2", of("a"))
     with pytest.raises(WrongInput, match="NAME=VALUE"):
         weeks.taken()
-
-
-def test_units_set_aside_have_names_of_text_and_count_in_their_first_period_alone(tmp_path: Path) -> None:
-    """A number has one name as an integer and another as a double: it might be in both parts."""
-    weeks = Weeks(tmp_path / "data")
-    weeks.plan = weeks.plan.model_copy(update={"test": PrivateTestPlan(share=0.5)})
-    weeks.arrive("1", numbered(pl.Int64, 7))
-    with pytest.raises(WrongInput, match=facts("'person'", "text", "[test]", "int64")):
-        weeks.taken()
-    (weeks.folder / "1.parquet").unlink()
-    files = [people(60, 1), pl.concat([people(60, 1), people(60, 2)])]
-    names, known, before = set[str](), set[str](), tuple[Ref, ...]()
-    for number, rows in enumerate(files):
-        weeks.arrive(f"{number}-rows", rows)
-        learning, persons = weeks.units(weeks.next()), {*rows["person"]} - known
-        arriving = Arriving(
-            table_of(weeks.plan, weeks.vault, weeks.periods[-1]), KEY, before, f"arrived/d/test-{number}"
-        )
-        found = set_arrived_aside(weeks.private, arriving, f"aside/d/{number}")
-        aside = pl.concat([read_frame(ref, weeks.vault) for ref in found])
-        assert (aside.height + learning, aside.height > 9, learning > 9) == (len(persons), True, True)
-        held = {str(name, "utf-8") for name in aside[UNIT]}
-        assert (len(held), held <= persons, held & names) == (aside.height, True, set())
-        names, known, before = names | held, known | persons, tuple(arriving.names)
-    weeks.arrive("2-rows", files[1])
-    weeks.next()
-    arriving = Arriving(table_of(weeks.plan, weeks.vault, weeks.periods[-1]), KEY, before, "arrived/d/test-2")
-    found = set_arrived_aside(weeks.private, arriving, "aside/d/2")
-    assert [read_frame(ref, weeks.vault).height for ref in found] == [0]  # whether files are gone says nothing of units

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from concord.artifacts.domains import NEIGHBOURS, Division
+from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.ledger.events import Entry, LogRecord, RemarkKind, Remarks
 from concord.artifacts.ledger.ledger import Ledger
@@ -22,7 +22,6 @@ from concord.artifacts.sessions import Draw, Opening
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
 from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
@@ -32,8 +31,7 @@ from tests.artifacts.ledger.openings import batch, outcome
 from tests.artifacts.ledger.test_ledger_model import Answer, InMemory
 from tests.support.chained import Said, rewrite
 from tests.support.published import opening
-from tests.support.seasons import STREAM
-from tests.support.sentences import facts, says
+from tests.support.sentences import says
 from tests.tasks.verify.ledger_faults import FAULTS, UNBOUNDED
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-6, cutoff=4)
@@ -139,38 +137,6 @@ def test_sessions_that_ask_everybody_are_no_seasons_of_a_stream(home: Path) -> N
     opened(home)
     rewrite(home, at(1, "stream", value="people-weekly"))
     assert says(said_of(home), "entry 2", "s-1", "stream", "'stable'")
-
-
-def releases_tested(*releases: Any, **terms: Any) -> list[str]:
-    """What is found of a season with such tests, each on the units that arrived with one release."""
-    ledger = Kept()
-    named(ledger)
-    ledger.divide("people", Division(commitment="by a key", share=0.5, naming="by name"))
-    once = {"cutoff": None, "queries": 1, "teachers": 0, "per_refusal": None, "division": "by a key"}
-    season = {**once, "mechanism": STREAM.settings(), "whole": STREAM.cost, "stream": "weekly", "queries": 3}
-    ledger.open_session(asked(STABLE, "s-1", **season, part="learning"))
-    ledger.settle("s-1", give_back=False)
-    mechanism = PrivateTest.calibrate(epsilon=1.0, delta=1e-6, classes=2, secret="rows")
-    for number, release in enumerate(releases):
-        settings = {**mechanism.settings(), "session": "s-1", "student": str(number), "release": release}
-        named_so = {**once, "part": "test", "stream": "weekly-tests", **terms}
-        opened = asked(STABLE, f"of {number}", mechanism=settings, whole=mechanism.cost, **named_so)
-        ledger.open_session(opened, further=True)
-        ledger.settle(opened.id, give_back=False)
-    return list(ledger_faults(ledger.kept))
-
-
-def test_the_units_of_each_release_are_tested_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second test of the same units would not be covered: of a stream the largest session is."""
-    assert releases_tested(0, 1, 2) == []
-    with pytest.raises(NotVerified, match=facts("release 0", "session s-1", "tested before")):
-        releases_tested(0, 1, 0)
-    with monkeypatch.context() as faulty:
-        faulty.setattr(LedgerState, "follows", lambda *_: False)
-        assert says(str(releases_tested(0, 1, 0)), "units", "tested before")
-    assert "'private_test' has no seasons" in str(releases_tested(None))
-    for terms in ({"part": ""}, {"part": "learning"}, {"stream": "weekly"}, {"stream": "another-tests"}):
-        assert says(str(releases_tested(0, 1, **terms)), "tests of the session"), terms
 
 
 def test_a_refusal_that_costs_next_to_nothing_is_found(home: Path) -> None:

@@ -17,19 +17,16 @@ from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.verify.released import check_tested
 from tests.privacy.exact import Silent
-from tests.support.sentences import facts
 
 CLASSES = ("no", "yes")
-BY = {"by": ("sex", "ward"), "named": tuple((sex, ward) for sex in ("a", "b", "") for ward in (None, "1", ""))[:-1]}
 
 
-def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, kinds.PrivateTest, dict[str, Any]]:
+def made(scale: float) -> tuple[TestRecord, kinds.PrivateTest, dict[str, Any]]:
     """The record of a test, its kind and its released file; the noise of its counts is below 3."""
     about = {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True}
-    exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=2, secret="rows", scale=scale, pair_scale=scale, **groups)
+    exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=2, secret="rows", scale=scale, pair_scale=scale)
     ask = StudentTestAsk(exact, about, CLASSES)
-    counts = np.random.default_rng(0).integers(40, 300, size=(exact.groups or 1, 2, 2))
-    counts[-1] //= 90
+    counts = np.random.default_rng(0).integers(40, 300, size=(2, 2))
     noise = np.random.default_rng(1).integers(-3, 4, size=1000)
     drawn = exact.release(counts, Silent())
     released = json.loads(json.dumps(ask.result(drawn + noise[: len(drawn)])))
@@ -67,19 +64,9 @@ def of_number(scale: float) -> tuple[NumberTested, kinds.PrivateTest, dict[str, 
 
 
 @pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
-@pytest.mark.parametrize("groups", [{}, BY], ids=["together", "by group"])
-def test_a_test_s_figures_follow_from_its_counts(scale: float, groups: dict[str, Any]) -> None:
-    test, kind, released = made(scale, groups)
+def test_a_test_s_figures_follow_from_its_counts(scale: float) -> None:
+    test, kind, released = made(scale)
     check_tested(test, kind, released, 1)
-    assert len(test.groups) == (5 if groups else 0)
-    if groups:
-        names = [(each.column, each.group) for each in test.groups]
-        assert names == [("sex", "a"), ("sex", "b"), ("ward", None), ("ward", "1"), (None, None)]
-        assert [each.accuracy is None for each in test.groups] == [scale == 900.0] * 4 + [True]
-        assert test.groups[-1].in_words.startswith("other values: about")
-        if scale < 900:
-            assert "on about" in test.groups[2].in_words
-            assert test.groups[2].in_words.startswith("ward without a value: ")
 
 
 def narrower(share: dict[str, Any]) -> None:
@@ -94,69 +81,38 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a precision": lambda test: narrower(test["classes"][0]["precision"]),
     "a largest class": lambda test: test.update(majority=test["majority"] - 0.05),
     "the units": lambda test: test.update(rows=test["rows"] + 1),
-    "a group's accuracy": lambda test: narrower(test["groups"][0]["accuracy"]),
-    "a group's recall": lambda test: narrower(test["groups"][1]["recalls"][0]),
-    "a group's units": lambda test: test["groups"][2].update(rows=5),
-    "a group left out": lambda test: test["groups"].pop(1),
-    "a group twice": lambda test: test["groups"].append(test["groups"][0]),
-    "a group that is silent": lambda test: test["groups"][0].update(accuracy=None),
-    "a group's recall left out": lambda test: test["groups"][0]["recalls"].pop(),
-    "a level of sureness": lambda test: test["groups"][0].update(calibrated=[{"least": 0.0, "right": None}]),
     "the coverage": lambda test: test.update(level=0.5),
     "the candidates": lambda test: test.update(among=0),
     "that it is clean": lambda test: test.update(clean=False),
     "the share": lambda test: test.update(share=0.9),
-    "a small group that says": lambda test: test["groups"][-1].update(accuracy=test["accuracy"]),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
-    test, kind, released = made(5.0, BY)
+    test, kind, released = made(5.0)
     said = test.model_dump(mode="json")
     CHANGES[change](said)
     with pytest.raises(NotVerified, match=r"the private test, .* (certified|recorded) as"):
         check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
 
 
-@pytest.mark.parametrize("of", ["all", "a class", "a group"])
+@pytest.mark.parametrize("of", ["all", "a class"])
 def test_a_figure_without_its_interval_is_found(of: str) -> None:
     """As public figures of 1.0.0 have none; a private test's always have one."""
-    test, kind, released = made(5.0, BY)
+    test, kind, released = made(5.0)
     said = test.model_dump(mode="json")
     place, name = {
         "all": (said, "accuracy"),
         "a class": (said["classes"][0], "recall"),
-        "a group": (said["groups"][0], "accuracy"),
     }[of]
     place[name] = place[name]["value"]
     with pytest.raises(NotVerified, match="has an interval"):
         check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
 
 
-FILES: dict[str, Callable[[dict[str, Any]], object]] = {
-    "words of another": lambda released: released["groups"][0].update(words=["b", None]),
-    "no groups": lambda released: released.pop("groups"),
-    "counts of all": lambda released: released["groups"][-1].update(matrix=[[9, 9], [9, 9]]),
-}
-
-
-@pytest.mark.parametrize("change", FILES)
-def test_a_file_of_other_groups_than_were_paid_for_is_found(change: str) -> None:
-    test, kind, released = made(5.0, BY)
-    FILES[change](released)
-    with pytest.raises(NotVerified, match="groups of the file"):
-        check_tested(test, kind, released, 1)
-
-
-def test_groups_that_leave_out_a_combination_of_words_are_found() -> None:
-    test, kind, released = made(5.0, {**BY, "named": BY["named"][1:]})
-    with pytest.raises(NotVerified, match=facts("combinations of words is 8", "recorded as 9")):
-        check_tested(test, kind, released, 1)
-
-
 def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -> None:
-    _, kind, released = made(5.0, {})
+    _, kind, released = made(5.0)
     released["matrix"] = [[100, 3], [-2, -1]]
     test = recorded(kind, released)
     assert isinstance(test, TestRecord)
@@ -171,16 +127,14 @@ def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -
 @pytest.mark.parametrize(
     "broken",
     [
-        {"groups": [1]},
         {"matrix": [[10**30, 0], [0, 1]]},
         {"matrix": "none"},
         {"right": "many"},
-        {"groups": [{"words": ["a"]}]},
     ],
 )
 def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
-    test, kind, released = made(5.0, BY)
-    with pytest.raises(NotVerified, match=r"is not what such a test releases|of the file"):
+    test, kind, released = made(5.0)
+    with pytest.raises(NotVerified, match="is not what such a test releases"):
         check_tested(test, kind, {**released, **broken}, 1)
 
 

@@ -2,21 +2,14 @@
 
 import json
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from concord.artifacts.certificate import FIRST_FORMAT, Certificate
-from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import CAVEATS, WORDED_BEFORE
-from concord.artifacts.kinds import PrivateTest
-from concord.artifacts.measures import TestRecord
 from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.released import check_tested
 from tests.support.sentences import says
-from tests.tasks.verify.test_verify_tested import narrower, recorded
 
 KINDS = ("votes", "tallies", "number")
 
@@ -53,35 +46,6 @@ def test_another_figure_of_the_first_format_is_found(published: Path) -> None:
     (published / "certificate.json").write_text(json.dumps(values, indent=2))
     failed = {check.name.partition(": ")[2]: check.detail for check in verify_published(published) if not check.ok}
     assert "the accuracy is" in failed["public test"]
-
-
-LEVELS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "how often it is right": lambda group: narrower(group["calibrated"][0]["right"]),
-    "a level": lambda group: group["calibrated"][2].update(least=0.99),
-    "a level left out": lambda group: group["calibrated"].pop(),
-}
-
-
-@pytest.mark.parametrize("published", ["votes"], indirect=True)
-def test_groups_by_how_sure_the_student_was_are_still_read(published: Path) -> None:
-    """Tests of 1.0.0 counted right and wrong of a group by three levels of sureness; a later one counts them once."""
-    record = Certificate.read((published / "certificate.json").read_bytes(), "certificate.json").test
-    assert record is not None
-    test, kind = record.tested, record.mechanism.kind.only(PrivateTest)
-    assert isinstance(test, TestRecord)
-    released = json.loads((published.parent / record.files[0].path).read_bytes())
-    check_tested(test, kind, released, 1)
-    for change in LEVELS.values():
-        said = test.model_dump(mode="json")
-        change(next(group for group in said["groups"] if group["calibrated"][0]["right"]))
-        with pytest.raises(NotVerified, match=r"calibrated"):
-            check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
-    assert recorded(kind, released).groups == test.groups != ()
-    made_up = {**released, "groups": [{**each, "pairs": each["sure"]} for each in released["groups"]]}
-    for each in made_up["groups"]:
-        del each["sure"]
-    with pytest.raises(NotVerified, match="by confidence"):
-        check_tested(test, kind, made_up, 1)
 
 
 def test_its_caveats_are_known_by_their_present_words(published: Path) -> None:
