@@ -56,7 +56,7 @@ install: .venv/share/concord
 install-tests: install .venv/installed-tests
 
 .venv/installed-tests: .venv/installed
-	$(INSTALL) -e ".[dev,dask,delta,postgresql]"
+	$(INSTALL) -e ".[dev,dask,postgresql]"
 	touch .venv/installed-tests
 
 .venv-bench/installed: tests/benchmarks/peers.txt

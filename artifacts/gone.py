@@ -4,6 +4,9 @@ Checked by tests/artifacts/test_gone.py.
 """
 
 GONE: dict[str, str] = {
+    "data.private.delta": "name the files of the table, such as Parquet, or a query",
+    "data.public.delta": "name the files of the table, such as Parquet, or a query",
+    "data.test.delta": "name the files of the table, such as Parquet, or a query",
     "concord serve": "call `concord extend` or `concord refresh` from the machine's cron, or deploy prefect.yaml",
     "concord link": "a table belongs to one domain, and each domain's cap is promised by itself",
     "concord restore": "`concord verify --kept FOLDER` finds a ledger that was put back; restore the newer copy",

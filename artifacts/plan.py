@@ -276,7 +276,7 @@ def _secret(plan: Plan) -> Wrong:
         yield "data.public_share makes features of private rows public: it needs privacy.secret = 'labels'"
     if labels_alone and isinstance(data.private, TableSource) and not data.private.ordered:
         rule = "data.private must be files or a frame if privacy.secret = 'labels'"
-        yield f"{rule}: a query or a Delta table has no order, so a label could move other rows"
+        yield f"{rule}: a query has no order, so a label could move other rows"
     if plan.relabel is None:
         return
     if labels_alone:

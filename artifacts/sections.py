@@ -75,7 +75,7 @@ class DataPlan(Section):
 
     private: Annotated[PlanTable, OPERATOR]
     """The labelled table whose rows are protected: Parquet, Arrow IPC or CSV; a file, a folder or a glob; an address in
-    an object store; `{ query, connection }` for a database, or `{ delta }`."""
+    an object store; or `{ query, connection }` for a database."""
     public: Annotated[PlanTable | None, OPERATOR] = None
     """Public rows, which get labels. A label column in them is ignored."""
     declared: DeclaredSchema | None = Field(default=None, alias="schema", exclude_if=lambda schema: schema is None)

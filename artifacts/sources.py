@@ -1,4 +1,4 @@
-"""Tables as a plan names them: a path, the address of an object store, a database query, a Delta table, a frame.
+"""Tables as a plan names them: a path, the address of an object store, a database query, a frame.
 
 A plan is public and holds no credentials: those come from the environment. An address that may hold one is refused, and
 never shown. Checked by tests/tasks/data/test_sources.py.
@@ -18,7 +18,6 @@ class TableSource(BaseModel):
     """A table that is no file.
 
     query       what a database is asked; `connection` names the environment variable that holds its address
-    delta       the folder of a Delta table, or its address in an object store; at `version`, or else the latest
     frame       a frame that `concord.run` was given, by its name in the vault
     """
 
@@ -26,18 +25,14 @@ class TableSource(BaseModel):
 
     query: Annotated[str, Field(min_length=1)] | None = None
     connection: str | None = None
-    delta: str | None = None
-    version: Annotated[int, Field(ge=0)] | None = None
     frame: str | None = None
 
     @model_validator(mode="after")
     def is_one_table(self) -> Self:
-        if sum(kind is not None for kind in (self.query, self.delta, self.frame)) != 1:
-            raise ValueError("must be a path in quotes, { query, connection } or { delta }")
+        if (self.query is None) == (self.frame is None):
+            raise ValueError("must be a path in quotes, or { query, connection }")
         if (self.query is None) != (self.connection is None):
             raise ValueError("query and connection must be given together")
-        if self.delta is None and self.version is not None:
-            raise ValueError("version is only valid with delta")
         if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", "_" if self.connection is None else self.connection):
             raise ValueError(
                 "connection must be the name of an environment variable that holds the database's address, and no "
@@ -45,7 +40,6 @@ class TableSource(BaseModel):
             )
         if self.frame is not None and not re.fullmatch("[0-9a-f]{32}", self.frame):
             raise ValueError("a frame is given to concord.run, and no plan names it")  # it names a folder
-        check_address(self.delta or "")
         return self
 
     @property
@@ -71,8 +65,6 @@ def check_address(place: str) -> str:
 KEYS = {
     "query": ("string", "The query to a database. It is public, as the plan is"),
     "connection": ("string", "The environment variable that holds the database's address"),
-    "delta": ("string", "The folder of a Delta table, or its address in an object store"),
-    "version": ("integer", "Of the Delta table; the latest if it is not given"),
 }
 """Keys of a table that is not a file, for TOML editors."""
 SCHEMA = {

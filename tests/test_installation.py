@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SOURCES = ("flows", "tasks", "artifacts", ".package/concord")
-BY_EXTRA = {"dask": {"prefect_dask", "dask", "distributed"}, "delta": {"deltalake"}}
+BY_EXTRA = {"dask": {"prefect_dask", "dask", "distributed"}}
 """The modules that a plan may need and a run in general does not: a sentence names the extra where one is missing."""
 
 

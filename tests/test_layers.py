@@ -58,7 +58,7 @@ ALONE = {
     "flows/cluster.py": {"dask", "distributed"},
     "tasks/asking/answers.py": {"cloudpickle"},
     "tasks/asking/questions.py": {"cloudpickle"},
-    "tasks/data/remote.py": {"deltalake", "sqlalchemy"},
+    "tasks/data/remote.py": {"sqlalchemy"},
     "tasks/data/frames.py": {"pandas"},
     "tasks/publish/disclosures.py": {"sklearn", "yaml"},
     "tasks/publish/explain.py": {"sklearn"},

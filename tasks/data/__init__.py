@@ -7,7 +7,7 @@ Offers       `tables` (public files, read strictly), `units` (private rows and t
              declared schema, and values in them), `remarks` (what public columns seem to hold, and what a plan does not
              recognise in private ones), `guard` (nothing private leaves by an error)
 Its own      sources of rows: `sources` (any table, as files), `snapshots` (a table that is no file, read once),
-             `frames` (of Python), `remote` (databases, Delta tables, object stores), `files` (Parquet, Arrow, CSV),
+             `frames` (of Python), `remote` (databases, object stores), `files` (Parquet, Arrow, CSV),
              `places` (what is read like a path); reading: `csv_files` (lines, and how they are written),
              `stored_columns` (of Parquet and Arrow, cell by cell), `identifiers` (one text per unit); `spill` (rows
              regrouped through files); `concord_student` and `concord_pictures` (published with a student, and with one

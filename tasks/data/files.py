@@ -52,21 +52,17 @@ ARROW_STREAM = b"\xff\xff\xff\xff"
 
 @dataclass(frozen=True)
 class TableFile:
-    """One file of a table.
-
-    called   its name in messages; by default its path
-    """
+    """One file of a table."""
 
     path: Path | StoredFile
     format: Format
     field: str
     form: TextFormat = COMMAS
-    called: str = ""
 
     @property
     def shown(self) -> str:
         """Its name in messages."""
-        return self.called or str(self.path)
+        return str(self.path)
 
     @property
     def is_text(self) -> bool:
@@ -257,7 +253,7 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
     arriving  whether a folder, or a glob, may be without files yet
     """
     if isinstance(path, StoredTable):
-        return tuple(TableFile(kept.place, kept.format, field, form, kept.name) for kept in path.files)
+        return tuple(TableFile(place, kept, field, form) for place, kept in path.files)
     place: Path | Remote = Remote(path.rstrip("/")) if "://" in path else Path(path)
     found: Sequence[Path | Remote]
     if isinstance(place, Remote):

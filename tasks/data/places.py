@@ -8,11 +8,8 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
-
-import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
 
@@ -90,21 +87,10 @@ def check_not_private(field: str, public: Iterable[Place], private: Mapping[str,
         raise WrongInput(f"{rule}; a file that was given the inode of a removed private one must be copied")
 
 
-@dataclass(frozen=True)
-class SourceFile:
-    """A file of a table: its name in messages, its place and format; and columns that have one cell in all of its rows,
-    which the log of a Delta table has instead of its files."""
-
-    name: str
-    place: Place
-    format: Format = "parquet"
-    columns: tuple[tuple[str, pa.Scalar], ...] = ()
-
-
 class StoredTable(str, ABC):
     """The name of a stored table, which can be used like a path."""
 
     @property
     @abstractmethod
-    def files(self) -> Sequence[SourceFile]:
-        """Its files."""
+    def files(self) -> Sequence[tuple[StoredFile, Format]]:
+        """Its files, each with its format."""

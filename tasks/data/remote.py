@@ -1,7 +1,6 @@
-"""Tables elsewhere: the objects of a store, the files of a Delta table, the rows of a database's query.
+"""Tables elsewhere: the objects of a store, the rows of a database's query.
 
-Object stores (s3://, gs://, az://) are Arrow's own file systems; an object is read like a `pathlib.Path`. The log of a
-Delta table is read by `deltalake`, and its files are read like any others.
+Object stores (s3://, gs://, az://) are Arrow's own file systems; an object is read like a `pathlib.Path`.
 
 A query's cells are converted to text by the database itself (`CAST … AS TEXT`), except bytes: a driver makes objects of
 cells, and fails on some, such as dates of the year 20000. So a word depends on its cell alone, and no cell can fail.
@@ -12,8 +11,8 @@ Guarantees   memory holds ROWS rows of a query. No error shows a database's addr
              message of a database or a store
 Not covered  a query that fails on a value, such as 1/x: a private value then ends the run. Databases other than SQLite
              and PostgreSQL with text in UTF-8: refused. gs:// and az:// except for refusals: no test server for them
-             runs everywhere. Checked in tests/tasks/data by test_sources.py, test_object_store.py and test_delta.py,
-             and by tests/deployments/test_query_postgresql.py
+             runs everywhere. Checked by tests/tasks/data/test_sources.py and test_object_store.py, and by
+             tests/deployments/test_query_postgresql.py
 """
 
 import os
@@ -24,9 +23,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs
@@ -38,7 +36,7 @@ from sqlalchemy.pool import NullPool
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.settings import check_answers, required, sqlite_file
 from concord.tasks.data.identifiers import ESCAPED, word_of
-from concord.tasks.data.places import PRIVATE, SourceFile, StoredFile
+from concord.tasks.data.places import PRIVATE, StoredFile
 
 RETRY_FOR = timedelta(seconds=15)  # of each request to Google's store; by default a quarter of an hour
 AWS_CODE = re.compile(r"AWS Error ([A-Z_]+)")
@@ -46,8 +44,6 @@ STAMPS = ("etag", "last-modified", "content-length")
 ROWS = 1 << 12  # of a query, fetched at a time
 ZONED, BYTES = 1184, 17  # PostgreSQL's numbers of the types `timestamp with time zone` and `bytea`
 SYNTAX = "42"  # the class of SQLSTATE codes of queries with syntax errors or unknown names
-READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-"""Features of Delta tables that do not change how their files are read."""
 
 
 @dataclass(frozen=True)
@@ -138,40 +134,6 @@ def reachable(address: str, field: str) -> Iterator[None]:
     else:
         return
     raise EnvironmentFailed(f"{field}: {address} cannot be read ({reason}): credentials come from the environment")
-
-
-def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[SourceFile]]:
-    """Identity of a Delta table for the record, and its files at that version, by default the latest."""
-    try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-    except ImportError:
-        raise EnvironmentFailed(f"{field}: a Delta table needs the extra concord[delta]: install it") from None
-    try:
-        table = DeltaTable(place, version=version)
-        protocol, uris = table.protocol(), table.file_uris()
-        log = pa.table(table.get_add_actions()) if uris else pa.table({"path": []})
-    except TableNotFoundError:
-        raise WrongInput(f"{field}: there is no Delta table at {place}") from None
-    except (DeltaError, OSError, ValueError) as failed:
-        at = "" if version is None else f" at version {version}"
-        kind = type(failed).__name__
-        raise EnvironmentFailed(f"{field}: the Delta table {place} cannot be read{at} ({kind})") from None
-    mapped = ["columnMapping"] if protocol.min_reader_version == 2 else []
-    if odd := {*(protocol.reader_features or mapped)} - READABLE:
-        rule = f"{field}: the Delta table {place} uses {', '.join(sorted(odd))}"
-        raise WrongInput(f"{rule}, so that its files alone do not determine its rows: write it without")
-    cells = log["partition"] if "partition" in log.column_names else [None] * len(log)
-    by_path = {unquote(path.as_py()): tuple((row or {}).items()) for path, row in zip(log["path"], cells, strict=True)}
-    roots = [uri.removesuffix(path) for uri in uris[:1] for path in by_path if uri.endswith(path)]
-    root = next((root for root in roots if {root + path for path in by_path} == set(uris)), None)
-    if uris and root is None:
-        raise WrongInput(f"{field}: the Delta table {place} has files elsewhere than in its folder: write it anew")
-    files = []
-    for number, uri in enumerate(sorted(uris), start=1):
-        there, columns = Remote(uri) if "://" in uri else Path(uri), by_path[uri.removeprefix(root or "")]
-        files.append(SourceFile(f"file {number} of {place}", there, columns=columns))
-    return f"delta version {table.version()}", files
 
 
 @contextmanager

@@ -7,10 +7,8 @@ Public tables lie at VAULT/public/tables/KEY, where erasing a unit does not remo
 and so on, and readers of the first one can go on with it; the last two are kept. Frames have no such number.
 
 Assumes      one process writes a snapshot at a time (`tasks.data.sources`)
-Guarantees   no byte of a table leaves the vault unsealed; each part is checked as it is read, and memory holds
-             PARTS_IN_MEMORY of them. A snapshot is complete or absent
-Not covered  a folder that changes while it is read; an object of a store that changes is refused.
-             Checked by tests/tasks/data/test_sources.py and tests/tasks/data/test_object_store.py
+Guarantees   no byte leaves the vault unsealed; each part is checked as it is read, and memory holds PARTS_IN_MEMORY of
+             them. A snapshot is complete or absent. Checked by tests/tasks/data/test_sources.py
 """
 
 import io
@@ -25,7 +23,7 @@ from pydantic import ValidationError
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Frozen, Ref
-from concord.tasks.data.places import Format, SourceFile, StoredFile, StoredTable
+from concord.tasks.data.places import Format, StoredFile, StoredTable
 
 PART_BYTES = 1 << 24
 PARTS_IN_MEMORY = 4
@@ -34,14 +32,10 @@ SCHEME = "snapshot://"
 
 
 class Listed(Frozen):
-    """One file of a snapshot: its name, format, size in bytes and parts, and what it was read from.
-
-    partition   empty: 1.0.0 listed cells there that a Delta table's log has for all rows of a file
-    """
+    """One file of a snapshot: its name, format, size in bytes and parts, and what it was read from."""
 
     name: str
     format: Format
-    partition: tuple[()] = ()
     size: int
     parts: tuple[Ref, ...]
     origins: tuple[str, ...] = ()
@@ -50,11 +44,10 @@ class Listed(Frozen):
 class Snapshot(Frozen):
     """A table as it was read.
 
-    read    identity of the source for the record: Delta's version, or a keyed digest of a query; empty for an address
-            or a frame
+    read    identity of the source for the record: a keyed digest of a query; empty for an address or a frame
     """
 
-    read: str
+    read: str = ""
     files: tuple[Listed, ...]
 
 
@@ -157,11 +150,10 @@ class SnapshotTable(StoredTable):
         return cls(f"{SCHEME}{vault.root.absolute()}#{folder}")
 
     @property
-    def files(self) -> tuple[SourceFile, ...]:
+    def files(self) -> tuple[tuple[Sealed, Format], ...]:
         """Its files. Raises NotVerified if it is gone, or is not what was written."""
         vault, found = self._found
-        sealed = (Sealed(vault, file) for file in found.files)
-        return tuple(SourceFile(at.listed.name, at, at.listed.format) for at in sealed)
+        return tuple((Sealed(vault, file), file.format) for file in found.files)
 
     @property
     def read(self) -> str:

@@ -1,8 +1,6 @@
 """Sources: read a table that is not a local file once, into a snapshot whose files are used like local ones.
 
     s3://… gs://… az://…     the bytes of each object, as they are
-    { delta = … }            the bytes of each file of one version of a Delta table; with the columns of its log, if it
-                             has some, written anew
     { query, connection }    the rows of a database query as words, in the order of keyed digests of their cells
     a frame of Python        its columns as they are, as an Arrow IPC file
 
@@ -12,14 +10,12 @@ Assumes      a plan's `[data] version` names the state of the private data
 Guarantees   nothing is read from a snapshot that was not written by this vault, and no two runs read two states of one
              version. Rows of a query are sorted, so that the same rows give the same bytes in any order; they are then
              recognised, and the order reveals nothing. No cell can fail: rows are copied, and cast later
-             (tasks.data.cells). The source is on record: Delta's version, keyed digests of queries
-Not covered  two reads of one Delta version after files were vacuumed: the second fails.
-             Checked by tests/tasks/data/test_sources.py, and to the bit by tests/privacy/test_source_alone.py
+             (tasks.data.cells). A keyed digest of the query is on record. Checked by tests/tasks/data/test_sources.py,
+             and to the bit by tests/privacy/test_source_alone.py
 """
 
-import hmac
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +32,7 @@ from concord.tasks.data.encode import public_features
 from concord.tasks.data.files import TableFile, find_files
 from concord.tasks.data.frames import frame_table
 from concord.tasks.data.guard import private_stage
-from concord.tasks.data.places import SourceFile
-from concord.tasks.data.remote import Remote, delta_files, reachable, rows_of_query
+from concord.tasks.data.remote import Remote, reachable, rows_of_query
 from concord.tasks.data.snapshots import (
     Sealing,
     Snapshot,
@@ -98,11 +93,8 @@ def with_public_snapshots(plan: Plan, home: Path) -> Plan:
 
 
 def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *, again: bool) -> SnapshotTable:
-    source = table
-    if isinstance(table, TableSource) and table.delta is not None and "://" not in table.delta:
-        source = table.model_copy(update={"delta": str(Path(plan.folder, table.delta).absolute())})
-    frame = None if isinstance(source, str) else source.frame
-    named = source if isinstance(source, str) else source.model_dump(exclude_none=True)
+    frame = None if isinstance(table, str) else table.frame
+    named = table if isinstance(table, str) else table.model_dump(exclude_none=True)
     key = frame or vault.digest("table", canonical_json([named, plan.data.version]))[:32]
     place = folder_of(plan.privacy.domain, field, key)
     for kept in (place, apart(plan.privacy.domain, key)) if frame is not None else ():
@@ -116,7 +108,7 @@ def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *,
         latest = readings[-1] if readings else 0
         if again or not readings:
             latest += 1
-            read_table(source, vault, f"{place}/{latest}", f"data.{field}")
+            read_table(table, vault, f"{place}/{latest}", f"data.{field}")
             for before in readings[:-1]:
                 vault.destroy(f"{place}/{before}")
     return SnapshotTable.of(vault, f"{place}/{latest}")
@@ -131,49 +123,27 @@ def folder_of(domain: str, field: str, key: str) -> str:
 def read_table(source: str | TableSource, vault: Vault, folder: str, field: str) -> None:
     """Read a table into a folder of the vault."""
     if isinstance(source, str):
-        found = [SourceFile(file.shown, file.path, file.format) for file in find_files(source, field)]
-        _keep_files(vault, folder, "", found, field)
+        _keep_files(vault, folder, find_files(source, field), field)
     elif source.query is not None and source.connection is not None:
         _keep_query(vault, folder, source.query, source.connection, field)
-    elif source.delta is not None:
-        read, files = delta_files(source.delta, source.version, field)
-        _keep_files(vault, folder, read, files, field, source.delta)
     else:
         raise WrongInput(f"{field}: the frame is no longer in the vault: give it to concord.run again")
 
 
-def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[SourceFile], field: str, *table: str) -> None:
-    """Copy the bytes of files, those of a `table` if it has a name of its own, into a snapshot."""
+def _keep_files(vault: Vault, folder: str, files: Iterable[TableFile], field: str) -> None:
+    """Copy the bytes of a store's files into a snapshot."""
     listed = []
     for number, file in enumerate(files):
-        sealing, place = Sealing(vault, f"{folder}/{number:05d}"), file.place
-        with reachable(file.name, field):
-            before = place.stamp() if isinstance(place, Remote) else None
-            if file.columns:
-                _write(sealing, *_with_its_columns(file, field))
-            else:
-                with place.open("rb") as content:
-                    while part := content.read(BYTES):
-                        sealing.write(part)
-            if isinstance(place, Remote) and place.stamp() != before:
-                raise EnvironmentFailed(f"{field}: {file.name} was written while it was read: run again")
-        listed.append(sealing.finish(file.name, "ipc" if file.columns else file.format, (str(place), *table)))
-    write_snapshot(vault, folder, Snapshot(read=read, files=tuple(listed)))
-
-
-def _with_its_columns(file: SourceFile, field: str) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The rows of a Delta table's file, cell by cell, with the columns that the log has for all of them."""
-    table, added = TableFile(file.place, file.format, field, called=file.name), dict(file.columns)
-    types = {name: table.type_of(name) for name in table.names if name not in added}
-    types = {name: dtype for name, dtype in types.items() if dtype != pl.Unknown}
-
-    def whole(frame: pl.DataFrame) -> pa.Table:
-        rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-        for name, cell in added.items():
-            rows = rows.append_column(name, pa.repeat(cell, rows.num_rows))
-        return rows
-
-    return whole(pl.DataFrame(schema=types)).schema, map(whole, table.frames([*types]))
+        sealing, place = Sealing(vault, f"{folder}/{number:05d}"), Remote(file.shown)
+        with reachable(file.shown, field):
+            before = place.stamp()
+            with place.open("rb") as content:
+                while part := content.read(BYTES):
+                    sealing.write(part)
+            if place.stamp() != before:
+                raise EnvironmentFailed(f"{field}: {file.shown} was written while it was read: run again")
+        listed.append(sealing.finish(file.shown, file.format, place.origins))
+    write_snapshot(vault, folder, Snapshot(files=tuple(listed)))
 
 
 def _keep_query(vault: Vault, folder: str, query: str, variable: str, field: str) -> None:
@@ -201,47 +171,32 @@ def _write(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
 @private_stage
 def keep_frame(frame: Any, vault: Vault, field: str, domain: str) -> TableSource:
     """Keep a frame in the vault, as a table of a plan. Raises WrongInput if it is not a frame."""
-    table = frame_table(frame, f"data.{field}")
-    digest = _Digest(derive(vault.secret("installation"), "frames"))
-    _write(digest, table.schema, [table])
-    key = digest.hmac.hexdigest()[:32]
+    table, content = frame_table(frame, f"data.{field}"), pa.BufferOutputStream()
+    _write(content, table.schema, [table])
+    buffer = content.getvalue()
+    key = vault.digest("frame", buffer)[:32]
     folder = folder_of(domain, field, key)
     with locked(vault.root / "locks" / f"table-{key}"):
         if find_snapshot(vault, folder) is None:
-            vault.destroy(folder)
-            sealing = Sealing(vault, f"{folder}/00000")
-            _write(sealing, table.schema, [table])
-            listed = sealing.finish(f"the frame of data.{field}", "ipc")
-            write_snapshot(vault, folder, Snapshot(read="", files=(listed,)))
+            _keep(vault, folder, buffer, f"the frame of data.{field}")
     return TableSource(frame=key)
 
 
 def with_rows(plan: Plan, vault: Vault, rows: pl.DataFrame, name: str) -> Plan:
     """The plan with these public rows, drawn from its schema or synthetic, in place of a public table. They are kept
     under a key of their content, and written again if they are not what was written."""
-    sealed = rows.write_ipc(None, compat_level=pl.CompatLevel.oldest()).getvalue()
-    key = vault.digest("schema rows", sealed)[:32]
-    place = f"public/tables/{key}"
+    buffer = rows.write_ipc(None, compat_level=pl.CompatLevel.oldest()).getvalue()
+    key = vault.digest("schema rows", buffer)[:32]
+    folder = f"public/tables/{key}"
     with locked(vault.root / "locks" / f"table-{key}"):
-        if not is_whole(vault, place):
-            vault.destroy(place)
-            sealing = Sealing(vault, f"{place}/00000")
-            sealing.write(sealed)
-            write_snapshot(vault, place, Snapshot(read="", files=(sealing.finish(name, "ipc"),)))
-    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": SnapshotTable.of(vault, place)})})
+        if not is_whole(vault, folder):
+            _keep(vault, folder, buffer, name)
+    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": SnapshotTable.of(vault, folder)})})
 
 
-class _Digest:
-    """A file object that keeps only a keyed digest of what is written."""
-
-    closed = False
-
-    def __init__(self, key: bytes) -> None:
-        self.hmac = hmac.new(key, digestmod="sha256")
-
-    def write(self, data: Any) -> int:
-        self.hmac.update(data)
-        return memoryview(data).nbytes
-
-    def flush(self) -> None:
-        pass
+def _keep(vault: Vault, folder: str, buffer: Any, name: str) -> None:
+    """Write the bytes of an Arrow file as a snapshot of one file."""
+    vault.destroy(folder)
+    sealing = Sealing(vault, f"{folder}/00000")
+    sealing.write(buffer)
+    write_snapshot(vault, folder, Snapshot(files=(sealing.finish(name, "ipc"),)))

@@ -221,21 +221,6 @@ def test_a_query_belongs_to_the_domain_that_named_it_first_whatever_it_finds(
         named(plan, home)
 
 
-@pytest.mark.parametrize("public", ["a file", "the same version", "another version"])
-def test_a_private_delta_table_is_no_public_one(home: Path, tmp_path: Path, public: str) -> None:
-    """Two versions of it may have no file in common."""
-    deltalake = pytest.importorskip("deltalake")
-    table = str(tmp_path / "delta")
-    for seed in (1, 2):
-        deltalake.write_deltalake(table, people(20, seed).to_arrow(), mode="overwrite")
-    (file,) = deltalake.DeltaTable(table, version=0).file_uris()
-    shown = {"a file": file, "the same version": {"delta": table, "version": 0}, "another version": {"delta": table}}
-    private = {"delta": table, "version": 0}
-    plan = plan_of(tmp_path / "a", "clinic", data__private=private, data__public=shown[public])
-    with pytest.raises(WrongInput, match=facts("data.public", "file of data.private")):
-        named(plan, home)
-
-
 def test_a_private_frame_is_no_public_one(home: Path, tmp_path: Path) -> None:
     """Frames have no name: the same object is refused, and an equal one is noted."""
     frame = people(10, 1)

@@ -31,7 +31,7 @@ def test_the_tables_of_the_page_are_tables(tmp_path: Path) -> None:
     assert [type(getattr(plan.data, field)).__name__ for field in ("private", "public", "test")] == [
         "TableSource",
         "str",
-        "TableSource",
+        "str",
     ]
 
 

@@ -96,14 +96,6 @@ def test_csv_in_a_store_is_read_line_by_line(store: Store, tmp_path: Path) -> No
     assert read(plan_over("s3://ward/ward.csv", tmp_path, unit="unit"), vault, "c") == read(stored, vault, "c")
 
 
-@pytest.mark.usefixtures("store")
-def test_a_delta_table_of_a_store_is_read(tmp_path: Path) -> None:
-    deltalake = pytest.importorskip("deltalake")
-    deltalake.write_deltalake("s3://ward/delta", ward(20).to_arrow(), partition_by=["label"])
-    vault = Vault(tmp_path / "vault")
-    assert len(read(plan_over({"delta": "s3://ward/delta"}, tmp_path, unit="unit"), vault, "c", "label")) == 20
-
-
 def test_an_object_that_is_written_while_it_is_read_is_not_kept(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

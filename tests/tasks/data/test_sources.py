@@ -144,7 +144,7 @@ def test_a_plan_that_holds_an_address_is_refused_and_does_not_show_it(tmp_path: 
         {"query": "select 1", "connection": f"postgresql://u:{PASSWORD}@host"},
         {"query": "select 1", "conection": PASSWORD},
         {"query": "select 1", "connection": [PASSWORD]},
-        {"delta": f"s3://bucket/x?secret={PASSWORD}"},
+        f"s3://bucket/x?secret={PASSWORD}",
         [f"postgresql://u:{PASSWORD}@host/ward"],
         {"frame": "../../secrets"},  # a folder's name: what is not whole there is destroyed
     ):
@@ -156,10 +156,9 @@ def test_a_plan_that_holds_an_address_is_refused_and_does_not_show_it(tmp_path: 
 def test_where_only_labels_are_secret_a_table_has_an_order(tmp_path: Path) -> None:
     tables = plan_over("ward.parquet", tmp_path).model_dump(exclude_unset=True)
     tables["privacy"]["secret"] = "labels"
-    for source in ({"query": "select 1", "connection": VARIABLE}, {"delta": "ward"}):
-        tables["data"]["private"] = source
-        with pytest.raises(WrongInput, match=facts("order", "label")):
-            parse_plan(tables)
+    tables["data"]["private"] = {"query": "select 1", "connection": VARIABLE}
+    with pytest.raises(WrongInput, match=facts("order", "label")):
+        parse_plan(tables)
     tables["data"]["private"] = {"frame": "0" * 32}
     parse_plan(tables)
 
@@ -250,18 +249,3 @@ def test_a_frame_that_was_erased_is_asked_for_again(tmp_path: Path, vault: Vault
     vault.destroy("tables/ward")
     with pytest.raises(WrongInput, match=facts("vault", "concord.run")):
         with_snapshots(plan_over(source, tmp_path), vault)
-
-
-def test_a_list_of_files_is_read_as_1_0_0_wrote_it() -> None:
-    """It had the cells of a Delta table's log beside each file, none in any other table."""
-    listed = {
-        "name": "the frame of data.private",
-        "format": "ipc",
-        "partition": [],
-        "size": 3,
-        "parts": [],
-        "origins": [],
-    }
-    assert snapshots.Listed.model_validate(listed).model_dump(mode="json") == listed
-    with pytest.raises(ValueError, match="partition"):
-        snapshots.Listed.model_validate(listed | {"partition": [["town", "Rome"]]})
