@@ -3,7 +3,7 @@
 It is a list of sessions' records (artifacts.records), with the student that was learned from them, if there is one. It
 is public and deterministic: it holds no private data, not even the number of private rows, and no times.
 `schema()` is published with every certificate; a change of the schema needs a new FORMAT, checked by
-tests/artifacts/test_certificate_schema.py. The result of an attack on a mechanism is a separate `AuditReport`.
+tests/artifacts/test_certificate_schema.py.
 """
 
 import platform
@@ -296,21 +296,3 @@ def schema() -> dict[str, Any]:
         "$id": f"urn:{CERTIFICATE_FORMAT.replace(' ', ':')}",
     }
     return head | Certificate.model_json_schema(mode="serialization")
-
-
-class AuditReport(BaseModel):
-    """An empirical lower bound on ε against what is claimed. Public: its votes are made up, the mechanism is known."""
-
-    mechanism: str
-    epsilon_claimed: float
-    delta: float
-    epsilon_lower_bound: float
-    confidence: float
-    trials: int
-    attack: str
-    event: str
-
-    @property
-    def holds(self) -> bool:
-        """Whether the claim stands: the attack proved no lower bound above it."""
-        return self.epsilon_lower_bound <= self.epsilon_claimed

@@ -15,4 +15,6 @@ GONE: dict[str, str] = {
     "concord contribute": "a plan is of one holder of private rows",
     "concord homes": "a plan is of one holder of private rows",
     "concord test": "the plan's [test] share sets units aside, and `concord run PLAN` tests its student on them once",
+    "concord attack": "the curve on the report's first page bounds every attacker, and tests/privacy attacks each kind",
+    "concord audit": "attacks on every mechanism are tests, in tests/privacy of Concord's source",
 }

@@ -81,11 +81,6 @@ class Guarantee(Budget):
         2010; Kairouz, Oh & Viswanath 2015)."""
         return min(1.0, self.factor * wrong + self.delta, 1 - max(0.0, 1 - self.delta - wrong) / self.factor)
 
-    @property
-    def largest_auc(self) -> float:
-        """The largest AUC of any test of membership: the area under `most_found`."""
-        return 1 - (1 - self.delta) ** 2 / (1 + self.factor)
-
 
 def claim_in_words(guarantee: Mapping[str, Any]) -> str:
     """A guarantee, given as JSON, in a line; beside δ the number of private units by which to judge it, if it is

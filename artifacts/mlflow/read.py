@@ -53,8 +53,6 @@ KINDS = ("session", "estimate", "answers")
 """The tags that name a run's session, by what it is for."""
 NOT_OURS = {"registered_model_meta", "__pycache__"}
 """What MLflow and Python add to a model's folder when it is used."""
-AUDITS = "concord audits"
-"""The experiment of audits: no domain can have its name, which holds a space."""
 PARENT = "mlflow.parentRunId"
 MODEL = "student"
 """What a logged model is called."""
@@ -116,15 +114,11 @@ class Records:
             return {run.data.tags[tag] for run in runs for tag in KINDS if tag in run.data.tags}
 
     def strangers(self) -> list[str]:
-        """Ids of the runs, deleted ones too, that no session and no audit has made."""
+        """Ids of the runs, deleted ones too, that no session has made."""
         with in_one_sentence():
-            found = {each.experiment_id: each.name for each in self._client.search_experiments(ViewType.ALL)}
-            runs = [*self._search([*found], "", ViewType.ALL)]
-        ours = {
-            run.info.run_id
-            for run in runs
-            if found[run.info.experiment_id] == AUDITS or not run.data.tags.keys().isdisjoint(KINDS)
-        }
+            found = [each.experiment_id for each in self._client.search_experiments(ViewType.ALL)]
+            runs = [*self._search(found, "", ViewType.ALL)]
+        ours = {run.info.run_id for run in runs if not run.data.tags.keys().isdisjoint(KINDS)}
         return [run.info.run_id for run in runs if ours.isdisjoint((run.info.run_id, run.data.tags.get(PARENT)))]
 
     def _search(self, experiments: list[str], wanted: str, view: int = ViewType.ACTIVE_ONLY) -> Iterator[Run]:

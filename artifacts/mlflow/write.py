@@ -42,7 +42,7 @@ from mlflow.entities import (
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
-from concord.artifacts.certificate import AuditReport, Certificate
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import (
     DIGESTS,
@@ -65,7 +65,7 @@ from concord.artifacts.mlflow.describe import (
     whole,
 )
 from concord.artifacts.mlflow.pages import SHOWN_AS, about_domain, about_students, registered
-from concord.artifacts.mlflow.read import AUDITS, MODEL, PARENT, Records
+from concord.artifacts.mlflow.read import MODEL, PARENT, Records
 from concord.artifacts.mlflow.store import in_one_sentence
 from concord.artifacts.process import ProcessChange
 from concord.artifacts.sections import ALIAS
@@ -163,14 +163,6 @@ class Tracking(Records):
                     uri = f"models:/{version.name}/{version.version}"
                     return Tracked(run.info.run_id, uri, self._is_champion(uri))
         return None
-
-    def keep_audit(self, report: AuditReport) -> str:
-        """Record an audit as a run of the experiment AUDITS. Returns the run's id."""
-        with in_one_sentence():
-            tagged = {"mechanism": report.mechanism, "holds": str(report.holds).lower()}
-            with self._run(self._experiment(AUDITS), report.mechanism, _now(), tagged) as run:
-                self._log_settings(run.info.run_id, _settings_and_numbers(report.model_dump()))
-        return str(run.info.run_id)
 
     def keep_estimate(
         self, domain: str, session: str, fields: Mapping[str, Any], started: datetime, *, answer: str = ""

@@ -114,8 +114,8 @@ def _show_sums(title: str, asked: tuple[str, str, str], steps: list[dict[str, An
 
 
 HEADINGS = (  # what the headings mean
-    "margin needed: lead of the largest class, in votes, at which a row gets its label with probability 99%. teachers "
-    "needed: for a row of average agreement. cutoff: refusals until the session ends. informative: equivalent number "
+    "margin needed: lead of the largest class, in votes, at which a row gets its label with probability 99%. "
+    "cutoff: refusals until the session ends. informative: equivalent number "
     "of labels without noise; the simulation shows what a student learns."
 )
 
@@ -123,10 +123,10 @@ HEADINGS = (  # what the headings mean
 def _show_mechanisms(found: dict[str, Any]) -> None:
     at = found["mechanism_at"]
     title = f"ε = {at['epsilon']:.4g}, δ = {at['delta']:.4g}, {found['teachers']:,} teachers, {found['queries']:,} rows"
-    headings = ("cutoff", "margin needed", "teachers needed", "rows answered", "labels changed", "informative")
+    headings = ("cutoff", "margin needed", "rows answered", "labels changed", "informative")
     table = _table(title, "mechanism", *headings)
     for item in found["mechanisms"]:
-        counts = (_count(item[name]) for name in ("cutoff", "margin_needed", "teachers_needed", "expected_answered"))
+        counts = (_count(item[name]) for name in ("cutoff", "margin_needed", "expected_answered"))
         rest = (f"{item['label_error']:.1%}", _count(item["informative"]))
         table.add_row(item["name"], *counts, *rest, style=None if item["feasible"] else "dim")
     out.print(table)

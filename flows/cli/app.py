@@ -89,8 +89,6 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
             "concord verify copied/census-1751dd7e --key publisher.pem",
             "concord verify --kept copied/census-1751dd7e",
         ),
-        "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
-        "attack": ("concord attack census-1751dd7e plan.toml --out attacked",),
         "key": ("concord key > publisher.pem", "concord key --json"),
         "ui": ("concord ui --port 8080",),
     },

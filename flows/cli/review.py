@@ -1,4 +1,4 @@
-"""A reviewer's commands: a dossier before a release, a membership-inference attack, and feature effects."""
+"""A reviewer's commands: a dossier before a release, and feature effects."""
 
 from contextlib import suppress
 from dataclasses import asdict
@@ -11,11 +11,10 @@ from rich.text import Text
 
 from concord.artifacts.errors import WrongInput, in_one_line
 from concord.flows.cli.app import Call, PublishedArgument, StudentArgument, subcommand
-from concord.flows.console import err, out, say
+from concord.flows.console import out, say
 
 if TYPE_CHECKING:
     from concord.tasks.publish.explain import Importance, Scorecard
-    from concord.tasks.verify.attack import AttackResult
 
 
 def published_folder(subject: str, home: Path) -> Path:
@@ -58,62 +57,6 @@ def dossier_command(
     warnings = (f"warning: {warning}" for warning in content["warnings"])
     details = {"files": files, **{name: content[name] for name in ("verified", "failed", "warnings")}}
     call.end(details, f"{files[0]}: {found}", *warnings, holds=content["verified"])
-
-
-@subcommand("attack")
-def attack_command(
-    call: Call,
-    session: PublishedArgument,
-    plan: Annotated[Path, typer.Argument(help="Its plan; the private table need not be there.")],
-    sessions: Annotated[int, typer.Option(help="Shadow sessions, each on simulated data.")] = 100,
-    out_folder: Annotated[Path | None, typer.Option("--out", help="A folder to write a picture and JSON to.")] = None,
-) -> None:
-    """Attempt membership inference on simulated data, and compare it with the bound.
-
-    Public rows, or plausible rows of a declared schema, stand in for private ones, with synthetic labels. Nothing
-    private is read, and nothing is spent. The attack illustrates the guarantee; the proof establishes it. The exit
-    status is 4 if an attack clearly exceeds the bound.
-    """
-    from concord.artifacts.errors import in_json
-    from concord.artifacts.guarantee import Guarantee
-    from concord.artifacts.plan import load_plan
-    from concord.tasks.mechanisms.mechanism import from_settings
-    from concord.tasks.publish.figures import attack_figure
-    from concord.tasks.verify.attack import attack
-    from concord.tasks.verify.folder import PublishedSession
-
-    found, asked = PublishedSession.at(published_folder(session, call.home)).certificate, load_plan(plan)
-    own, whole = found.leading.guarantee, found.guarantee
-    if (own.epsilon, own.delta) != (asked.privacy.epsilon, asked.privacy.delta):
-        raise WrongInput(f"{plan} is not the plan of session {found.session}: it states another ε or δ")
-    guarantee = Guarantee.at(own.epsilon, own.delta, whole.unit, whole.neighbours)
-    mechanism = from_settings(found.mechanism.kind) if found.teachers else None
-    if found.mechanism.kind.relabel is not None:
-        raise WrongInput("concord attack does not support sessions with relabelled rows")
-    with err.status(f"{sessions:,} sessions on simulated data …"):
-        result = attack(asked, guarantee, mechanism, sessions)
-    record, files = result.record(), list[str]()
-    if out_folder is not None:
-        out_folder.mkdir(parents=True, exist_ok=True)
-        curves = {leak.attacker: leak.curve for leak in result.leaks}
-        for name, text in {"attack.svg": attack_figure(curves, guarantee), "attack.json": in_json(record, 2)}.items():
-            (out_folder / name).write_text(text, encoding="utf-8")
-            files.append(str(out_folder / name))
-    call.end({**record, "files": files}, lambda _: _show_attack(result), holds=result.holds)
-
-
-def _show_attack(result: "AttackResult") -> None:
-    guarantee = result.guarantee
-    columns = "all columns" if result.columns == result.of else f"{result.columns} of {result.of} columns"
-    say(f"{len(result.leaks[0].scores):,} sessions on {result.rows:,} simulated rows, {columns}")
-    rate = "true-positive rate at a false-positive rate of 1%:"
-    for leak in result.leaks:
-        found = f"AUC {leak.auc:.3f} ± {leak.error:.3f}; {rate} {leak.true_positive_rate():.1%}"
-        say(f"an attacker who {leak.attacker}: {found}")
-    say(
-        f"bounds by the guarantee: AUC {guarantee.largest_auc:.3f}; true-positive rate {guarantee.most_found(0.01):.1%}"
-    )
-    say("an illustration on simulated rows: the guarantee rests on the proof, which `concord verify` recomputes")
 
 
 @subcommand("explain")

@@ -1,82 +1,16 @@
-"""An auditor's commands: verify files and ledger, attack a mechanism, and open MLflow."""
+"""An auditor's commands: verify files and ledger, and open MLflow."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.flows.cli.app import HOME, Call, HomeOption, PublishedArgument, app, subcommand
 from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
-    from concord.artifacts.certificate import AuditReport
-
-AUDITED_FIELDS, AUDITED_CODES = 2, 10
-"""The columns of a row, and the total number of their codes or cells, in an attack on tallies or a sketch."""
-AUDITED_SEASON = 12
-"""Releases, in an attack on a stream."""
-
-
-@dataclass(frozen=True)
-class AuditTerms:
-    """What a mechanism is calibrated to, and the attack on it."""
-
-    epsilon: Annotated[float, typer.Option(help="The claimed ε.")]
-    delta: Annotated[float, typer.Option(help="The claimed δ.")]
-    cutoff: Annotated[int, typer.Option(help="Refusals until it ends, if refusals are charged.")] = 1
-    queries: Annotated[int, typer.Option(help="Rows until it ends, if rows are charged.")] = 10
-    classes: Annotated[int, typer.Option(help="Classes.")] = 2
-    teachers: Annotated[int, typer.Option(help="Votes for each row, if it matters.")] = 250
-    trials: Annotated[int, typer.Option(help="Sessions run on each of two neighbours.")] = 100_000
-    confidence: Annotated[float, typer.Option(help="Confidence level of the lower bound.")] = 0.99
-
-
-def audit_calibrated(name: str, terms: AuditTerms) -> "AuditReport":
-    """Audit the mechanism `name`, calibrated to these terms. Raises WrongInput if they cannot be met."""
-    from concord.tasks.mechanisms.mechanism import calibrate
-    from concord.tasks.mechanisms.odds import Attacked
-    from concord.tasks.mechanisms.queries import FORMS
-    from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
-    from concord.tasks.mechanisms.stable import LEAST_ORDER
-    from concord.tasks.mechanisms.stream import Stream
-    from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
-    from concord.tasks.verify.audit import audit_mechanism
-
-    budget: dict[str, Any] = {"epsilon": terms.epsilon, "delta": terms.delta}
-    classes, teachers = terms.classes, terms.teachers
-    limits = {"cutoff": terms.cutoff, "queries": terms.queries, "classes": classes, "teachers": teachers}
-    rounds = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES)
-    others: dict[str, Callable[[], Attacked]] = {form.name: partial(form, **budget) for form in FORMS.values()}
-    once = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES, rounds=1)
-    others[Stream.name] = partial(Stream.calibrate, **budget, classes=classes, rounds=once, season=AUDITED_SEASON)
-    others[Tallies.name] = partial(Tallies.calibrate, **budget, classes=classes, rounds=rounds)
-    steps = sketch_rounds(classes=classes, narrow=[AUDITED_CODES // AUDITED_FIELDS] * AUDITED_FIELDS)
-    others[Sketch.name] = partial(Sketch.calibrate, **budget, classes=classes, rounds=steps)
-    voting = partial(calibrate, name, **budget, order=LEAST_ORDER, **limits)  # no domain is charged
-    mechanism = others.get(name, voting)()
-    attack: dict[str, Any] = {"trials": terms.trials, "confidence": terms.confidence}
-    with err.status(f"{terms.trials:,} sessions of {name} on each of two neighbours …"):
-        return audit_mechanism(mechanism, **budget, **attack, classes=classes, teachers=teachers)
-
-
-def show_audit(report: "AuditReport") -> None:
-    """Print the mechanism attacked, the attack, and the bound it proved."""
-    table = Table.grid(padding=(0, 2))
-    table.add_row("mechanism", report.mechanism)
-    table.add_row("claim", f"ε = {report.epsilon_claimed:g}, δ = {report.delta:g}")
-    proved = f"ε ≥ {report.epsilon_lower_bound:.3f} with confidence {report.confidence:g}, {report.trials:,} trials"
-    table.add_row("proved", proved if report.epsilon_lower_bound else f"nothing, in {report.trials:,} trials")
-    table.add_row("attack", report.attack)
-    table.add_row("event", report.event)
-    verdict = ("the claim stands", "green") if report.holds else ("the claim is broken", "red")
-    table.add_row("verdict", Text(*verdict))
-    out.print(table)
+    pass
 
 
 MARKS = {(True, False): ("ok  ", "green"), (True, True): ("warn", "yellow"), (False, False): ("FAIL", "red")}
@@ -157,26 +91,6 @@ def key_command(call: Call) -> None:
     details = {"key": key.raw.hex(), "fingerprint": key.fingerprint, "pem": key.pem.decode()}
     shown = "{pem}key          {key}\nfingerprint  {fingerprint}".format(**details)
     call.end(details, lambda _: out.print(shown, soft_wrap=True))
-
-
-@subcommand("audit")
-def audit_command(
-    call: Call,
-    mechanism: Annotated[str, typer.Argument(help="stable, noisy_votes, tallies, sketch, stream, optimal_release, …")],
-    terms: AuditTerms,
-) -> None:
-    """Attack a mechanism as it runs, and report a lower bound on its ε.
-
-    MLflow keeps the report. The exit status is 4 if the bound exceeds the claimed ε.
-    """
-    from concord.flows.environment import prepare
-
-    home = prepare(call.home)
-    from concord.artifacts.mlflow.write import Tracking
-
-    report = audit_calibrated(mechanism, terms)
-    run_id = Tracking.of(home).keep_audit(report)
-    call.end({**report.model_dump(), "run_id": run_id}, lambda _: show_audit(report), holds=report.holds)
 
 
 @app.command("ui")

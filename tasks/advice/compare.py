@@ -2,8 +2,8 @@
 
 Every mechanism is calibrated by the catalogue, as at the door, and its expected outcome is computed over a public
 profile of votes: a guess of how much teachers agree, which is a figure, or a table of votes that public or simulated
-teachers cast on public rows. The search finds the cutoff with most informative labels, and the least sufficient margin
-and ensemble; more votes for the winner never make a row fail more often.
+teachers cast on public rows. The search finds the cutoff with most informative labels, and the least sufficient margin;
+more votes for the winner never make a row fail more often.
 
 A label that noise changes at random with odds e tells as much of its class as (1 − e·C/(C − 1))² labels without noise
 (Angluin & Laird 1988, for C = 2); noisy counts tell as much as the share of their variance that comes from the votes.
@@ -34,11 +34,11 @@ from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, Shares, profile
 from concord.tasks.mechanisms.stable import LEAST_ORDER
 
 FAILURE_ODDS = 0.01
-"""A margin or a number of teachers is enough if a row is refused, or its label changed, with at most these odds."""
+"""A margin is enough if a row is refused, or its label changed, with at most these odds."""
 LABELS_A_CLASS = 10
 """Least number of informative labels for each class."""
 LARGEST_SEARCHED = 10**7
-"""Largest margin or ensemble searched."""
+"""Largest margin searched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,16 +128,6 @@ def margin_needed(mechanism: Mechanism, request: LabelRequest) -> int | None:
     return _least(lambda margin: _fails(mechanism, share + margin * level) <= FAILURE_ODDS)
 
 
-def teachers_needed(mechanism: Mechanism, request: LabelRequest) -> int | None:
-    """The smallest sufficient ensemble for a row of average vote shares; None if no size is sufficient."""
-    average = request.shares.mean(axis=0)
-
-    def enough(teachers: int) -> bool:
-        return _fails(mechanism.for_teachers(teachers / request.teachers), average * teachers) <= FAILURE_ODDS
-
-    return _least(enough)
-
-
 def _fails(mechanism: Mechanism, votes: Floats) -> float:
     """The odds that one row of votes (classes,) is refused or its label changed."""
     by_row = mechanism.odds(votes[None, :])
@@ -168,7 +158,6 @@ class Option:
     feasible           whether it fits the budget, with LABELS_A_CLASS informative labels for each class
     cutoff             the one of CUTOFFS with most informative labels; None for mechanisms that do not pay by refusal
     margin_needed      lead in votes at which a row fails with odds of at most 1%, for any other votes
-    teachers_needed    teachers for which a row of average agreement fails as rarely; None if no number is enough
     expected_answered  expected number of answered rows
     label_error        share of released labels that noise changes
     informative        number of labels without noise that tell as much
@@ -180,7 +169,6 @@ class Option:
     feasible: bool
     cutoff: int | None = None
     margin_needed: int | None = None
-    teachers_needed: int | None = None
     expected_answered: float = 0.0
     label_error: float = 0.0
     informative: float = 0.0
@@ -199,9 +187,7 @@ def recommend(options: Sequence[Option]) -> Option:
     """The first option, with the next best one added to its reason. Raises WrongInput if none is feasible."""
     best, *others = options
     if not best.feasible:
-        able = min((option.teachers_needed for option in options if option.teachers_needed), default=None)
-        hint = f"; from about {able:,} teachers on, one can" if able else ""
-        raise WrongInput(f"no mechanism can label these rows within the budget{hint}")
+        raise WrongInput("no mechanism can label these rows within the budget")
     rival = next((f"; {other.name}: {other.informative:,.0f}" for other in others if other.feasible), "")
     return replace(best, reason=f"{best.reason}{rival}")
 
@@ -226,15 +212,12 @@ def plan_mechanism(name: str, request: LabelRequest, cutoff: int | None = None) 
         return Option(name=name, feasible=False, needs="another budget", reason=str(wrong))
     expected = request.outcome(mechanism)
     labels, least = request.informative(expected), LABELS_A_CLASS * request.classes
-    needed = teachers_needed(mechanism, request)
     rows = f"answers about {expected.answered:,.0f} of {request.queries:,} rows"
     good = f"as informative as {labels:,.0f} labels without noise"
-    if labels < least and needed is None:
-        reason = "at this agreement no number of teachers is enough"
-    elif labels < least:
+    if labels < least:
         reason = (
             f"as informative as {labels:,.0f} labels, and a student needs {least:,} at least: teachers are too few or "
-            f"agree too little (a row of average agreement takes {needed:,})"
+            "agree too little"
         )
     elif mechanism.cutoff is not None:
         reason = f"{rows} before refusal {mechanism.cutoff:,}, each with the label most teachers gave: {good}"
@@ -247,7 +230,6 @@ def plan_mechanism(name: str, request: LabelRequest, cutoff: int | None = None) 
         feasible=labels >= least,
         cutoff=mechanism.cutoff,
         margin_needed=margin_needed(mechanism, request),
-        teachers_needed=needed,
         expected_answered=expected.answered,
         label_error=expected.changed,
         informative=labels,

@@ -102,9 +102,9 @@ class SketchStage(SumsStage):
     cells: CodeMatrix
 
     @classmethod
-    def of(cls, plan: Plan, draw: int, most: int = MOST_COLUMNS) -> "SketchStage":
-        """The rows of a draw, and a sketch of at most so many columns."""
-        (schema, part), units = rehearsed_columns(plan.data.sketched, most), learning_units(plan)
+    def of(cls, plan: Plan, draw: int) -> "SketchStage":
+        """The rows of a draw, and a sketch of at most MOST_COLUMNS columns."""
+        (schema, part), units = rehearsed_columns(plan.data.sketched), learning_units(plan)
         assert units is not None  # a plan for tallies states its rows
         grid, rng = grid_of(schema), np.random.default_rng([draw, *schema.digest.encode()])
         mechanism, cells = planned_sketch(plan, grid), plausible_cells(schema, ROWS, rng)
@@ -199,9 +199,9 @@ def expect_sketch(plan: Plan, shares: Sequence[float] | None = None) -> SketchAh
     )
 
 
-def rehearsed_columns(schema: TableSchema, most: int) -> tuple[TableSchema, float]:
-    """The schema of at most `most` columns, the first ones by the digest of their names; and their share of all columns
-    that vary."""
+def rehearsed_columns(schema: TableSchema) -> tuple[TableSchema, float]:
+    """The schema of at most MOST_COLUMNS columns, the first ones by the digest of their names; and their share of all
+    columns that vary."""
     names = [column.name for column in filter(varies, schema.columns)]
-    kept = {*sorted(names, key=lambda name: sha256(name.encode()).digest())[:most]}
+    kept = {*sorted(names, key=lambda name: sha256(name.encode()).digest())[:MOST_COLUMNS]}
     return schema.only([name for name in names if name in kept]), len(kept) / len(names)

@@ -157,12 +157,6 @@ class TalliesStage(SumsStage):
         units = max(1.0, self.units * (released or season) / season)
         return replace(self, mechanism=self.mechanism.as_read(released or season), units=units)
 
-    @classmethod
-    def on(cls, mechanism: Tallies, codes: Codes, rows: CodeMatrix) -> "TalliesStage":
-        """Tallies with these rows as the public ones, and as many private units."""
-        classes = mechanism.classes or 2
-        return cls(mechanism=mechanism, codes=codes, rows=rows, classes=classes, units=len(rows), public=len(rows))
-
     @property
     def draws(self) -> int:
         """Number of draws that take no more work than ALL_DRAWS."""

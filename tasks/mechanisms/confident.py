@@ -19,9 +19,8 @@ planted bugs.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil, sqrt
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +31,8 @@ from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussian_cost, gaussians_delta, least_noise
-from concord.tasks.mechanisms.noisy_votes import gaussian_surprisal, noises, noisy_labels, shifts
-from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, label_weights, one_vote_moved
+from concord.tasks.mechanisms.noisy_votes import noises, noisy_labels, shifts
+from concord.tasks.mechanisms.odds import Odds, changed_odds
 
 TEST_SHARE = 1 / 8
 """Part of ρ that goes to the tests, near what the paper's settings spend on them."""
@@ -136,24 +135,6 @@ class ConfidentGNMax(FieldSettings):
         short = self.threshold - 0.5 - votes[:, 0]
         changed = changed_odds(votes, self.scale, ndtr, ndtri)
         return Odds(np.asarray(ndtr(short / self.test_scale)), changed, self.scale**2)
-
-    def for_teachers(self, ratio: float) -> Self:
-        """The same settings, with the threshold scaled by `ratio`."""
-        return replace(self, threshold=round(self.threshold * ratio))
-
-    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
-        """One attack: every row's largest count is at the threshold here, and one below it there."""
-        rows, most = self.queries, min(self.threshold, teachers)
-        here, there = one_vote_moved(rows, classes, most, teachers)
-        passed = ndtr((np.array([most, most - 1]) - self.threshold + 0.5) / self.test_scale)
-        doubting = Attack(
-            name=f"{rows} rows whose largest count is {most} here and {most - 1} there",
-            here=here,
-            there=there,
-            labels=label_weights(np.tile([*(1 - passed), *passed], (rows, 1)), classes),
-            surprisal=partial(gaussian_surprisal, self.scale),
-        )
-        return (doubting,)
 
 
 MECHANISM = ConfidentGNMax

@@ -51,10 +51,6 @@ class LaplaceVotes(NoisyCounts):
         """`size` fresh draws of discrete Laplace noise."""
         return source.laplace(self.scale, size)
 
-    def surprisal(self, noise: Ints) -> Floats:
-        """Minus the log-likelihood of discrete Laplace noise, up to a constant."""
-        return np.asarray(np.abs(noise) / self.scale)
-
     def distribution(self, at: Floats) -> Floats:
         """Distribution function of the Laplace law of scale 1."""
         tail = np.exp(-np.abs(at)) / 2

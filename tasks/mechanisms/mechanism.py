@@ -1,7 +1,7 @@
 """Mechanisms: their protocol, the catalogue by name, and what to expect of one on a stream.
 
-A mechanism is one value with everything about a way to answer votes: calibration, cost, answers, odds, attacks and
-proof. To add one, write its file, add its settings to `artifacts.kinds` and its independent recomputation to
+A mechanism is one value with everything about a way to answer votes: calibration, cost, answers, odds and proof. To
+add one, write its file, add its settings to `artifacts.kinds` and its independent recomputation to
 `tasks.verify.recompute`: tests/privacy/test_new_mechanism.py adds one.
 
 Offers       `Mechanism` (the protocol), `calibrate` and `from_settings` (a mechanism by its name in
@@ -31,7 +31,7 @@ from concord.artifacts.kinds import KINDS, Kind
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
-from concord.tasks.mechanisms.odds import Attack, Odds
+from concord.tasks.mechanisms.odds import Odds
 
 
 class Mechanism(Protocol):
@@ -104,12 +104,6 @@ class Mechanism(Protocol):
 
     def odds(self, votes: Floats) -> Odds:
         """Odds for each row of votes (rows, classes), whose counts are in falling order."""
-
-    def for_teachers(self, ratio: float) -> Self:
-        """The same settings for `ratio` times as many teachers."""
-
-    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
-        """Attacks for an audit, whose shares add up to one; `teachers` is the number of votes on a row."""
 
 
 class MechanismClass(Protocol):

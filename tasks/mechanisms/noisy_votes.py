@@ -31,7 +31,7 @@ from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussian_cost, gaussian_delta, least_noise
-from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, one_vote_moved
+from concord.tasks.mechanisms.odds import Odds, changed_odds
 
 
 def noises(classes: int) -> int:
@@ -58,11 +58,6 @@ def noisy_labels(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
     else:
         counts += noise
     return counts.argmax(axis=1), counts
-
-
-def gaussian_surprisal(scale: float, noise: Ints) -> Floats:
-    """Minus the log-likelihood of discrete Gaussian noise, up to a constant."""
-    return np.asarray(noise**2 / (2 * scale**2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +106,6 @@ class NoisyCounts(FieldSettings, ABC):
         """`size` fresh draws of the mechanism's noise."""
 
     @abstractmethod
-    def surprisal(self, noise: Ints) -> Floats:
-        """Minus the log-likelihood of noise, up to a constant."""
-
-    @abstractmethod
     def distribution(self, at: Floats) -> Floats:
         """Distribution function of the noise at scale 1, as if it were continuous."""
 
@@ -130,17 +121,6 @@ class NoisyCounts(FieldSettings, ABC):
         """Odds that noise outweighs the margin and changes a label; nothing is refused."""
         changed = changed_odds(votes, self.scale, self.distribution, self.quantile)
         return Odds(np.zeros(len(votes)), changed, self.unit_variance * self.scale**2)
-
-    def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
-        """Itself: the noise is in votes, not in shares of them."""
-        return self
-
-    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
-        """One attack: on every row, one more vote for class 0 here and for class 1 there."""
-        here, there = one_vote_moved(self.queries, classes, teachers - teachers // 2, teachers)
-        labels = np.zeros((self.queries, classes + 1))
-        name = f"{self.queries} rows, one vote moved on each"
-        return (Attack(name=name, here=here, there=there, labels=labels, surprisal=self.surprisal),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,10 +151,6 @@ class NoisyVotes(NoisyCounts):
     def noise(self, source: RandomSource, size: int) -> Ints:
         """`size` fresh draws of discrete Gaussian noise."""
         return source.gaussian(self.scale, size)
-
-    def surprisal(self, noise: Ints) -> Floats:
-        """Minus the log-likelihood of discrete Gaussian noise, up to a constant."""
-        return gaussian_surprisal(self.scale, noise)
 
     def distribution(self, at: Floats) -> Floats:
         """Distribution function of the standard normal law."""

@@ -1,12 +1,11 @@
-"""Profiles, odds and attacks: how a mechanism behaves on public or simulated votes.
+"""Profiles and odds: how a mechanism behaves on public or simulated votes.
 
     profile      a public guess of how teachers share their votes
     Odds         for a row of votes: the probabilities that it is refused, and that noise changes its label
-    Attack       worst neighbouring streams of votes, and the score of each possible answer
 
-Each mechanism has methods `odds` and `attacks`; this file holds what they share.
+Each mechanism has a method `odds`; this file holds what they share.
 
-Statement of profiles and odds
+Statement
     Assumes      the votes are public: a figure, votes on public rows of teachers trained on public data, or a
                  simulation. Votes of the private teachers are not, nor are their odds
     Guarantees   nothing about privacy; the same guess gives the same profile. Odds of refusal are exact, except for
@@ -22,29 +21,18 @@ agreement with a thin tail of torn rows: with a mean of 0.913 this meets the qua
 on UCI Adult from 1% to 70% within 0.03. What the winner lacks goes to as few rivals as can hold it, so that margins are
 the least the figure allows.
 Checked by tests/tasks/mechanisms/test_profile.py and tests/tasks/mechanisms/test_outcome.py.
-
-Statement of attacks
-    Assumes      nothing: any attack gives a lower bound of what the mechanism leaks
-    Guarantees   `here` and `there` are neighbours: on each row one vote moves from one class to another
-    Ends         nothing is drawn here
-    Not covered  the best attack: streams are fixed beforehand, those of exact tests in tests/privacy are not
-
-One teacher votes otherwise on every row of a stream. Its answers are reduced to one score, the log-likelihood ratio
-here over there as if rows were independent: if they are, that is the best statistic there is (Neyman & Pearson);
-if they are not, another could be better, but any bound that follows from this one is true.
-Checked by tests/privacy/test_audit.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
+from concord.tasks.mechanisms.distance import Floats, Ints
 
 Shares = NDArray[np.float64]
 
@@ -142,118 +130,3 @@ def changed_odds(
 def _margins(votes: Floats) -> Ints:
     """Whole votes by which the winner leads, (rows,)."""
     return np.floor(votes[:, 0] - votes[:, 1] + 1e-6).astype(np.int64)
-
-
-SPLIT_SHARE = 1 / 5
-"""Share of trials spent on rows whose labels differ. Only a broken mechanism answers these often."""
-LEAST_PROBABILITY = 1e-300
-"""Least probability whose logarithm is taken."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attack:
-    """A stream on two neighbours, `here` and `there` (rows, classes), and how its answers are scored.
-
-    labels     (rows, classes + 1): what each label of a row adds to the score; REFUSED, −1, is the last column
-    surprisal  minus the log-likelihood of noise (rows, columns), for mechanisms that release noisy counts
-    share      of the trials of an audit
-    """
-
-    name: str
-    here: Ints
-    there: Ints
-    labels: Floats
-    surprisal: Callable[[Ints], Floats] | None = None
-    share: float = 1.0
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of the stream."""
-        return len(self.here)
-
-    def play(self, release: Callable[..., Answers], side: int, source: RandomSource) -> float:
-        """Score of one session with the mechanism's `release`, on side 0 (here) or 1 (there)."""
-        return self.score(release((self.here, self.there)[side], source, 0, 0))
-
-    def score(self, answers: Answers) -> float:
-        """Log-likelihood ratio of these answers: the larger, the more likely here."""
-        rows = len(answers.labels)
-        score = float(self.labels[np.arange(rows), answers.labels].sum())
-        if self.surprisal is None or answers.counts is None:
-            return score
-        released = answers.labels != REFUSED
-        columns = slice(1 if self.here.shape[1] == 2 else 0, None)  # of two classes, one count has both
-        here, there = ((answers.counts - votes[:rows])[released, columns] for votes in (self.here, self.there))
-        return score + float((self.surprisal(there) - self.surprisal(here)).sum())
-
-
-@dataclass(frozen=True, kw_only=True)
-class SumsAttack:
-    """Sums of every round on two neighbours, (numbers,) each, under Gaussian noise of the rounds' scales."""
-
-    name: str
-    sides: tuple[tuple[Ints, ...], tuple[Ints, ...]]
-    scales: tuple[float, ...]
-    share: float = 1.0
-
-    @property
-    def rows(self) -> int:
-        """Number of draws of noise in a session."""
-        return sum(map(len, self.sides[0]))
-
-    def play(self, release: Callable[..., Ints], side: int, source: RandomSource) -> float:
-        """Log-likelihood ratio of all rounds of one session, released one after another."""
-        score = 0.0
-        for number, (here, there, scale) in enumerate(zip(*self.sides, self.scales, strict=True)):
-            released = release(number, (here, there)[side], source)
-            score += float(((released - there) ** 2 - (released - here) ** 2).sum() / (2 * scale**2))
-        return score
-
-
-class Attacked(Protocol):
-    """The part of a mechanism that an audit uses."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def release(self) -> Callable[..., Any]: ...
-    def attacks(self, classes: int, teachers: int) -> Sequence["Attack | SumsAttack"]: ...
-
-
-def split_attack(rows: int, classes: int) -> Attack:
-    """Rows whose labels differ, at distance 0 on both sides: any released label gives the side away."""
-    labels = np.zeros((rows, classes + 1))
-    labels[:, 0], labels[:, 1] = 1.0, -1.0
-    level, lost = (at_distance(np.full(rows, distance), 0, classes) for distance in (-1, -2))
-    name = f"{rows} rows whose labels differ"
-    return Attack(name=name, here=level, there=lost, labels=labels, share=SPLIT_SHARE)
-
-
-def at_distance(distance: Ints, most: int, classes: int) -> Ints:
-    """Votes of 2·most + 4 teachers, (rows, classes), at each distance (rows,) up to `most`; −1 is a tie."""
-    half = most + 2
-    return _votes(half + distance + 1, 2 * half, classes)
-
-
-def one_vote_moved(rows: int, classes: int, first: int, teachers: int) -> tuple[Ints, Ints]:
-    """Two neighbours (rows, classes): `first` votes for class 0 on every row here, one fewer there; class 1 has the
-    others. Raises WrongInput if there is no such vote."""
-    if not 1 <= first <= teachers:
-        raise WrongInput(f"an audit needs at least one teacher, got {teachers}")
-    here, there = (_votes(np.full(rows, count), teachers, classes) for count in (first, first - 1))
-    return here, there
-
-
-def label_weights(odds: NDArray[np.float64], classes: int) -> Floats:
-    """Score of each label from probabilities (rows, 4): refusal here and there, then an answer here and there."""
-    logs = np.log(np.maximum(odds, LEAST_PROBABILITY))
-    labels = np.repeat((logs[:, 2] - logs[:, 3])[:, None], classes + 1, axis=1)
-    labels[:, REFUSED] = logs[:, 0] - logs[:, 1]
-    return labels
-
-
-def _votes(first: Ints, teachers: int, classes: int) -> Ints:
-    """`first` votes for class 0 and the others for class 1."""
-    votes = np.zeros((len(first), classes), np.int64)
-    votes[:, 0], votes[:, 1] = first, teachers - first
-    return votes

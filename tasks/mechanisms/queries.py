@@ -62,7 +62,6 @@ from concord.tasks.mechanisms.distance import (
     WHOLE,
     Answers,
     Draws,
-    Floats,
     Ints,
     RandomSource,
     Table,
@@ -72,7 +71,6 @@ from concord.tasks.mechanisms.distance import (
     table_text,
 )
 from concord.tasks.mechanisms.mechanism import FieldSettings
-from concord.tasks.mechanisms.odds import SPLIT_SHARE, Attack, at_distance, label_weights, split_attack
 
 LONGEST_TABLE = 50_000
 """Optimal tables longer than this are refused: a plan has at most twice as many shards."""
@@ -115,11 +113,6 @@ class LaplaceRelease(FieldSettings):
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
         """Answer the question, votes (1, classes). Its noise is drawn once and kept."""
         return Answers(self.answer(votes, source.once("noise", lambda: source.laplace(self.scale, len(votes)))))
-
-    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """Two attacks: adjacent distances, and answers that differ."""
-        first = math.floor(self.threshold) + 1
-        return _attacks(np.array([self._tail(first - distance) for distance in range(2 * first + 2)]), classes)
 
     def _tail(self, least: int) -> float:
         """Pr[Y ≥ least] of the noise."""
@@ -193,10 +186,6 @@ class OptimalRelease:
         """Answer the question, votes (1, classes), with the session's keyed draw."""
         return Answers(self.answer(votes, source.uniform(first, len(votes))))
 
-    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """Two attacks: adjacent distances, and answers that differ."""
-        return _attacks(1 - self.refusal / WHOLE, classes)
-
 
 SingleRelease = LaplaceRelease | OptimalRelease
 FORMS: dict[str, type[LaplaceRelease] | type[OptimalRelease]] = {"optimal": OptimalRelease, "laplace": LaplaceRelease}
@@ -206,18 +195,6 @@ FORMS: dict[str, type[LaplaceRelease] | type[OptimalRelease]] = {"optimal": Opti
 def _check(epsilon: float, delta: float) -> None:
     if not 0 < epsilon <= 600 or not 2.0**-60 <= delta < 1:
         raise WrongInput(f"a single release needs 0 < epsilon <= 600 and 2^-60 <= delta < 1, got {epsilon} and {delta}")
-
-
-def _attacks(answered: Floats, classes: int) -> tuple[Attack, ...]:
-    """One question at the adjacent distances whose outcomes overlap least, and one whose answers differ."""
-    refused = 1 - answered
-    overlap = np.sqrt(answered[:-1] * answered[1:]) + np.sqrt(refused[:-1] * refused[1:])
-    at = int(overlap.argmin())
-    odds = np.array([[refused[at], refused[at + 1], answered[at], answered[at + 1]]])
-    here, there = (at_distance(np.array([distance]), at + 1, classes) for distance in (at, at + 1))
-    name = f"one question at distance {at} here and {at + 1} there"
-    waiting = Attack(name=name, here=here, there=there, labels=label_weights(odds, classes), share=1 - SPLIT_SHARE)
-    return waiting, split_attack(1, classes)
 
 
 class Refusing(Protocol):

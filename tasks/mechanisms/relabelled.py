@@ -42,7 +42,7 @@ from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSourc
 from concord.tasks.mechanisms.exponential import ExponentialMechanism
 from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
 from concord.tasks.mechanisms.mechanism import Mechanism, from_settings
-from concord.tasks.mechanisms.odds import Attack, Odds
+from concord.tasks.mechanisms.odds import Odds
 
 Form = Literal["tight", "published", "none"]
 """How teachers' rows are drawn from the relabelled subset: `tight` partitions, then resamples inside each shard;
@@ -191,14 +191,6 @@ class Relabelled:
     def odds(self, votes: Floats) -> Odds:
         """As the inner mechanism."""
         return self.inner.odds(votes)
-
-    def for_teachers(self, ratio: float) -> Self:
-        """As the inner mechanism."""
-        return replace(self, inner=self.inner.for_teachers(ratio))
-
-    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
-        """Attacks of the inner mechanism. The loss added by the choice of a hypothesis is tested exactly instead."""
-        return self.inner.attacks(classes, teachers)
 
 
 def calibrate_relabelled(

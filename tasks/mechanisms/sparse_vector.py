@@ -38,7 +38,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -55,18 +55,10 @@ from concord.tasks.mechanisms.distance import (
 )
 from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.odds import (
-    SPLIT_SHARE,
-    Attack,
     Odds,
-    at_distance,
     distances,
-    label_weights,
     only_refused,
-    split_attack,
 )
-
-ANSWERED = 4
-"""Rows that should be answered before each row that should be refused, in the attack on a noisy threshold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,30 +145,6 @@ class NoisyThreshold(FieldSettings):
         short = (self.threshold - different).tolist()
         refused = [sum_tail(*scales, -less) if less <= 0 else 1 - sum_tail(*scales, less + 1) for less in short]
         return only_refused(np.array(refused)[place])
-
-    def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
-        """Itself: the threshold is a number of votes, not a share of them."""
-        return self
-
-    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """Two attacks: crossing the threshold, and rows whose labels differ.
-
-        Crossing is the proof's worst case, repeated: rows at a larger distance here, likely to be answered, then a row
-        at a smaller distance here, likely to be refused.
-        """
-        rows = min(4 * self.cutoff + 2 * ANSWERED, self.queries or 2**62)
-        crossed = (np.arange(rows) % (ANSWERED + 1) == ANSWERED).astype(np.int64)
-        low = self.threshold
-        tails = [sum_tail(self.threshold_scale, self.query_scale, least) for least in (1, 0)]
-        here, there = np.array(tails)[1 - crossed], np.array(tails)[crossed]
-        crossing = Attack(
-            name=f"{rows} rows at distances {low} and {low + 1}, {ANSWERED} farther here for one that is nearer",
-            here=at_distance(low + 1 - crossed, low + 1, classes),
-            there=at_distance(low + crossed, low + 1, classes),
-            labels=label_weights(np.column_stack([1 - here, 1 - there, here, there]), classes),
-            share=1 - SPLIT_SHARE,
-        )
-        return crossing, split_attack(self.cutoff, classes)
 
 
 def sum_tail(first_scale: float, second_scale: float, least: int) -> float:

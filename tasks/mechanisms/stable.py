@@ -48,20 +48,14 @@ from concord.tasks.mechanisms.distance import (
     log_odds,
     per_refusal,
     plurality,
-    probabilities,
     steepest,
     table_of,
     table_text,
 )
 from concord.tasks.mechanisms.odds import (
-    SPLIT_SHARE,
-    Attack,
     Odds,
-    at_distance,
     distances,
-    label_weights,
     only_refused,
-    split_attack,
 )
 
 SCALAR_FIELDS = ("epsilon", "delta", "cutoff", "order")
@@ -76,8 +70,6 @@ LARGEST_TABLE = 500_000
 """Largest distance at which refusals of a table may fall to TARGET: no ensemble could use a larger one."""
 ROWS_TOGETHER = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
-LEAST_REFUSED = 1 / 3
-"""Rows refused less often are left out of an attack: they reveal little more and make streams long."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -179,32 +171,6 @@ class StableVoting:
     def odds(self, votes: Floats) -> Odds:
         """The table's probabilities of refusal; no label is changed."""
         return only_refused((self.refusal / WHOLE).take(distances(votes), mode="clip"))
-
-    def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
-        """Itself: the table depends on numbers of votes, not on shares of them."""
-        return self
-
-    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """Two attacks: waiting for the last refusal, and rows whose labels differ.
-
-        Waiting asks one row over and over, at adjacent distances, and counts the answers before the last refusal. The
-        pair chosen is the one whose waiting times overlap least: their Bhattacharyya coefficient is
-        √(pq) / (1 − √((1−p)(1−q))) for refusal probabilities p and q.
-        """
-        refused, answered = probabilities(self.refusal.repeat(2) if len(self.refusal) == 1 else self.refusal)
-        p, q, not_p, not_q = refused[:-1], refused[1:], answered[:-1], answered[1:]
-        overlap = np.sqrt(p * q) / (1 - np.sqrt(not_p * not_q))
-        overlap[1:][q[1:] < LEAST_REFUSED] = 1.0
-        at = int(overlap.argmin())
-        rows = math.ceil(2 * self.cutoff / q[at]) + 20
-        waiting = Attack(
-            name=f"{rows} rows at distance {at} here and {at + 1} there",
-            here=at_distance(np.full(rows, at), at + 1, classes),
-            there=at_distance(np.full(rows, at + 1), at + 1, classes),
-            labels=label_weights(np.tile([p[at], q[at], not_p[at], not_q[at]], (rows, 1)), classes),
-            share=1 - SPLIT_SHARE,
-        )
-        return waiting, split_attack(self.cutoff, classes)
 
 
 @cache

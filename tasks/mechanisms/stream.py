@@ -41,7 +41,6 @@ from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noise import exact_epsilon
-from concord.tasks.mechanisms.odds import SumsAttack
 from concord.tasks.mechanisms.tallies import STEPS, Tallies
 
 MOST_BITS = 8
@@ -138,14 +137,6 @@ class Stream(Tallies):
         """Plain tallies with the noise that running totals have after that many releases."""
         spread = self.spread(released)
         return self.plain(replace(each, scale=each.scale * spread) for each in self.rounds)
-
-    def attacks(self, classes: int, teachers: int) -> tuple[SumsAttack, ...]:
-        """One attack: a unit of the largest contribution that arrives in the first period, through all releases."""
-        (once,) = super().attacks(classes, teachers)
-        here = tuple(np.int64(q) * sums for q in self.coefficients for sums in once.sides[0])
-        sides = here, tuple(np.zeros_like(sums) for sums in here)
-        name = f"{self.season} releases, one unit that arrives in the first"
-        return (SumsAttack(name=name, sides=sides, scales=once.scales * self.season),)
 
 
 @lru_cache(maxsize=16)

@@ -32,7 +32,6 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.kinds import KINDS, Kind
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.contributions import (
-    LARGEST_WEIGHT,
     MOST_STEPS,
     IntegerModel,
     RoundQuestion,
@@ -41,7 +40,6 @@ from concord.tasks.mechanisms.contributions import (
     check_grid,
     columns,
     row_square,
-    tally,
 )
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noise import (
@@ -52,7 +50,6 @@ from concord.tasks.mechanisms.noise import (
     least_noise,
     moved_delta,
 )
-from concord.tasks.mechanisms.odds import SumsAttack
 
 STEPS = 1 << 16
 """Steps per vote: truncating a unit's mean of many rows loses less than one step in a cell."""
@@ -251,38 +248,6 @@ class Tallies:
         if len(sums) > self.rounds[number].cells or sums.dtype != np.int64:
             raise ValueError(f"round {number} releases {self.rounds[number].cells} whole numbers at most")
         return sums + source.gaussian(self.rounds[number].scale, len(sums))
-
-    def attacks(self, classes: int, teachers: int) -> tuple[SumsAttack, ...]:  # noqa: ARG002
-        """One attack: a unit with the largest residual in every round; if labels are secret, its label changes.
-
-        Contributions are computed by the code that runs, for a row with one cell per field.
-        """
-        sure = IntegerModel(  # of class 0, as far as it may be
-            np.zeros((max(each.fields for each in self.rounds), columns(self.classes, "labels")), np.int64),
-            LARGEST_WEIGHT * (np.array([-1]) if self.classes <= 2 else np.eye(1, self.classes, dtype=np.int64)[0]),
-        )
-        sides = list[tuple[Ints, ...]]()
-        for label in (1, 0):
-            sums = []
-            for each in self.rounds:
-                question = RoundQuestion(
-                    classes=self.classes,
-                    steps=self.steps,
-                    what=each.what,
-                    least=each.least,
-                    count=each.count,
-                    fields=tuple(range(each.fields)),
-                    spans=tuple((code, code + 1) for code in range(each.fields)),
-                    model=sure if each.what == "labels" else None,
-                )
-                row = np.arange(each.fields, dtype=np.int32)[None]
-                sums.append(tally(question, row, np.array([label * (1 if self.classes else self.steps)])))
-            sides.append(tuple(sums))
-        here, there = sides
-        if self.secret == "rows":
-            there = tuple(np.zeros_like(sums) for sums in here)
-        name = f"{len(self.rounds)} rounds, one unit of the largest residuals"
-        return (SumsAttack(name=name, sides=(here, there), scales=tuple(each.scale for each in self.rounds)),)
 
 
 SHARES = {1: (1.0,), 2: (0.3, 0.7), 3: (0.3, 0.3, 0.4)}

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import in_one_line
-from concord.artifacts.guarantee import DomainCharge, Guarantee, shared
+from concord.artifacts.guarantee import DomainCharge, shared
 from concord.artifacts.home.released import Integers
 from concord.artifacts.measures import Estimate, Surety
 from concord.artifacts.parts import EVERY, PARTS
@@ -35,7 +35,7 @@ P = ParamSpec("P")
 POINTS_DRAWN = 200
 """Most points of a series that a figure draws."""
 INK = "#010203"  # stands for currentColor, which matplotlib does not know
-BLUE, ORANGE, GREY, GREEN = "#3b7dd8", "#d9822b", "#8a8f98", "#2e8b57"
+BLUE, ORANGE, GREY = "#3b7dd8", "#d9822b", "#8a8f98"
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "concord",
@@ -202,20 +202,6 @@ def reliability_figure(calibration: Sequence[Surety]) -> Figure:
     axes.vlines([each.sure for each in covered], least, most, color=BLUE, linewidth=1)
     axes.scatter(sure, right, s=20 + 180 * rows / rows.max(), color=BLUE, alpha=0.5)
     axes.legend(loc="lower right")
-    return figure
-
-
-@svg
-def attack_figure(curves: Mapping[str, tuple[Any, Any]], guarantee: Guarantee) -> Figure:
-    """True against false positives of each attack, beside the most that the guarantee allows."""
-    figure, axes = _axes("share called members that are none", "share of members found", height=3.6)
-    wrong = np.linspace(0, 1, 1 + POINTS_DRAWN)
-    axes.plot(wrong, list(map(guarantee.most_found, wrong)), color=ORANGE, linestyle="--", label="no attack can pass")
-    for (name, (misses, hits)), colour in zip(curves.items(), (BLUE, GREEN, INK), strict=False):
-        at = np.unique(np.linspace(0, len(hits) - 1, POINTS_DRAWN).astype(np.int64))
-        axes.plot(misses[at], hits[at], color=colour, linewidth=2, label=name)
-    axes.plot([0, 1], [0, 1], color=GREY, label="guessing")
-    axes.legend(loc="lower right", fontsize=8)
     return figure
 
 

@@ -14,8 +14,8 @@ Guarantees   it is a function of the certificate, and of the checks if there are
              denies, no figure is shown. No attacker passes the shares shown, which are rounded up: a few ε are tried,
              each δ is rounded up, and several sessions compose as in the certificate (artifacts.records.promised)
 Not covered  whether the certificate is right (tasks.verify); what an attacker knew before; what is as true of a unit
-             whose rows were left out. Checked by tests/tasks/publish/test_first_page.py, and test_membership.py against
-             the law of Gaussian noise
+             whose rows were left out. Checked by tests/tasks/publish/test_first_page.py, and
+             tests/privacy/test_membership.py against the law of Gaussian noise
 """
 
 import math

@@ -19,7 +19,6 @@ from concord.artifacts.measures import TestRecord
 from concord.artifacts.published import NOBODYS, SYNTHETIC
 from concord.flows.learn import study_again
 from concord.flows.start import start, start_again
-from concord.tasks.verify import attack
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.workers import FIELDS, plan_of, workers
@@ -71,12 +70,11 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
-def test_units_of_many_rows_are_learned_tested_explained_attacked_and_erased(
+def test_units_of_many_rows_are_learned_tested_explained_and_erased(
     plan: Path,
     home: Path,
     tmp_path: Path,
     concord: Callable[..., tuple[int, str, str]],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     status, printed, _ = concord("run", str(plan), "--json")
     found = json.loads(printed)
@@ -95,12 +93,6 @@ def test_units_of_many_rows_are_learned_tested_explained_attacked_and_erased(
     explained = json.loads(printed)
     assert (status, {*explained["scorecard"]["columns"]}) == (0, {"wage", "age", "sex"})
     assert explained["importance"]["columns"]["age"][0] > 0.05
-
-    monkeypatch.setattr(attack, "STAND_INS", 200)
-    (tmp_path / "private.parquet").rename(tmp_path / "elsewhere.parquet")
-    status, printed, _ = concord("attack", session, str(plan), "--sessions", "20", "--json")
-    assert (status, "attack_experiment_logger" in json.loads(printed)) == (0, True)
-    (tmp_path / "elsewhere.parquet").rename(tmp_path / "private.parquet")
 
     charged, published = Ledger.of(home).total("workers"), files_in(home / "released")
     assert any((home / "vault" / "sums").rglob("*.npy"))

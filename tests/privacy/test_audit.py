@@ -9,24 +9,16 @@ import numpy as np
 import pytest
 from scipy.stats import binom, nbinom
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Answers, Ints, distance_to_instability, plurality
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
-from concord.tasks.verify import audit
-from concord.tasks.verify.audit import (
-    Fresh,
-    ScoreEvent,
-    audit_mechanism,
-    best_event,
-    both_sides,
-    log_ratio,
-    lower_bound,
-)
+from tests.privacy import audit as auditing
 from tests.privacy import test_sketch, test_stream, test_tallies
+from tests.privacy.attacks import attacks_on
+from tests.privacy.audit import Fresh, ScoreEvent, audit, best_event, both_sides, log_ratio, lower_bound
 
 EPSILON, DELTA = 2.0, 1e-6
 SURE = 1 - 1e-8
@@ -41,10 +33,7 @@ def calibrated(name: str, classes: int = 2, cutoff: int = 1, epsilon: float = EP
 def proved(mechanism: Mechanism) -> float:
     """The ε an audit proves of `mechanism`. Noise takes longer to draw than keyed streams do."""
     trials = 10_000 if mechanism.keyed else 3_000
-    report = audit_mechanism(
-        mechanism, epsilon=EPSILON, delta=DELTA, trials=trials, teachers=30, confidence=SURE, workers=1
-    )
-    return report.epsilon_lower_bound
+    return audit(mechanism.release, attacks_on(mechanism, 2, 30), delta=DELTA, trials=trials, confidence=SURE)
 
 
 Ratio = Callable[[Any, Any, int, float, float], Any]
@@ -115,7 +104,7 @@ def test_the_telling_event_is_found_on_either_side(more: str, event: ScoreEvent)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_streams_differ_by_one_vote_a_row(name: str, classes: int) -> None:
-    attacks = calibrated(name, classes, cutoff=3).attacks(classes, teachers=30)
+    attacks = attacks_on(calibrated(name, classes, cutoff=3), classes, 30)
     for attack in attacks:
         moved = attack.here - attack.there
         assert attack.here.shape[1] == classes
@@ -128,7 +117,7 @@ def test_streams_differ_by_one_vote_a_row(name: str, classes: int) -> None:
 
 @pytest.mark.parametrize("name", [name for name, ends in MECHANISMS.items() if "cutoff" in ends])
 def test_rows_are_at_adjacent_distances_or_their_labels_differ(name: str) -> None:
-    crossing, split = calibrated(name, cutoff=3).attacks(2, teachers=30)
+    crossing, split = attacks_on(calibrated(name, cutoff=3), 2, 30)
     gaps = distance_to_instability(crossing.here) - distance_to_instability(crossing.there)
     assert set(np.abs(gaps).tolist()) == {1}
     assert (plurality(crossing.here) == plurality(crossing.there)).all()
@@ -139,13 +128,13 @@ def test_rows_are_at_adjacent_distances_or_their_labels_differ(name: str) -> Non
 def test_a_table_of_one_entry_is_attacked_as_well() -> None:
     table = np.array([2**63], np.uint64)
     mechanism = StableVoting(epsilon=EPSILON, delta=0.5, cutoff=2, order=4.0, refusal=table)
-    waiting, _ = mechanism.attacks(2, teachers=30)
+    waiting, _ = attacks_on(mechanism, 2, 30)
     assert (waiting.labels == 0).all()  # no answer tells anything
 
 
 def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
     mechanism = calibrated("stable", cutoff=3)
-    attack = mechanism.attacks(2, teachers=30)[0]
+    attack = attacks_on(mechanism, 2, 30)[0]
     draws = noise.keyed_draws(bytes(32), 0, len(attack.here))
 
     def log_likelihood(votes: Ints, labels: Ints) -> float:
@@ -161,7 +150,7 @@ def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_score_is_the_likelihood_ratio_of_noisy_votes(classes: int) -> None:
     mechanism: NoisyVotes = calibrated("noisy_votes", classes)
-    (attack,) = mechanism.attacks(classes, teachers=30)
+    (attack,) = attacks_on(mechanism, classes, 30)
     answers = mechanism.release(attack.here, Fresh(1, 2), 0, 0)
 
     def log_likelihood(votes: Ints) -> float:
@@ -175,10 +164,10 @@ def test_the_score_is_the_likelihood_ratio_of_noisy_votes(classes: int) -> None:
 def test_sessions_follow_their_exact_law() -> None:
     """How many rows stable voting answers before its last refusal, on both sides, against the negative binomial."""
     mechanism = calibrated("stable", cutoff=2, epsilon=2.0)
-    attack = mechanism.attacks(2, teachers=30)[0]
+    attack = attacks_on(mechanism, 2, 30)[0]
     counting = replace(attack, labels=np.ones_like(attack.labels))
     trials = 5_000
-    for scores, votes in zip(both_sides(mechanism, counting, trials), (attack.here, attack.there), strict=True):
+    for scores, votes in zip(both_sides(mechanism.release, counting, trials), (attack.here, attack.there), strict=True):
         odds = int(mechanism.refusal[distance_to_instability(votes[:1])[0]]) / WHOLE
         for asked in (2, 3, 4, 6):
             ended = binom(trials, nbinom.cdf(asked - 2, 2, odds))
@@ -202,7 +191,7 @@ def test_noise_drawn_ahead_is_used_once(kind: str, monkeypatch: pytest.MonkeyPat
 
     drawn = {scale: [np.arange(10) + 10 * pool for pool in range(4)] for scale in (1.0, 2.0)}
     monkeypatch.setattr(noise, kind, count)
-    monkeypatch.setattr(audit, "AHEAD", 10)
+    monkeypatch.setattr(auditing, "AHEAD", 10)
     source = Fresh(trials=1, rows=1)
     taken = [getattr(source, kind)(scale, size) for size in (3, 0, 9, 8) for scale in (1.0, 2.0)]
     assert [len(item) for item in taken] == [3, 3, 0, 0, 9, 9, 8, 8]
@@ -307,18 +296,13 @@ class Quiet:
 
 
 @pytest.mark.parametrize("sums", SUMS)
-def test_sums_are_attacked_and_a_planted_bug_is_caught(monkeypatch: pytest.MonkeyPatch, sums: str) -> None:
+def test_sums_are_attacked_and_a_planted_bug_is_caught(sums: str) -> None:
     mechanism, delta = SUMS[sums]
-    claim: dict[str, Any] = {"epsilon": 1.0, "delta": delta, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
-    assert audit_mechanism(mechanism, **claim).holds
-    release = type(mechanism).release
-    monkeypatch.setattr(
-        type(mechanism), "release", lambda self, number, exact, source: release(self, number, exact, Quiet(source))
-    )
-    assert not audit_mechanism(mechanism, **claim).holds
+    claim: dict[str, Any] = {"delta": delta, "trials": 2_000, "confidence": 1 - 1e-7}
+    attacks = attacks_on(mechanism, 2, 30)
+    assert audit(mechanism.release, attacks, **claim) <= 1.0
 
+    def quiet(number: int, exact: Ints, source: Any) -> Ints:
+        return np.asarray(mechanism.release(number, exact, Quiet(source)))
 
-@pytest.mark.parametrize(("trials", "confidence"), [(99, 0.9), (1_000, 1.0), (1_000, 0.0)])
-def test_too_few_trials_and_certainty_are_refused(trials: int, confidence: float) -> None:
-    with pytest.raises(WrongInput, match="an audit needs"):
-        audit_mechanism(calibrated("stable"), epsilon=EPSILON, delta=DELTA, trials=trials, confidence=confidence)
+    assert audit(quiet, attacks, **claim) > 1.0

@@ -20,9 +20,10 @@ from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import LabelRequest, plan_mechanisms
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource, plurality
 from concord.tasks.mechanisms.mechanism import FieldSettings, calibrate, from_settings
-from concord.tasks.mechanisms.odds import Attack, Odds, label_weights, one_vote_moved
-from concord.tasks.verify.audit import audit_mechanism
+from concord.tasks.mechanisms.odds import Odds
 from concord.tasks.verify.recompute import ROUTES, Route
+from tests.privacy.attacks import Attack, one_vote_moved
+from tests.privacy.audit import audit
 from tests.support.at_door import CLASSES, counts_of, make_case
 from tests.support.recomputed import charge, least_delta
 
@@ -69,16 +70,6 @@ class Responses(FieldSettings):
 
     def odds(self, votes: Floats) -> Odds:
         return Odds(np.zeros(len(votes)), np.full(len(votes), self.flipped))
-
-    def for_teachers(self, ratio: float) -> Self:  # noqa: ARG002
-        return self
-
-    def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:
-        here, there = one_vote_moved(self.queries, classes, teachers - teachers // 2, teachers)
-        flip = self.flipped
-        labels = label_weights(np.tile([0.5, 0.5, 1 - flip, flip], (self.queries, 1)), classes)
-        labels[:, 1] = -labels[:, 0]
-        return (Attack(name="a torn row", here=here, there=there, labels=labels),)
 
 
 class ResponsesKind(Votes):
@@ -146,7 +137,9 @@ def test_verify_recomputes_what_it_charges() -> None:
 
 def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
     claim = replace(made(epsilon=2.0), queries=1, each=2.0)
-    settings: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-9, "trials": 20_000, "teachers": 3, "workers": 1}
+    here, there = one_vote_moved(1, 2, 2, 3)
+    torn = Attack(here=here, there=there, labels=np.array([[1.0, -1.0, 0.0]]))
+    settings: dict[str, Any] = {"delta": 1e-9, "trials": 20_000}
     settings["confidence"] = 1 - 1e-7  # at 0.99 an honest one, whose claim is tight, falls with probability 2e-3
-    assert audit_mechanism(claim, **settings).holds
-    assert not audit_mechanism(Leaking(**asdict(claim)), **settings).holds
+    assert audit(claim.release, [torn], **settings) <= 2.0
+    assert audit(Leaking(**asdict(claim)).release, [torn], **settings) > 2.0

@@ -1,7 +1,7 @@
 """One release of a stable answer: exact laws on neighbours, to fifty digits, an audit by attack, and planted bugs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 
@@ -10,9 +10,9 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Answers, Ints, RandomSource
-from concord.tasks.mechanisms.odds import Attack
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease, SingleRelease, ask
-from concord.tasks.verify.audit import audit_mechanism
+from tests.privacy.attacks import attacks_on
+from tests.privacy.audit import audit
 
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (1.0, 0.2), (4.0, 1e-9), (40.0, 1e-3), (2.0, 2.0**-60)]
 ROUNDING = Decimal("1e-45")
@@ -158,11 +158,6 @@ class Alone:
     """One question put to shards, as `concord.ask` puts it: they answer with any value, and nobody declared which."""
 
     form: SingleRelease
-    name: str = "alone"
-
-    @property
-    def attacks(self) -> Callable[[int, int], tuple[Attack, ...]]:
-        return self.form.attacks
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         said = [("answer", label) for label, shards in enumerate(votes[0].tolist()) for _ in range(shards)]
@@ -172,10 +167,8 @@ class Alone:
 
 def proved(form: SingleRelease) -> float:
     """The ε that an audit proves of a form; it is wrong once in a hundred million runs."""
-    report = audit_mechanism(
-        Alone(form), epsilon=form.epsilon, delta=form.delta, trials=5_000, confidence=1 - 1e-8, workers=1
-    )
-    return report.epsilon_lower_bound
+    attacks = attacks_on(form, 2, 30)
+    return audit(Alone(form).release, attacks, delta=form.delta, trials=5_000, confidence=1 - 1e-8)
 
 
 LAPLACE = LaplaceRelease.calibrate(epsilon=2.0, delta=1e-6)

@@ -58,7 +58,7 @@ def test_help_shows_every_word_of_its_texts(name: str, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_help_fits_a_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, that of `init` had 63 lines, and that of `audit` 41."""
+    """Before, that of `init` had 63 lines."""
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     assert len(without_home(name, "--help")[1].splitlines()) <= HEIGHT
 

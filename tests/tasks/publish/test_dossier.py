@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import Estimate, PublicTest, TestRecord
 from concord.artifacts.student_warnings import warnings_of
 from concord.tasks.mechanisms.stream import Stream
@@ -238,13 +237,3 @@ def test_the_noise_stands_beside_each_sum(folder: Path) -> None:
     season = Stream(**many, rounds=tuple(rounds), season=2, bits=8)  # a unit moves them by up to q_0 = 2^8
     running = of_settings(folder, season.settings())
     assert [each["noise"] for each in running["noise"]] == [2.0 / 256, 3.0 / 256]
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.0), (1.0, 1e-5), (4.0, 1e-3)])
-def test_what_a_test_of_membership_may_find_is_the_area_under_the_bound(epsilon: float, delta: float) -> None:
-    guarantee = Guarantee.at(epsilon, delta, "one row", "add or remove one unit")
-    steps = 100_000
-    area = sum(guarantee.most_found((at + 0.5) / steps) for at in range(steps)) / steps
-    assert area == pytest.approx(guarantee.largest_auc, abs=1e-6)
-    assert guarantee.most_found(0.0) == pytest.approx(delta)
-    assert guarantee.most_found(1.0) == 1.0

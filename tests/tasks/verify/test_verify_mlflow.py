@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.certificate import AuditReport, Certificate
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import DIGESTS, MODEL_FILE, NOTE, SERIES, Recorded, tags, whole
 from concord.artifacts.mlflow.read import Records
-from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.settings import sqlite_address
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.checks import CheckedSession
@@ -160,9 +159,6 @@ def test_runs_that_no_session_made_are_named_also_if_they_were_deleted(small: Wo
     copytree(small.home, home)
     store = MlflowClient(sqlite_address(home / "mlflow.db"))
     (own,) = (each.experiment_id for each in store.search_experiments() if each.name == "people")
-    assert named(home) is None
-    claim: dict[str, Any] = {"mechanism": "stable", "epsilon_claimed": 1.0, "delta": 1e-5, "epsilon_lower_bound": 0.5}
-    Tracking.of(home).keep_audit(AuditReport(**claim, confidence=0.99, trials=2000, attack="a", event="e"))
     assert named(home) is None
     private = store.create_run(store.create_experiment("patients"), run_name="Erika Mustermann").info.run_id
     store.log_metric(private, "accuracy on private rows", 0.9)

@@ -72,6 +72,16 @@ def test_every_kind_states_a_delta_that_falls_to_its_own_and_bounds_more_than_it
     assert (bound <= alone).all()
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.0), (1.0, 1e-5), (4.0, 1e-3)])
+def test_the_area_under_the_bound_of_a_claim_is_known(epsilon: float, delta: float) -> None:
+    guarantee = Guarantee.at(epsilon, delta, "one row", "add or remove one unit")
+    steps = 100_000
+    area = sum(guarantee.most_found((at + 0.5) / steps) for at in range(steps)) / steps
+    assert area == pytest.approx(1 - (1 - delta) ** 2 / (1 + np.exp(epsilon)), abs=1e-6)
+    assert guarantee.most_found(0.0) == pytest.approx(delta)
+    assert guarantee.most_found(1.0) == 1.0
+
+
 def gaussian_power(mu: float) -> Any:
     """True positives of the best test between two Gaussians that lie mu apart."""
     return norm.cdf(norm.ppf(WRONG) + mu)

@@ -1,11 +1,11 @@
-"""Audit: attack a mechanism as it runs, with real randomness, and compute the lower bound on ε that this proves.
+"""The audit: attacks on a mechanism as it runs, with real randomness, and the lower bound on ε that they prove.
 
 Every trial is a whole session: the stream goes through the mechanism's own `release`, with keyed draws under a fresh
 key for each batch of trials, or OpenDP noise; only the attack's score of its answers is kept. The scores of many trials
 prove a lower bound on ε that holds for any mechanism.
 
 Assumes      trials are independent, those of either neighbour alike; δ is the claimed one
-Guarantees   with probability at least `confidence`, no (ε, δ) guarantee holds for any ε below `lower_bound`
+Guarantees   with probability at least `confidence`, no (ε, δ) guarantee holds for any ε below `audit`
 Ends         one bound per sample: the half on which an event is chosen is not the half in which it is counted
 Not covered  upper bounds: an attack that finds nothing proves nothing
 
@@ -17,23 +17,17 @@ Source: Jagielski, Ullman & Oprea 2020, Algorithm 1; with δ, Nasr et al. 2021.
 Checked by tests/privacy/test_audit.py: coverage by enumeration, and against choosing and counting on one sample.
 """
 
-import os
 import secrets
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta
 
-from concord.artifacts.certificate import AuditReport
-from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Draws, Floats, Ints
-from concord.tasks.mechanisms.odds import Attack, Attacked, SumsAttack
+from tests.privacy.attacks import Attack, SumsAttack
 
 TAIL_CUTS = 200
 """Cuts tried from either end of the scores, at ranks that grow geometrically."""
@@ -88,11 +82,6 @@ ROWS_A_BATCH = 2**18
 """Rows drawn for at a time, over all trials of a batch."""
 AHEAD = 2**12
 """Noise drawn at a time."""
-LEAST_TRIALS = 100
-
-Job = tuple[int, int]
-"""A side, 0 for here and 1 for there, and a number of trials."""
-Map = Callable[[Callable[[Job], Floats], Iterable[Job]], Iterable[Floats]]
 
 
 class Fresh:
@@ -140,66 +129,36 @@ class Fresh:
         return pool[:size]
 
 
-def audit_mechanism(
-    mechanism: Attacked,
+def audit(
+    release: Callable[..., Any],
+    attacks: Iterable[Attack | SumsAttack],
     *,
-    epsilon: float,
     delta: float,
     trials: int,
-    classes: int = 2,
-    teachers: int = 250,
     confidence: float = 0.99,
-    workers: int | None = None,
-) -> AuditReport:
-    """Try to prove that `mechanism` is not (epsilon, delta)-DP, by `trials` sessions on each of two neighbours.
+) -> float:
+    """The ε proved by `trials` sessions of a mechanism's `release` on each of two neighbours; 0 if none is.
 
-    Every attack gets its share of the trials. The attack and its event are chosen on one half of them and
-    counted on the other. `workers` processes; default: one a processor. Raises WrongInput on misuse.
+    Every attack gets its share of the trials. The attack and its event are chosen on one half of them and counted on
+    the other.
     """
-    if trials < LEAST_TRIALS or not 0 < confidence < 1:
-        raise WrongInput(
-            f"an audit needs at least {LEAST_TRIALS} trials and 0 < confidence < 1, got {trials}, {confidence}"
-        )
-    processes = workers or os.cpu_count() or 1
-    found: list[tuple[float, Attack | SumsAttack, ScoreEvent, Floats]] = []
-    # Spawned, not forked: OpenDP and NumPy may have threads of their own.
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        each = pool.map if processes > 1 else map
-        for attack in mechanism.attacks(classes, teachers):
-            scores = both_sides(mechanism, attack, round(trials * attack.share) // 2 * 2, each)
-            chosen, counted = np.split(scores, 2, axis=1)
-            event, promise = best_event(chosen[0], chosen[1], delta, confidence)
-            found.append((promise, attack, event, counted))
-    _, attack, event, counted = max(found, key=lambda item: item[0])
-    side, other = ("at least", "here") if event.above else ("below", "there")
-    return AuditReport(
-        mechanism=mechanism.name,
-        epsilon_claimed=epsilon,
-        delta=delta,
-        epsilon_lower_bound=lower_bound(event, counted[0], counted[1], delta, confidence),
-        confidence=confidence,
-        trials=trials,
-        attack=attack.name,
-        event=f"log-likelihood ratio of the answers {side} {event.cut:.4g}, likelier {other}",
-    )
+    found: list[tuple[float, ScoreEvent, Floats]] = []
+    for attack in attacks:
+        scores = both_sides(release, attack, round(trials * attack.share) // 2 * 2)
+        chosen, counted = np.split(scores, 2, axis=1)
+        event, promise = best_event(chosen[0], chosen[1], delta, confidence)
+        found.append((promise, event, counted))
+    _, event, counted = max(found, key=lambda item: item[0])
+    return lower_bound(event, counted[0], counted[1], delta, confidence)
 
 
-def both_sides(mechanism: Attacked, attack: Attack | SumsAttack, trials: int, each: Map = map) -> Floats:
-    """Scores (2, trials) of independent sessions on the attack's two neighbours, here and there.
-
-    each    `map`, or that of an executor
-    """
-    size = max(1, ROWS_A_BATCH // attack.rows)
-    jobs = [(side, min(size, trials - start)) for side in (0, 1) for start in range(0, trials, size)]
-    return np.concatenate(list(each(partial(_batch, mechanism, attack), jobs))).reshape(2, trials)
-
-
-def _batch(mechanism: Attacked, attack: Attack | SumsAttack, job: Job) -> Floats:
-    """Scores (trials,) of whole sessions on one side."""
-    side, trials = job
-    source = Fresh(trials, attack.rows)
-    scores = np.empty(trials)
-    for trial in range(trials):
-        source.next_trial()
-        scores[trial] = attack.play(mechanism.release, side, source)
+def both_sides(release: Callable[..., Any], attack: Attack | SumsAttack, trials: int) -> Floats:
+    """Scores (2, trials) of independent sessions on the attack's two neighbours, here and there."""
+    scores, size = np.empty((2, trials)), max(1, ROWS_A_BATCH // attack.rows)
+    for side in (0, 1):
+        for trial in range(trials):
+            if trial % size == 0:
+                source = Fresh(min(size, trials - trial), attack.rows)
+            source.next_trial()
+            scores[side, trial] = attack.play(release, side, source)
     return scores
