@@ -9,7 +9,6 @@ GONE: dict[str, str] = {
     "data.test.delta": "name the files of the table, such as Parquet, or a query",
     "concord serve": "call `concord extend` or `concord refresh` from the machine's cron, or deploy prefect.yaml",
     "concord link": "a table belongs to one domain, and each domain's cap is promised by itself",
-    "concord restore": "`concord verify --kept FOLDER` finds a ledger that was put back; restore the newer copy",
     "homes": "a plan is of one holder of private rows",
     "concord lead": "a plan is of one holder of private rows",
     "concord contribute": "a plan is of one holder of private rows",

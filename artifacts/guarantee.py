@@ -267,6 +267,11 @@ RELABELLED = (
 )
 """The caveat of a session whose rows were relabelled."""
 
+RESTORED = (
+    "The home folder once went on from a backup, for a reason on its record. What was released and charged after that "
+    "backup was made is not counted."
+)
+"""The caveat of a domain that went on from an older copy."""
 
 PRECHECKED = (
     "Before anything is charged, the operator sees the share, rounded, of the private rows that have no declared "

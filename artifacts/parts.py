@@ -26,7 +26,7 @@ the part. Two streams divide units each in its own way, so their largest seasons
 
 Assumes      who names a stream when it opens a season knows all units that its seasons before have asked
 Guarantees   as for parts, for a unit of any season: also if what was released decides in which one it arrives
-Ends         never
+Ends         if an older copy is restored: what is opened after that knows no season before it
 Not covered  seasons that ask a unit again
 
 Proof. Until it arrives nothing depends on u, so which season it is in may follow from what was released. Then all that
@@ -67,6 +67,7 @@ class Parts:
         self._divided: dict[str, Division] = {}
         self._touched: dict[str, str] = {}
         self._season_of: dict[str, str] = {}
+        self._lost: set[str] = set()
 
     def divide(self, domain: str, division: Division) -> None:
         """Record how the domain is divided."""
@@ -74,7 +75,11 @@ class Parts:
 
     def enter(self, session: Terms) -> None:
         """Record a session just opened, under the division on record now: a later one does not count for it."""
-        self._touched[session.id], self._season_of[session.id] = self.touched_by(session), session.stream
+        self._touched[session.id], self._season_of[session.id] = self.touched_by(session), self.continued_by(session)
+
+    def lose(self, session: str) -> None:
+        """Sessions may be missing: whatever is opened from now on is no season of that session's stream."""
+        self._lost.add(self._season_of[session])
 
     def division(self, domain: str) -> Division | None:
         """How the domain is divided, if it is."""
@@ -93,6 +98,14 @@ class Parts:
     def stream_of(self, session: str) -> str:
         """The stream of which an opened session is a season, or none."""
         return self._season_of[session]
+
+    def continued_by(self, session: Terms) -> str:
+        """The stream of which a session would be a season if it were opened now, or none."""
+        return session.stream if self.goes_on(session.stream) else ""
+
+    def goes_on(self, stream: str) -> bool:
+        """Whether a later season of that stream would know all units that earlier ones have asked."""
+        return stream not in self._lost
 
     def is_new(self, domain: str, asked: Division) -> bool:
         """Whether the domain is not divided yet. Raises WrongInput if another share or naming rule is on record."""

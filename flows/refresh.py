@@ -147,7 +147,7 @@ def _stream_due(run: RunContext, known: Sequence[Session], *, answered: bool) ->
     last = known[-1]
     if answered or not last.ended:
         return last.stream, False
-    whole = vault.has_secret(f"streams/{last.stream}")
+    whole = run.stores.ledger.goes_on(last.stream) and vault.has_secret(f"streams/{last.stream}")
     seasons = [each for each in known if each.stream == last.stream]
     if whole and all(len(list(periods_counted(vault, each))) >= each.batches for each in seasons):
         return last.stream, True

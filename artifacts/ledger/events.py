@@ -2,8 +2,8 @@
 
 A record is a line of text sealed by the digest of the record before. Its body is canonical JSON, and must be exactly
 what this version would write for the same entry: an unknown key, another spelling of a number or a later version's
-entry is refused. Besides the events of domains and sessions (artifacts.domains, artifacts.sessions) there are remarks,
-which are recorded for a domain and charge nothing:
+entry is refused. Besides the events of domains and sessions (artifacts.domains, artifacts.sessions) there are
+restorations, and remarks, which are recorded for a domain and charge nothing:
 
     forgotten   a session's key, teachers and votes were destroyed; about: the session
     erased      a unit's rows, and what depended on them, were destroyed; about: a keyed digest of the unit's id
@@ -85,10 +85,21 @@ def belongs_to(other: str) -> WrongInput:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Restoration:
+    """A domain goes on from an older copy of its home: every open session is charged whole and closed, since the newer
+    copy may have drawn on it. What was opened in the newer copy is not on record.
+
+    reason   the operator's reason, in their words
+    """
+
+    reason: str
+
+
 GENESIS = "0" * 64
 """The digest that the first record follows."""
 
-Event = Domain | NewCap | Division | Remark | Session | Batch | Draw | BatchOutcome | Settlement
+Event = Domain | NewCap | Division | Remark | Restoration | Session | Batch | Draw | BatchOutcome | Settlement
 """Every type of event in the ledger."""
 
 EVENT_KINDS: dict[str, type[Event]] = {
@@ -96,6 +107,7 @@ EVENT_KINDS: dict[str, type[Event]] = {
     "recap": NewCap,
     "divide": Division,
     "remark": Remark,
+    "restore": Restoration,
     "open": Session,
     "begin": Batch,
     "draw": Draw,

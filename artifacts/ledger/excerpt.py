@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from concord.artifacts.domains import Division, NewCap
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.ledger.events import Entry, Event, LogRecord
+from concord.artifacts.ledger.events import Entry, Event, LogRecord, Restoration
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.schemas import Ref
@@ -228,7 +228,7 @@ def _shown(record: LogRecord, domain: str, batches: Iterable[Event], hide: Hide)
     if record.domain != domain or record.kind in ("remark", "draw"):
         return
     match record.event:
-        case NewCap() as event:
+        case NewCap() | Restoration() as event:
             yield replace(event, reason="")
         case Session() as event:
             yield replace(

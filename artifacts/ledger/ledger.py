@@ -135,6 +135,11 @@ class Ledger(Reading):
             lambda state: state.settle(session, give_back=give_back), lambda state: state.session(session)
         )
 
+    def restore(self, reason: str) -> None:
+        """Go on from an older copy: every open session is charged whole and closed. Raises WrongInput if there is no
+        domain."""
+        self._write(lambda state: state.restore(reason), lambda _: None)
+
     def at_once(self, ask: Callable[[Reading], Value]) -> Value:
         """The result of `ask` on one consistent reading."""
         return self._read(lambda state: ask(Reading(state)))

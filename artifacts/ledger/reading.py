@@ -82,6 +82,14 @@ class Reading:
 
         return self._read(count)
 
+    def restored(self, domain: str) -> bool:
+        """Whether the domain went on from an older copy, so that sessions may be missing."""
+        return self._read(lambda state: domain in state.restored)
+
+    def goes_on(self, stream: str) -> bool:
+        """Whether a later season of that stream would know all units that earlier ones have asked."""
+        return self._read(lambda state: state.parts.goes_on(stream))
+
     def remarks(self, domain: str) -> tuple[Remark, ...]:
         """The remarks on the domain, in order."""
         return self._read(lambda state: state.remarks.on(domain))

@@ -1,7 +1,7 @@
 """The state of a ledger: the sum of its entries, and which entries may be written next.
 
-`read` folds a record into the state. The methods named for a change (name, recap, divide, remark, hold, open, begin,
-commit, settle) decide: each returns the entries to write, none if all of it is on record already, or raises one
+`read` folds a record into the state. The methods named for a change (name, recap, divide, remark, restore, hold, open,
+begin, commit, settle) decide: each returns the entries to write, none if all of it is on record already, or raises one
 sentence. Deciding never changes the state: only what has been written and read back counts. Checked by
 tests/artifacts/ledger/test_ledger.py, and against a model, with planted faults, by
 tests/artifacts/ledger/test_ledger_model.py.
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from concord.artifacts.domains import Division, Domain, NewCap, amount
 from concord.artifacts.errors import BudgetRefused, ConcordError, NotCovered, NotVerified, WrongInput
-from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks
+from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration
 from concord.artifacts.parts import Counted, Parts, by_part, largest
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
@@ -31,6 +31,7 @@ class LedgerState:
 
     head       the last of those records
     caps       every (ε, δ) that was set as a domain's cap, in order; all but the first by `concord domain`
+    restored   domains that went on from an older copy
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class LedgerState:
         self.caps: dict[str, tuple[tuple[float, float], ...]] = {}
         self.sessions: dict[str, Session] = {}
         self.remarks = Remarks()
+        self.restored = set[str]()
         self.parts = Parts()
         self._batches: dict[str, list[Batch]] = {}
         self._draws: dict[str, dict[str, str]] = {}
@@ -72,6 +74,9 @@ class LedgerState:
             case Remark() as remark:
                 _require(entry.session == "" and self.remark(entry.domain, remark) == [entry])
                 self.remarks.add(entry.domain, remark)
+            case Restoration():
+                _require(entry.session == "" and entry.domain in self.domains)
+                self._restore(entry.domain)
             case Session() as opened:
                 _require((opened.domain, opened.id) == (entry.domain, entry.session))
                 _require(opened.domain in self.domains and opened.id not in self.sessions)
@@ -100,6 +105,15 @@ class LedgerState:
                 batches[step.index] = replace(batches[step.index], outcome=step)
             case Settlement():
                 self.sessions[session.id] = session.settle(step)
+
+    def _restore(self, domain: str) -> None:
+        """Charge the domain's open sessions whole and close them: how far they went elsewhere is not known."""
+        self.restored.add(domain)
+        for session in self.sessions_of(domain):
+            self.parts.lose(session.id)
+            if session.status == "open":
+                whole = Settlement(charge=session.reserved, status="closed")
+                self.sessions[session.id] = session.settle(whole)
 
     def having(self, domain: Domain) -> "LedgerState":
         """This state; if it does not name the domain yet, a state that holds only that domain."""
@@ -149,7 +163,7 @@ class LedgerState:
 
     def total_with(self, opening: Opening) -> Charge:
         """The domain's total after a further session. Raises BudgetRefused if its cost is infinite."""
-        name, part, stream = opening.domain, self.parts.touched_by(opening), opening.stream
+        name, part, stream = opening.domain, self.parts.touched_by(opening), self.parts.continued_by(opening)
         try:
             also = Counted(part, stream, self.domain(name).filter.charge(opening.whole))
             return largest(self.totals(name, also))
@@ -203,6 +217,12 @@ class LedgerState:
                 self.remarks.check_secret(name, remark)
         return [] if self.remarks.has(name, remark) else [Entry(domain=name, event=remark)]
 
+    def restore(self, reason: str) -> list[Entry]:
+        """Go on from an older copy, in every domain. Raises WrongInput if there is none."""
+        if not self.domains:
+            raise WrongInput("nothing is to be restored: the ledger has no domain")
+        return [Entry(domain=name, event=Restoration(reason=reason)) for name in self.domains]
+
     def hold(self, name: str, files: Iterable[str], reason: str = "") -> list[Entry]:
         """Remark that the domain holds those files, by keyed digest. Raises WrongInput if another domain does."""
         remarks = [Remark(kind="holds", about=file, reason=reason) for file in dict.fromkeys(files)]
@@ -237,19 +257,22 @@ class LedgerState:
 
     def follows(self, opening: Terms, known: Session) -> bool:
         """Whether a session that was opened now would be a later season of the stream of `known`."""
-        return opening.stream != "" and opening.stream == self.parts.stream_of(known.id)
+        stream = self.parts.continued_by(opening)
+        return stream != "" and stream == self.parts.stream_of(known.id)
 
     def _check_subset(self, domain: str) -> None:
-        """Raise BudgetRefused if a session has answered from the domain's secret subset.
+        """Raise BudgetRefused if a session has answered from the domain's secret subset, or a lost one may have.
 
         One session may answer from it: with e₁ and e₂ spent on the subset, the domain spends ln(1 + q·(e^(e₁+e₂) − 1)),
         which is more than the two amplified separately and added. Sessions over all rows compose with it as usual: who
         is in the subset is drawn independently of everything they draw.
         """
-        if any(known.relabelled for known in self.sessions_of(domain)):
+        answered = any(known.relabelled for known in self.sessions_of(domain))
+        if answered or domain in self.restored:
+            past = "has answered" if answered else "may have answered, in a session that is lost,"
             raise BudgetRefused(
-                f"domain {domain!r} has answered from its secret subset, and what is learned from one subset twice is "
-                "not amplified for each by itself: a plan without [relabel] may open further sessions in it"
+                f"domain {domain!r} {past} from its secret subset, and what is learned from one subset twice is not "
+                "amplified for each by itself: a plan without [relabel] may open further sessions in it"
             )
 
     def begin(self, name: str, batch: Batch) -> list[Entry]:

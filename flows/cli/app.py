@@ -93,6 +93,7 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         "ui": ("concord ui --port 8080",),
     },
     "Upkeep": {
+        "restore": ('concord restore --reason "disk failed, copy of Sunday"',),
         "forget": ("concord forget census-1751dd7e",),
         "erase": ("concord erase --domain census --unit P000123",),
     },

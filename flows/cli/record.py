@@ -50,6 +50,25 @@ def domain_command(
     say(f"domain {name}: cap is now ε = {rule.epsilon:g}, δ = {rule.delta:g}")
 
 
+@subcommand("restore")
+def restore_command(
+    call: Call, reason: Annotated[str, typer.Option(help="What happened to the home; kept on the record.")]
+) -> None:
+    """Continue after the home was restored from a backup.
+
+    Each open session ends and is charged whole, and nothing returns. Concord does not know what was released after the
+    backup was made: if you kept a later published folder, `concord verify --kept FOLDER` shows it.
+    """
+    from concord.artifacts.stores import checked_ledger
+    from concord.flows.cli.show import show_budget
+    from concord.flows.environment import reopen
+    from concord.flows.results import budget_of
+
+    home = reopen(call.home)
+    checked_ledger(home).restore(reason)
+    call.end(budget_of(home), show_budget)
+
+
 @subcommand("close")
 def close_command(
     call: Call,

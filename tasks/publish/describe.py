@@ -29,6 +29,7 @@ from concord.artifacts.guarantee import (
     LABELS_ALONE,
     PRECHECKED,
     RELABELLED,
+    RESTORED,
     REWORDED,
     WORDED_BEFORE,
     DomainCharge,
@@ -69,7 +70,7 @@ def describe(
         guarantee=Guarantee.at(promise.epsilon, promise.delta, domain.unit, domain.neighbours),
         sessions=records,
         domain=domain_charge(domain, ledger),
-        caveats=caveats(domain, sessions, by),
+        caveats=caveats(domain, sessions, ledger, by),
         versions={**library_versions(), OPENED: oldest(sessions)},
         **{name: getattr(stated, name) for name in Stated.model_fields},
     )
@@ -120,14 +121,15 @@ def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
     return DomainCharge.of(domain, sessions, counted, divided=divided)
 
 
-def caveats(domain: Domain, sessions: Sequence[Session], by: str = __version__) -> tuple[str, ...]:
+def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading, by: str = __version__) -> tuple[str, ...]:
     """The caveats of a certificate of these sessions of a domain, with the faults that version `by` knew, and in its
     words."""
     known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
     faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
     labels = (LABELS_ALONE,) if domain.labels_only else ()
     relabelled = (RELABELLED,) if any(session.relabelled for session in sessions) else ()
-    due = (*faulty, *labels, *relabelled, *CAVEATS, PRECHECKED)
+    restored = (RESTORED,) if ledger.restored(domain.name) else ()
+    due = (*faulty, *labels, *relabelled, *restored, *CAVEATS, PRECHECKED)
     return tuple(WORDED_BEFORE.get(text, text) for text in due) if older(by, REWORDED) else due
 
 

@@ -64,6 +64,7 @@ class DomainSums:
 
     alone     what each part is charged for sessions of no stream
     seasons   of each stream, what its sessions are charged, each with the part it counts in
+    unknown   streams whose later seasons may not know whom earlier ones asked, since the domain was `restored`
     """
 
     terms: tuple[str, str, Fraction]
@@ -71,8 +72,10 @@ class DomainSums:
     split: tuple[Fraction, Fraction]
     alone: dict[str, Amount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), Amount()))
     seasons: dict[str, dict[str, tuple[str, Amount]]] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
     divided: RecordBody | None = None
     relabelled: bool = False
+    restored: bool = False
 
     @classmethod
     def of(cls, body: RecordBody) -> "DomainSums":

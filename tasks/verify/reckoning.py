@@ -21,7 +21,9 @@ Guarantees   every breach of the ledger's rule is named:
              6  sessions that name one stream are its seasons, if their mechanism is of seasons: of a stream the most of
                 any season is covered, and of two streams both. Tests on the units of one release each are a stream of
                 their own, in the test part
-             7  a domain is bound to one secret of a name, and to one question of a run and number
+             7  after a restoration every open session is charged whole, and no session is a season of a stream from
+                before
+             8  a domain is bound to one secret of a name, and to one question of a run and number
 Not covered  what was refused and not written; who may write the ledger can write another that keeps the rule
              Checked by tests/tasks/verify/test_reckoning.py, with faults planted in the code that writes the ledger
 """
@@ -79,6 +81,7 @@ class LedgerReplay:
             "recap": self._recap,
             "divide": self._divide,
             "remark": self._remark,
+            "restore": self._restore,
             "open": self._open,
             "begin": self._begin,
             "draw": self._draw,
@@ -119,6 +122,14 @@ class LedgerReplay:
             if self._secrets.setdefault((record.domain, name), digest) != digest:
                 yield "the domain is bound to another secret of that name"
 
+    def _restore(self, record: RecordKept, _: RecordBody) -> Iterator[str]:
+        account = self.accounts[record.domain]
+        if record.session:
+            yield "it is of a session, and a restoration is of the whole domain"
+        for holding in self.holdings.values():
+            holding.open &= holding.domain != record.domain  # at its whole charge, which is the amount held for it
+        account.restored, account.unknown = True, account.unknown | account.seasons.keys()
+
     def _open(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         account, kind, each = self.accounts[record.domain], Kind.of(body["mechanism"]), body["per_refusal"]
         if record.session in self.holdings or body["commitment"] in self._keys:
@@ -133,15 +144,15 @@ class LedgerReplay:
             cutoff=body["cutoff"],
             queries=body["queries"],
             part=account.touched(body),
-            stream=body["stream"],
+            stream="" if body["stream"] in account.unknown else body["stream"],
         )
         self.holdings[record.session] = holding
         yield from _priced(holding, body["mechanism"], account.order)
         if HIDDEN.get(kind.secret or "", account.neighbours) != account.neighbours:
             yield f"its mechanism hides {kind.secret}, and its domain compares: {account.neighbours}"
         if kind.relabel is not None:
-            if account.relabelled:
-                yield "a second session answers from the domain's secret subset"
+            if account.relabelled or account.restored:
+                yield "a second session may have answered from the domain's secret subset"
             account.relabelled = True
         if holding.part not in ("", *account.alone):
             yield f"it names a part that does not exist: {holding.part!r}"

@@ -185,5 +185,5 @@ def _carries(certificate: Certificate, moment: Reading) -> None:
     for record in certificate.sessions:
         equal("the mechanism", record.mechanism, mechanism_of(moment.session(record.session)))
     run = [moment.session(record.session) for record in (certificate.leading, *certificate.other_sessions)]
-    for text in sorted({*caveats(domain, run)} - {*certificate.caveats}):
+    for text in sorted({*caveats(domain, run, moment)} - {*certificate.caveats}):
         raise NotVerified(f"the certificate leaves out what must stand in it: {text}")

@@ -17,7 +17,7 @@ from concord import __version__
 from concord.artifacts import parts
 from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import EVERY, PARTS, Counted
+from concord.artifacts.parts import EVERY, PARTS, Counted, Parts
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Opening
 from tests.privacy.test_divided import DELTA, DOMAIN, EPSILON, write
@@ -27,15 +27,18 @@ MOST = 4
 
 
 class Asked(NamedTuple):
-    """A session: its ε, and the stream of which it is a season."""
+    """A session: its ε, the stream of which it is a season, and whether an older copy was put back before."""
 
     epsilon: float
     stream: str = ""
+    restored: bool = False
 
 
 LARGE, SMALL = 1.2, 0.1
 """The cap covers two of the first kind nowhere, and one with some of the second."""
 KINDS = (Asked(LARGE), *(Asked(epsilon, stream) for stream in "ab" for epsilon in (LARGE, SMALL)))
+RESTORED = (Asked(LARGE, "a"), Asked(SMALL, "a", restored=True), Asked(LARGE, "a", restored=True))
+"""Seasons before and after an older copy of the home was put back, which does not know whom those before asked."""
 
 
 def opening(name: str, asked: Asked) -> Opening:
@@ -64,7 +67,11 @@ def book_of(opened: Iterable[Asked]) -> LedgerState | None:
     """The ledger after those sessions, each of which has ended. None: the last is refused."""
     book = LedgerState()
     write(book, lambda: book.name(DOMAIN))
+    lost = False
     for number, asked in enumerate(opened):
+        if asked.restored and not lost:
+            write(book, lambda: book.restore("the disk died"))
+            lost = True
         try:
             write(book, lambda: book.open(opening(f"s-{number}", asked), further=True))  # noqa: B023
         except BudgetRefused:
@@ -81,18 +88,18 @@ def worst(kinds: tuple[Asked, ...]) -> float:
         return book_of(opened) is not None
 
     @cache
-    def gain(opened: tuple[Asked, ...], arrived: frozenset[str], loss: float) -> float:
+    def gain(opened: tuple[Asked, ...], arrived: frozenset[tuple[str, bool]], loss: float) -> float:
         """Σ (1 − e^(ε − loss))⁺ that is still to be had of a unit that is known to those streams."""
         best = max(0.0, 1 - math.exp(EPSILON - loss))
         for asked in kinds if len(opened) < MOST else ():
-            more = (*opened, asked)
-            if not admitted(more):
+            more, here = (*opened, asked), (asked.stream, asked.restored)
+            if (opened and opened[-1].restored and not asked.restored) or not admitted(more):
                 continue
             if asked.stream:  # it waits, or has been asked
                 best = max(best, gain(more, arrived, loss))
-            if asked.stream in arrived:
+            if here in arrived:
                 continue
-            odds, then = 1 / (1 + math.exp(-asked.epsilon)), arrived | ({asked.stream} if asked.stream else set())
+            odds, then = 1 / (1 + math.exp(-asked.epsilon)), arrived | ({here} if asked.stream else set())
             turned = round(loss + asked.epsilon, 6), round(loss - asked.epsilon, 6)
             best = max(best, odds * gain(more, then, turned[0]) + (1 - odds) * gain(more, then, turned[1]))
         return best
@@ -102,6 +109,10 @@ def worst(kinds: tuple[Asked, ...]) -> float:
 
 def test_a_unit_keeps_the_cap_in_whichever_seasons_it_arrives() -> None:
     assert worst(KINDS) <= DELTA
+
+
+def test_what_follows_a_restored_copy_may_ask_units_again_and_adds() -> None:
+    assert worst(RESTORED) <= DELTA
 
 
 def test_any_number_of_seasons_fits_beside_sessions_that_ask_everybody() -> None:
@@ -122,6 +133,10 @@ def test_seasons_follow_one_another_and_a_further_stream_must_be_asked_for() -> 
         book.open(opening("s-2", Asked(SMALL, "a")), further=True)
     with pytest.raises(BudgetRefused, match="must be asked for"):
         book.open(opening("s-2", Asked(SMALL, "b")), further=False)
+    restored = book_of(RESTORED[:2])
+    assert restored is not None
+    with pytest.raises(BudgetRefused, match="must be asked for"):
+        restored.open(opening("s-2", RESTORED[1]), further=False)
 
 
 # Faults in the ledger -------------------------------------------------------------------------------------------------
@@ -171,6 +186,11 @@ FAULTS: dict[str, Callable[[Iterable[Counted]], dict[str, Charge]]] = {
 def test_a_planted_fault_breaks_the_cap(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     monkeypatch.setattr("concord.artifacts.ledger.state.by_part", FAULTS[fault])
     assert worst(KINDS) > DELTA
+
+
+def test_a_restored_copy_that_is_believed_breaks_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Parts, "continued_by", lambda _, session: session.stream)
+    assert worst(RESTORED) > DELTA
 
 
 def test_terms_say_their_stream_on_record() -> None:

@@ -15,9 +15,10 @@ import pytest
 
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import BudgetRefused, NotVerified
-from concord.artifacts.ledger.events import Entry, LogRecord, RemarkKind, Remarks
+from concord.artifacts.ledger.events import Entry, LogRecord, Remarks
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Draw, Opening
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism
@@ -60,7 +61,7 @@ def asked(runs: Mechanism, name: str, **changes: Any) -> Opening:
 
 
 def history(home: Path) -> Ledger:
-    """Everything a ledger may go through: each kind of session, refusals, settlements, recaps."""
+    """Everything a ledger may go through: each kind of session, refusals, settlements, recaps, a copy put back."""
     ledger = Ledger(f"sqlite:///{home / 'ledger.db'}")
     named(ledger)
     ledger.open_session(asked(STABLE, "s-1"))
@@ -82,6 +83,8 @@ def history(home: Path) -> Ledger:
     ledger.begin_batch("s-5", batch())
     ledger.commit_batch("s-5", outcome(refused=4))
     ledger.open_session(asked(STABLE, "s-6"), further=True)
+    ledger.restore("the disk died")
+    ledger.open_session(asked(STABLE, "s-7"), further=True)
     return ledger
 
 
@@ -183,18 +186,17 @@ def test_noise_drawn_out_of_turn_is_found(home: Path, where: int) -> None:
     assert says(str(list(ledger_faults(Ledger.of(home).records()))), "noise", "no batch", "again")
 
 
-@pytest.mark.parametrize("kind", ["secret", "bound"])
-def test_a_second_secret_or_question_of_one_name_is_found(kind: RemarkKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By another secret an erased unit is not known; another question of a number is answered by fresh noise."""
+def test_a_second_secret_of_one_name_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another secret an erased unit is not known."""
     ledger = Kept()
     named(ledger)
     for about in ("domains/people first", "streams/weekly first", "domains/people first"):
-        ledger.remark("people", kind, about)
+        ledger.remark("people", "secret", about)
     assert [*ledger_faults(ledger.kept)] == []
-    with pytest.raises(NotVerified, match="restore that one" if kind == "secret" else "signed another question"):
-        ledger.remark("people", kind, "domains/people second")
-    monkeypatch.setattr(Remarks, "check_only", lambda *_: None)
-    ledger.remark("people", kind, "domains/people second")
+    with pytest.raises(NotVerified, match="restore that one"):
+        ledger.remark("people", "secret", "domains/people second")
+    monkeypatch.setattr(Remarks, "check_secret", lambda *_: None)
+    ledger.remark("people", "secret", "domains/people second")
     assert "the domain is bound to another" in str([*ledger_faults(ledger.kept)])
 
 
@@ -249,6 +251,25 @@ def test_a_filter_that_admits_too_much_is_found(monkeypatch: pytest.MonkeyPatch,
     faults = list(ledger_faults(ledger.kept))
     assert any("but the domain's cap covers" in item for item in faults) == (fault is not None)
     assert fault is not None or faults == []
+
+
+def _returned(book: LedgerState, domain: str) -> None:
+    """A restoration that gives back what the newer copy may have drawn on."""
+    for session in book.sessions_of(domain):
+        if session.status == "open":
+            book.sessions[session.id] = replace(session, status="closed", settled=Charge())
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+def test_what_a_restoration_gives_back_is_found(monkeypatch: pytest.MonkeyPatch, forgetful: bool) -> None:
+    if forgetful:
+        monkeypatch.setattr(LedgerState, "_restore", _returned)
+    ledger = Kept()
+    named(ledger)
+    fill(ledger, (LARGE, 3))
+    ledger.restore("the disk died")
+    fill(ledger, (LARGE, 8))
+    assert bool(list(ledger_faults(ledger.kept))) == forgetful
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *UNBOUNDED])
