@@ -6,7 +6,7 @@ Offers       the plan: `plan`, `sections` and `learners` (its sections), `source
              the guarantee: `privacy` (costs, composition), `domains` (the filter), `parts` (divided domains),
              `sessions` and `kinds` (of their settings), `guarantee`
              publications: `certificate`, `records` (of its sessions), `measures`, `student_warnings`,
-             `published` (what is signed and handed on), `vulnerabilities` (known faults of released versions)
+             `published` (what is signed and handed on)
              general: `schemas`, `settings` (environment variables), `process` (what is set for Prefect and MLflow
              while we work), `threads` (that an interruption stops), `errors` (and how others' words are printed)
              stores: `ledger` (privacy charges), `home` (private and released files), `stores` (all three of a

@@ -7,6 +7,7 @@ tests/artifacts/test_certificate_schema.py.
 """
 
 import platform
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
@@ -15,17 +16,15 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from concord import __version__
-from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.errors import OF_ANOTHER, NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, DomainCharge, Guarantee
 from concord.artifacts.kinds import Kind, Votes
 from concord.artifacts.measures import AnyPublicTest, AnyTested, Estimate, thresholds_of
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
-from concord.artifacts.schemas import Budget, CertificatePart, Ref, added
+from concord.artifacts.schemas import Budget, CertificatePart, Ref
 from concord.artifacts.sections import AboutPlan
 
-FIRST_FORMAT: Final = "concord certificate 1"
-"""The format of version 1.0.0, whose figures on public rows have no interval."""
-CERTIFICATE_FORMAT: Final = "concord certificate 2"
+CERTIFICATE_FORMAT: Final = "concord certificate 3"
 CERTIFICATE_FILE: Final = "certificate.json"
 SCHEMA_FILE: Final = "certificate.schema.json"
 """File names of the certificate and its schema, in the session's folder."""
@@ -33,8 +32,16 @@ TABLE: Final = ".arrow"
 """Suffix of the names of tables of labels."""
 LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
-OPENED = "concord when opened"
-"""The key in `versions` for the version of Concord that opened the session: its faults concern the guarantee."""
+
+
+def is_version(text: str) -> bool:
+    """Whether a text is a version: three numbers, written so that no version has two names."""
+    return re.fullmatch(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}", text) is not None
+
+
+def later(version: str, other: str) -> bool:
+    """Whether a version came after another."""
+    return [*map(int, version.split("."))] > [*map(int, other.split("."))]
 
 
 @cache
@@ -104,14 +111,6 @@ class Noise(CertificatePart):
     by: Literal["counts", "guess"]
 
 
-class Expected(CertificatePart):
-    """Estimates at another ε, computed by a formula, in certificates of version 1.0.0; nothing was measured."""
-
-    epsilon: float
-    labels: int
-    lost: float
-
-
 class Stated(CertificatePart):
     """The parts of a certificate that come from neither the ledger nor the door.
 
@@ -136,22 +135,20 @@ class Certificate(CertificatePart):
     sessions   the session that this certificate is about; others of the same run; and each choice among their
                students, and each test of one
     warnings   to users of the student (artifacts.measures)
-    versions   of Concord and packages by which it was written, and of Concord when the oldest session was opened
-    expected   of certificates of version 1.0.0 alone
+    versions   of Concord and packages by which it was written
     Other fields are those of `Stated`.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
-    format: Literal["concord certificate 1", "concord certificate 2"] = CERTIFICATE_FORMAT
+    format: Literal["concord certificate 3"] = CERTIFICATE_FORMAT
     data_version: str
     about: AboutPlan = AboutPlan()
     guarantee: Guarantee
-    units: int | None = added(None)
+    units: int | None = None
     sessions: Annotated[tuple[SessionRecord, ...], Field(min_length=1)]
     noise: Noise | None = None
-    expected: Annotated[tuple[Expected, ...] | None, Field(exclude_if=lambda stated: stated is None)] = None
     domain: DomainCharge
     features: tuple[str, ...] = ()
     learned: Annotated[StudentRecord | None, Field(alias="student")] = None
@@ -164,7 +161,10 @@ class Certificate(CertificatePart):
         """The certificate that the file at `path` holds. Raises NotVerified if it holds none."""
         try:
             return cls.model_validate_json(text)
-        except ValidationError:
+        except ValidationError as wrong:
+            form = [error["input"] for error in wrong.errors() if error["loc"] == ("format",)]
+            if form and re.fullmatch("concord certificate [0-9]{1,3}", str(form[0])):
+                raise NotVerified(f"{path} {OF_ANOTHER}") from None
             raise NotVerified(f"{path} is not a certificate") from None
 
     @property

@@ -15,6 +15,12 @@ import resource
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+OF_ANOTHER = (
+    "was written by another version of Concord: 2.0.0 reads homes and folders of 2.0.0 alone; keep the older version "
+    "for older ones"
+)
+"""The end of a sentence about a home, or a published folder, of another format."""
+
 
 class ConcordError(Exception):
     """The root of all errors here: the console prints its sentence, on one line, and exits with `exit_status`.

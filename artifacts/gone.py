@@ -4,9 +4,12 @@ Checked by tests/artifacts/test_gone.py.
 """
 
 GONE: dict[str, str] = {
+    "data.format.quote": 'a CSV cell is quoted by " alone; write a table with other quotes, or none, as Parquet',
+    "data.format.quoted_line_breaks": "a line of a CSV file is a row; write cells with line breaks as Parquet",
     "data.private.delta": "name the files of the table, such as Parquet, or a query",
     "data.public.delta": "name the files of the table, such as Parquet, or a query",
     "data.test.delta": "name the files of the table, such as Parquet, or a query",
+    "privacy.lifetime.filter": "charges add up by Rényi order",
     "concord serve": "call `concord extend` or `concord refresh` from the machine's cron, or deploy prefect.yaml",
     "concord link": "a table belongs to one domain, and each domain's cap is promised by itself",
     "homes": "a plan is of one holder of private rows",

@@ -282,30 +282,3 @@ PRECHECKED = (
     "cover either."
 )
 """The caveat of every session: what its operator did after the pre-check is not on record."""
-REWORDED = "1.1.0"
-WORDED_BEFORE = {
-    CAVEATS[3]: "If the whole home folder is put back to an older copy, that cannot be detected from within: answers "
-    "given since would be paid for again, and neither charge knows of the other.",
-    CAVEATS[1]: "The guarantee covers what is published: certificate, report, released labels, student and MLflow's "
-    "records. It does not cover who holds the private data, the machine's console, or running times of private work.",
-    CAVEATS[2]: "It bounds what can be learned because someone's rows were used. It does not prevent learning about a "
-    "person what would be just as true of them had their rows been left out.",
-    LABELS_ALONE: "Labels alone are protected. Features of the records, and who is among them, are not: they were "
-    "treated as public, and may be read off what is published. Nothing is promised about them.",
-    RELABELLED: "The guarantee rests on a subset of the records that stays secret, and on a hypothesis chosen on it "
-    "that is not private and stays secret too. The session was charged whole when it was opened: nothing of it returns "
-    "to the budget. No further relabelled session can be opened in its domain.",
-    PRECHECKED: "Before anything is spent, whoever runs Concord is shown, rounded, what share of the private rows "
-    "names no declared class, no unit or no known word. Changing the plan because of such a share is looking at "
-    "private rows to choose a setting, and leaks what ε does not count. The program itself decides nothing by it.",
-}
-"""Caveats as certificates of versions before `REWORDED` state them, by their present words."""
-
-
-def faulty_caveat(version: str, faults: Iterable[str]) -> str:
-    """The caveat for a session that was opened by a version with known faults (artifacts.vulnerabilities)."""
-    return (
-        f"A session was opened by version {version} of Concord. The guarantee may not hold because of known faults of "
-        f"that version: {', '.join(faults)}. Concord's README describes each fault, and when it does no harm, under "
-        "“Changes to the guarantee”."
-    )

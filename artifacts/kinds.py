@@ -142,8 +142,8 @@ class Kind(Frozen):
 class Unknown(Kind):
     """A kind of another version. Only its name is known, and what no other session may repeat.
 
-    relabel   whatever it says of relabelled rows: a domain's secret subset answers once, whichever version asked it
-    why       what is unknown of it, in words
+    relabel  whatever it says of relabelled rows: a domain's secret subset answers once, whichever version asked it
+    why      what is unknown of it, in words
     """
 
     relabel: Any = None
@@ -271,7 +271,6 @@ class Stream(Tallies):
     season: int
     bits: int
     matrix: str
-    naming: int = 0
 
     @property
     def unit(self) -> int:

@@ -11,11 +11,11 @@ import math
 from collections.abc import Mapping
 from shlex import quote
 from statistics import fmean
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import model_validator
 
-from concord.artifacts.schemas import CertificatePart, added
+from concord.artifacts.schemas import CertificatePart
 
 LEVEL = 0.95
 """Coverage probability of each interval, by itself."""
@@ -23,25 +23,13 @@ ROUNDED = 1e-9
 """Tolerance for a figure that lies outside its interval, since doubles are rounded."""
 
 
-End = Literal["value", "low", "high"]
-
-
-class Estimate(CertificatePart, allow_inf_nan=True):
+class Estimate(CertificatePart):
     """A figure measured on a sample, and the interval that covers, at LEVEL, what it would be on all rows or units like
-    those: the luck of the sample is counted, and noise.
+    those: the luck of the sample is counted, and noise."""
 
-    Certificates of the first format state figures on public rows without an interval, as numbers alone. Such a figure
-    has no ends: it may be anything.
-    """
-
-    value: FiniteFloat
-    low: float = -math.inf
-    high: float = math.inf
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_number(cls, given: Any) -> Any:
-        return {"value": given} if isinstance(given, float | int) else given
+    value: float
+    low: float
+    high: float
 
     @model_validator(mode="after")
     def _within(self) -> Self:
@@ -49,20 +37,9 @@ class Estimate(CertificatePart, allow_inf_nan=True):
             raise ValueError(f"{self.value} must be within its interval, {self.low} to {self.high}")
         return self
 
-    @model_serializer(mode="wrap")
-    def _as_number(self, dump: SerializerFunctionWrapHandler) -> dict[End, float] | float:
-        found: dict[End, float] = dump(self)
-        return found if self.is_covered else self.value
-
-    @property
-    def is_covered(self) -> bool:
-        """Whether its interval is known."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
-
     def __format__(self, form: str) -> str:
         """The figure and its interval, each in that format: `94.1% (92.8% to 95.2%)` for `.1%`."""
-        ends = f"{self.low:{form}} to {self.high:{form}}" if self.is_covered else "no interval on record"
-        return f"{self.value:{form}} ({ends})"
+        return f"{self.value:{form}} ({self.low:{form}} to {self.high:{form}})"
 
     @property
     def in_words(self) -> str:
@@ -189,8 +166,8 @@ class PublicTest(CertificatePart):
     matrix: ConfusionMatrix | None
     calibration: tuple[Surety, ...] | None
     groups: tuple[GroupMeasured, ...] = ()
-    prior_odds: OddsMeasured | None = added(None)
-    thresholds: tuple[Threshold, ...] = added(())
+    prior_odds: OddsMeasured | None = None
+    thresholds: tuple[Threshold, ...] = ()
 
     @property
     def largest(self) -> str:

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from functools import lru_cache, reduce
 
-from pydantic import ConfigDict, computed_field
-
 UP = 1 + 1e-9
 """Head-room for double arithmetic on the way to a claim; every claimed ε is multiplied by it."""
 SUM_ERROR = 1e-6
@@ -252,16 +250,8 @@ class Charge:
     delta   additive δ
     """
 
-    __pydantic_config__ = ConfigDict(extra="ignore")  # `mu_squared` is read as it is written
-
     renyi: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def mu_squared(self) -> Decimal:
-        """Always 0: entries of the ledger have had it since a filter added it up."""
-        return Decimal(0)
 
     def __add__(self, other: "Charge") -> "Charge":
         return self._with(other, lambda own, more: own + more)

@@ -44,7 +44,7 @@ DOCUMENTS: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", SYNTHETIC_FILE
 """The files beside a student that are handed on with it."""
 CARD_FILE: Final = "MODEL_CARD.md"
 """The model card of an exported student, by which its folder is known as an export."""
-PREDICATE_TYPE: Final = "urn:concord:differential-privacy-claim:1"
+PREDICATE_TYPE: Final = "urn:concord:differential-privacy-claim:2"
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -123,7 +123,7 @@ class Statement(Signed):
 
     type_: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")] = STATEMENT_TYPE
     subject: Annotated[tuple[Subject, ...], Field(min_length=1)]
-    predicate_type: Annotated[Literal["urn:concord:differential-privacy-claim:1"], Field(alias="predicateType")] = (
+    predicate_type: Annotated[Literal["urn:concord:differential-privacy-claim:2"], Field(alias="predicateType")] = (
         PREDICATE_TYPE
     )
     predicate: PrivacyClaim

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_serializer, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 
 class Ref(BaseModel):
@@ -46,14 +46,6 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def added(default: Any) -> Any:
-    """The default of a field that 1.0.0 did not have: at it, the field is left out of what is dumped.
-
-    Sessions and streams are known by digests of dumps, so a field that is added otherwise refuses those on record.
-    """
-    return Field(default=default, exclude_if=lambda value: value == default)
-
-
 Kind = Literal["numeric", "boolean", "date", "categorical", "text", "list", "null"]
 WORDS: tuple[Kind, ...] = ("categorical", "text")
 """Kinds of column in which any cell of text is valid."""
@@ -82,7 +74,7 @@ class TextFormat(Frozen):
     """The separator of groups of three digits; none by default."""
     encoding: Literal["utf-8", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252"] = "utf-8"
     """The encoding: UTF-8, or one with one byte per character, so that a wrong byte affects only its own line."""
-    missing: tuple[Word, ...] = added(())
+    missing: tuple[Word, ...] = ()
     """Further markers of missing cells, such as n.b. The usual ones always count: an empty cell, ?, -, ., NA, N/A, NaN,
     NULL and the like. Any of them may still be a class."""
 
@@ -91,18 +83,6 @@ class TextFormat(Frozen):
         if self.decimal == self.thousands:
             raise ValueError(f"decimal and thousands must be two signs, got {self.decimal!r} for both")
         return self
-
-    @property
-    def as_digested(self) -> dict[str, Any]:
-        """With the keys that 1.0.0 had besides, in their order: sessions and streams are known by digests of it."""
-        keys = self.model_dump()
-        return {
-            **{key: keys.pop(key) for key in ("separator", "decimal", "thousands")},
-            "quote": '"',
-            "encoding": keys.pop("encoding"),
-            "quoted_line_breaks": False,
-            **keys,
-        }
 
     @property
     def rules(self) -> tuple[tuple[str, str, str], ...]:
@@ -167,7 +147,7 @@ class OneHot(Frozen):
     name: str
     vocabulary: tuple[str, ...]
     missing: bool
-    hashed: bool = added(False)
+    hashed: bool = False
 
     @property
     def of_numbers(self) -> bool:
@@ -243,22 +223,9 @@ class Encoding(Frozen):
     columns: tuple[Column, ...]
     label: str
     classes: tuple[str, ...]
-    bounds: Bounds | None = added(None)
+    bounds: Bounds | None = None
     unit: str | None = None
     format: TextFormat = COMMAS
-
-    @field_serializer("format")
-    def as_open_sessions_digest_it(self, form: TextFormat) -> dict[str, Any]:
-        """`digest`, to which open sessions are bound, is of these bytes."""
-        return form.as_digested
-
-    @field_validator("format", mode="before")
-    @classmethod
-    def without_keys_of_before(cls, given: Any) -> Any:
-        former = {"quote": '"', "quoted_line_breaks": False}
-        return (
-            {key: sign for key, sign in given.items() if former.get(key) != sign} if isinstance(given, dict) else given
-        )
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -2,13 +2,10 @@
 
 The docstring of a key, and its unit, go into its JSON schema, and from there to editors, `concord plan --explain`
 (tasks/advice/keys.py) and the reference page. A run publishes the values of all keys but those marked OPERATOR.
-Keys that earlier versions had stand in REMOVED: plans with them, kept in homes, are read and digested as they were
-(tests/artifacts/test_kept_plans.py).
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -16,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringC
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.kinds import KINDS, End, Votes
-from concord.artifacts.schemas import COMMAS, LARGEST_NUMBER, Bounds, Frozen, TextFormat, added
+from concord.artifacts.schemas import COMMAS, LARGEST_NUMBER, Bounds, Frozen, TextFormat
 from concord.artifacts.sources import PlanTable
 from concord.artifacts.table_schema import DeclaredSchema, TableSchema
 
@@ -78,19 +75,19 @@ class DataPlan(Section):
     an object store; or `{ query, connection }` for a database."""
     public: Annotated[PlanTable | None, OPERATOR] = None
     """Public rows, which get labels. A label column in them is ignored."""
-    declared: DeclaredSchema | None = Field(default=None, alias="schema", exclude_if=lambda schema: schema is None)
+    declared: DeclaredSchema | None = Field(default=None, alias="schema")
     """In place of public rows: the range or the categories of each feature, as publicly known. Give a Frictionless
     Table Schema, as a file or by its `fields`. Synthetic rows then take the place of public ones, at the cost of a part
     of the budget."""
     label: str
     """The column that the student predicts: classes, or a number."""
-    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)] = added(())
+    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)] = ()
     """The classes, as publicly known; required unless the label is a number. Any other private label counts as the
     first class."""
     bounds: Bounds | None = None
     """In place of classes, if the label is a number: its smallest and largest value, as publicly known. Private labels
     outside the bounds are clipped to the nearer bound; missing ones count as the midpoint."""
-    most_unknown_labels: LabelShare | None = added(None)
+    most_unknown_labels: LabelShare | None = None
     """An unattended run stops before it is charged if a larger share of the private labels is not a declared class, or
     not a number within bounds. By default it goes on. Such a stop depends on private rows, and ε does not cover what it
     reveals: see tests/privacy/README.md, "The pre-check"."""
@@ -307,45 +304,3 @@ def near(word: str, known: Sequence[str]) -> str:
     """The end of a sentence about an unknown word: the nearest known one, or all known ones."""
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(map(repr, known))}"
-
-
-REMOVED: dict[str, tuple[Any, str]] = {
-    "data.format.quote": ('"', 'a CSV cell is quoted by " alone; write a table with other quotes, or none, as Parquet'),
-    "data.format.quoted_line_breaks": (
-        False,
-        "a line of a CSV file is a row; write cells with line breaks as Parquet",
-    ),
-    "privacy.lifetime.filter": (
-        "renyi",
-        "charges add up by Rényi order; a domain that was named with 'gaussian' goes on with version 1.0.0",
-    ),
-}
-"""Keys that earlier versions knew: what each was by default, and what to do instead."""
-
-
-def without_removed(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan as an earlier version kept it, without the keys of REMOVED that were as by default."""
-    whole = deepcopy(dict(tables))
-    for section, name, default in _removed_in(whole):
-        if section.get(name) == default:
-            section.pop(name, None)
-    return whole
-
-
-def with_removed(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan as earlier versions wrote it, and digested it: with the keys of REMOVED by default."""
-    whole = deepcopy(dict(tables))
-    for section, name, default in _removed_in(whole):
-        section[name] = default
-    return whole
-
-
-def _removed_in(tables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, Any]]:
-    """For each key of REMOVED whose section the tables have: that section, the key's name in it, and its default."""
-    for key, (default, _) in REMOVED.items():
-        *sections, name = key.split(".")
-        section: Any = tables
-        for step in sections:
-            section = section.get(step) if isinstance(section, dict) else None
-        if isinstance(section, dict):
-            yield section, name, default

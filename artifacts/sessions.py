@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from pydantic import computed_field
-
 from concord.artifacts.domains import Filter
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.kinds import Kind
@@ -197,12 +195,6 @@ class Session(Terms):
             reserved=by.charge(opening.whole),
             per_refusal=None if each is None else by.charge(each),
         )
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def rounds(self) -> tuple[()]:
-        """Always empty: entries of the ledger have had it since rounds could be charged one by one."""
-        return ()
 
     @property
     def charge(self) -> Charge:

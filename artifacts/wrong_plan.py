@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from concord.artifacts.gone import GONE
-from concord.artifacts.sections import REMOVED, near
+from concord.artifacts.sections import near
 from concord.artifacts.sources import A_PATH, A_SOURCE
 
 RULES = {
@@ -36,8 +36,6 @@ def in_one_sentence(error: Any, kind: type[BaseModel]) -> str:
     field = ".".join(map(str, steps)) or "plan"
     if error["type"] == "extra_forbidden" and field in GONE:
         return f"{field} is no longer a key of the plan: {GONE[field]}"
-    if error["type"] == "extra_forbidden" and field in REMOVED:
-        return f"{field} is no longer a key of the plan: {REMOVED[field][1]}"
     if error["type"] == "extra_forbidden":
         return f"{field} is not a key of the plan{near(str(steps[-1]), _known(kind, tuple(steps[:-1])))}"
     if error["type"] == "missing":

@@ -183,7 +183,7 @@ def _of_public(test: AnyPublicTest) -> dict[str, Any]:
     return {
         **{name: _each(part, lambda of: of.value) for name, part in found.items() if part is not None},
         "intervals": {
-            name: _each(part, lambda of: [of.low, of.high] if of.is_covered else None)
+            name: _each(part, lambda of: [of.low, of.high])
             for name, part in found.items()
             if isinstance(part, Estimate | dict)
         },

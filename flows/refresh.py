@@ -192,9 +192,7 @@ def _reading(run: RunContext) -> str:
 
 def fields_read(plan: Plan) -> Any:
     """The plan's fields by which its encoding is learned, as JSON: streams are known by a digest of them."""
-    read = digested(only(plan, *(key for key in encode.reads if key != "data.declared")))  # which no stream has
-    read["data"]["format"] = plan.data.format.as_digested
-    return read
+    return digested(only(plan, *(key for key in encode.reads if key != "data.declared")))  # which no stream has
 
 
 def check_stream(plan: Plan) -> None:

@@ -31,7 +31,7 @@ from concord.tasks.data.split import public_by_name, with_public
 from concord.tasks.data.tables import TableFile, find_files
 from concord.tasks.data.units import PrivateTable, names_held, private_table
 from concord.tasks.door.ask import Ask
-from concord.tasks.door.checkpoint import PrivateSources, PublicSource, check_staged, private_sources, stream
+from concord.tasks.door.checkpoint import Checkpoint, PublicSource, check_staged, read_checkpoint, stream
 from concord.tasks.door.erase import erased_units
 from concord.tasks.door.keys import ready_secret
 from concord.tasks.door.locks import RUN, a_run_in, alone, opening
@@ -263,11 +263,11 @@ def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> 
         err.print(f"{'copy':>8} a file of {field} holds the same bytes as one of data.private: used as the plan says")
 
 
-def _sources_of_others(run: RunContext) -> dict[str, list[PrivateSources]]:
-    """Sources of rows of other domains than the plan's; empty in a replay, which opens no session."""
+def _sources_of_others(run: RunContext) -> dict[str, list[Checkpoint]]:
+    """Checkpoints of other domains than the plan's; empty in a replay, which opens no session."""
     ledger, vault, own = run.stores.ledger, run.stores.vault, run.plan.privacy.domain
     names = [domain.name for domain in ledger.domains() if domain.name != own and not run.stages.in_replay]
-    each = {name: [private_sources(vault, found.id) for found in ledger.sessions(name)] for name in names}
+    each = {name: [read_checkpoint(vault, found.id) for found in ledger.sessions(name)] for name in names}
     return {name: [sources for sources in found if sources] for name, found in each.items()}
 
 

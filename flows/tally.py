@@ -14,8 +14,6 @@ from typing import Any, Protocol
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from concord import __version__
-from concord.artifacts import kinds
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
@@ -23,7 +21,7 @@ from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PrivateInput, PublicTables
-from concord.flows.run import Admitted, Asking, ExactNumbers, PrivateFiles, RunContext
+from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
 from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learned, rehearse_students
@@ -33,7 +31,7 @@ from concord.tasks.asks.tallies import CountedRound, TalliesAsk, sums_digest
 from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.grid import recoded
-from concord.tasks.door.admit import check_ensemble, sessions_for
+from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.checkpoint import sums_folder
 from concord.tasks.door.door import Step, released_by
 from concord.tasks.mechanisms.contributions import RoundQuestion
@@ -158,44 +156,18 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
     rehearse_students(run, encoding, soft)
 
 
-def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> TalliesAsk:
-    """Rounds of sums about codes that are learned from the plan's own public rows: as in the session that goes on, or
-    as they were asked before."""
-    asked = partial(ask_now, run, public)
-    return as_asked_before(run, public, domain, asked) if session is None else asked(session)
+def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG001
+    """Rounds of sums about codes that are learned from the plan's own public rows."""
+    return ask_now(run, public)
 
 
-def ask_now(run: RunContext, public: PublicRows, session: Session | None = None) -> TalliesAsk:
-    """The same as this version advises it; of a session that goes on, with its number of rounds."""
-    rows, begun = sum(batch.rows for batch in public.batches), None
-    sizes = planned_sizes(run.plan, public.encoding)
+def ask_now(run: RunContext, public: PublicRows) -> TalliesAsk:
+    """The same, in any domain."""
+    rows, sizes = sum(batch.rows for batch in public.batches), planned_sizes(run.plan, public.encoding)
     codes = code(run, public.encoding, public.batches, sizes)
-    if session is not None:
-        of_labels = [each.fields for each in session.kind.rounds if each.what == "labels"]
-        begun = len(of_labels), of_labels[-1]
-        known = session.kind.only(kinds.Tallies).codes
-        if known != codes.digest:  # an earlier version did not divide the outermost bins
-            codes = code(run, public.encoding, public.batches, {**sizes, "tails": False})
-    mechanism = planned_tallies(run.plan, codes, rows, begun)
     own = tuple(batch.ref.digest for batch in public.batches)
+    mechanism = planned_tallies(run.plan, codes, rows)
     return TalliesAsk(mechanism, codes.digest, own, bounds=public.encoding.bounds, coded=codes)
-
-
-def as_asked_before(
-    run: RunContext, public: PublicRows, domain: Domain, asked: Callable[[Session | None], Asking]
-) -> Asking:
-    """What is `asked` now, or if nothing was asked so, what it was in the latest session of another version, whose
-    advice may have differed; with `new_session`, in one that is charged and not published."""
-    stores, advised, found = run.stores, asked(None), run.stores.ledger.sessions(domain.name)
-    if sessions_for(stores, run.plan, advised, public.encoding):
-        return advised
-    left = stores.unpublished if run.new_session else {each.id for each in found}
-    for session in reversed(found):
-        if session.version != __version__ and session.kind.rounds and session.id in left:
-            known = asked(session)
-            if session in sessions_for(stores, run.plan, known, public.encoding):
-                return known
-    return advised
 
 
 def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> ExactNumbers:

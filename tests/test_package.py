@@ -113,6 +113,7 @@ def test_what_goes_with_it_is_of_its_version_and_licence() -> None:
     assert project["authors"] == cited["authors"]
     headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert headings[0] == cited["version"] == concord.__version__
+    assert f"concord:{concord.__version__}" in (ROOT / "deployments/compose.yaml").read_text(encoding="utf-8")
 
 
 def test_it_offers_what_it_says() -> None:
@@ -234,7 +235,6 @@ def test_a_wheel_holds_the_package_alone(wheel: Path) -> None:
         "concord/demo-one-table.json",
         "concord/demo-one-table.toml",
         "concord/demo.toml",
-        "concord/artifacts/vulnerabilities.toml",
         "concord/py.typed",
         "concord/tasks/publish/report.html.j2",
         "concord/tasks/publish/first_page.html.j2",

@@ -44,7 +44,7 @@ __all__ = [
     "verify",
 ]
 
-__version__ = "1.1.0"
+__version__ = "2.0.0"
 """Of the package, and of what ledger and certificates say they were written by."""
 
 

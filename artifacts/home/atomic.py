@@ -14,7 +14,7 @@ Guarantees   a file appears whole or not at all; the next `sweep` removes what a
 Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
              tests/artifacts/home/test_atomic.py
 
-One file in a home folder holds the number of its format, by which a version of Concord refuses a later one's home.
+One file in a home folder holds the number of its format, by which Concord refuses the home of another version.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.errors import OF_ANOTHER, EnvironmentFailed, NotVerified
 
 UNFINISHED = ".unfinished"
 TOKEN = 16 * "[0-9a-f]"
@@ -179,7 +179,7 @@ def _held(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bo
         os.close(descriptor)
 
 
-FORMAT = 1
+FORMAT = 2
 FIRST_KEPT = ("vault", "ledger.db")
 """Files that every home in use has."""
 
@@ -208,10 +208,7 @@ def check_format(home: Path, *, reading: bool = False) -> None:
     if not text.strip().isdecimal():
         raise NotVerified(f"the file {file} must hold the number of a format, and does not")
     if int(text) != FORMAT:
-        raise NotVerified(
-            f"the home folder {home} is of format {int(text)} and this version of concord knows {FORMAT}: go on with "
-            "the version that wrote it"
-        )
+        raise NotVerified(f"the home folder {home} {OF_ANOTHER}")
 
 
 def tidy(home: Path) -> None:

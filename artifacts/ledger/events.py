@@ -204,5 +204,5 @@ def _event(kind: str, body: str) -> Event:
     except (ValidationError, ValueError):
         faithful = False
     if not faithful:
-        raise NotVerified("its body is not what this version writes")
+        raise NotVerified("its body is not what this version writes: another version reads its own alone")
     return event

@@ -40,7 +40,7 @@ from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 
-EXCERPT_FORMAT: Final = "concord ledger excerpt 1"
+EXCERPT_FORMAT: Final = "concord ledger excerpt 2"
 EXCERPT_FILE: Final = "ledger.json"
 EXCERPT_SECRET = "excerpts"
 """The vault's secret for the salts of an excerpt's commitments."""
@@ -75,7 +75,7 @@ class Excerpt(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal["concord ledger excerpt 1"] = EXCERPT_FORMAT
+    format: Literal["concord ledger excerpt 2"] = EXCERPT_FORMAT
     entries: tuple[Line, ...]
 
     @classmethod

@@ -1,6 +1,5 @@
 """Console output: a run's outcome, the budget, and an erasure with what it cannot undo."""
 
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +83,7 @@ def _share(test: dict[str, Any], kind: str, of: str) -> str:
     if (share := test[kind][of]) is None:
         return "–"
     if "intervals" in test:
-        low, high = test["intervals"][kind][of] or (-inf, inf)
+        low, high = test["intervals"][kind][of]
         share = {"value": share, "low": low, "high": high}
     return Estimate(**share).in_words
 

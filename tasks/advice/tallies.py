@@ -66,8 +66,7 @@ def planned_sizes(plan: Plan, encoding: Encoding) -> CodeSizes:
 def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] | None = None) -> Tallies:
     """The tallies of a plan, with these codes and `rows` public rows. Raises WrongInput.
 
-    begun   rounds of labels of a session that goes on, and the fields of its last one, since another version may
-            advise otherwise
+    begun   rounds of labels that are decided already, and the fields of the last one
     """
     spaces, width = deepens(codes), len(codes.coarse)
     made = partial(_of_rounds, plan, width, codes.size, spaces=spaces, pairs=asks_pairs(plan, codes))

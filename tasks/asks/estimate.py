@@ -58,7 +58,7 @@ class EstimateAsk(SingleAsk[ErrorEstimate]):
 
     def result(self, drawn: Ints) -> dict[str, Any]:
         """The sum, and the settings by which it is read."""
-        return {"format": "concord error estimate 1", "settings": self.settings(), "sum": int(drawn[0])}
+        return {"format": "concord error estimate 2", "settings": self.settings(), "sum": int(drawn[0])}
 
 
 class Suggestion(BaseModel):

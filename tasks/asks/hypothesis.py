@@ -82,7 +82,7 @@ class HypothesisAsk(SingleAsk[Universal]):
     def result(self, drawn: Ints) -> dict[str, Any]:
         """The hypothesis."""
         chosen = {"classes": list(self.classes), "hypothesis": self.candidates.describe(int(drawn[0]))}
-        return {"format": "concord hypothesis 1", **chosen}
+        return {"format": "concord hypothesis 2", **chosen}
 
 
 @private_stage

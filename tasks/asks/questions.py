@@ -37,7 +37,7 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease, ask, leaders
 from concord.tasks.mechanisms.stable import StableVoting
 
-ANSWER_FORMAT = "concord answer 1"
+ANSWER_FORMAT = "concord answer 2"
 REFUSED_ANSWER, ANSWERED = 0, 1
 """How the outcome of a draw is stored."""
 

@@ -33,7 +33,7 @@ from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.tallies import TalliesAsk
-from concord.tasks.data.arrivals import NAMING, Period
+from concord.tasks.data.arrivals import Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.checkpoint import PublicSource, Randomness
 from concord.tasks.door.door import Step, digest_in, publish_round
@@ -41,7 +41,7 @@ from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
 
-RELEASE_FORMAT = "concord release 1"
+RELEASE_FORMAT = "concord release 2"
 """Format of a release's file, JSON: number, questions, sums, running totals, and results computed from them."""
 
 
@@ -153,10 +153,6 @@ class SeasonAsk(TalliesAsk):
         fields, season = self.coded.coarse, self.mechanism
         spans = [(self.coded.span(at).start, self.coded.span(at).stop) for at in fields]
         return [season.question(at, fields, spans) for at in range(len(season.rounds))]
-
-    def settings(self) -> dict[str, Any]:
-        """As for tallies, and the rule by which units are named, which no season may change."""
-        return {**super().settings(), "naming": NAMING}
 
     def steps(
         self,

@@ -77,7 +77,7 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
 
     def result(self, drawn: Ints) -> dict[str, Any]:
         """The noisy counts by name."""
-        head = {"format": "concord private test 1", "settings": self.settings()}
+        head = {"format": "concord private test 2", "settings": self.settings()}
         if not self.mechanism.classes:
             errors, of_constant = drawn.reshape(2, -1).tolist()
             return {**head, "errors": errors, "constant_errors": of_constant}

@@ -31,7 +31,7 @@ from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
 
-ROUND_FORMAT = "concord round 1"
+ROUND_FORMAT = "concord round 2"
 """Format of a round's file, JSON: number, question, sums, and results computed from them."""
 
 

@@ -40,17 +40,11 @@ NAME = np.dtype("S16")
 """Bytes of a name; NumPy compares them as bytes, zeros at the end included, since all have this length."""
 
 
-NAMING = 1
-"""Version of the rule that names units (tasks.data.units, tasks.data.identifiers): under another one, a unit that was
-asked might have another name. It is among the settings of a stream, so that another version begins another stream."""
-
-
 class Period(BaseModel):
     """What a period of a stream took.
 
     files    keyed digests of their places, each with that of its content
     types    in which the files store the column of units, without those of a dictionary's numbers
-    rounded  false since ids cannot be doubles any more; kept because it is digested with the rest
     until    the end of the period, by the plan's clock; empty without one
     """
 
@@ -58,7 +52,6 @@ class Period(BaseModel):
 
     files: Mapping[str, str]
     types: tuple[str, ...] = ()
-    rounded: bool = False
     until: str = ""
 
 

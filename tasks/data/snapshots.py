@@ -177,7 +177,7 @@ def find_snapshot(vault: Vault, folder: str) -> Snapshot | None:
     try:
         found = Snapshot.model_validate_json(vault.read(ref))
     except ValidationError:
-        raise NotVerified(f"the list of the table {folder} is not one that this version of concord reads") from None
+        raise NotVerified(f"the list of the table {folder} is not what was written") from None
     return found if all(vault.has(part) for file in found.files for part in file.parts) else None
 
 

@@ -68,13 +68,11 @@ def _identity(vault: Vault, plan: Plan, encoding: str, depends: Mapping[str, Any
 
 
 def sessions_for(stores: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) -> list[Session]:
-    """The sessions of a plan with this ask, of any stream, oldest first. Version 1.0.0 identified them by every bit of
-    the encoding."""
+    """The sessions of a plan with this ask, of any stream, oldest first."""
 
     def is_same(session: Session) -> bool:
         depends = ask.as_recorded(session.mechanism).depends(plan)
-        known = {encoding.identity, encoding.digest}
-        return session.identity in {_identity(stores.vault, plan, each, depends) for each in known}
+        return session.identity == _identity(stores.vault, plan, encoding.identity, depends)
 
     return [*filter(is_same, stores.ledger.sessions(plan.privacy.domain))]
 

@@ -23,17 +23,16 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified
 from concord.artifacts.guarantee import unasked_in_words
 from concord.artifacts.home.vault import Vault, derive, keyed_digest, owner
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
-from concord.artifacts.sections import without_removed
 from concord.artifacts.sessions import Draw, Session
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Draws, Ints
@@ -165,18 +164,6 @@ class PublicSource(BaseModel):
     batches: tuple[PublicBatch, ...]
 
 
-class PrivateSources(BaseModel):
-    """Where the private rows of a session came from: these fields of its checkpoint, whatever the others are.
-
-    files, private   as in `Checkpoint`
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    files: Mapping[str, str] = {}
-    private: tuple[str, ...] = ()
-
-
 class Checkpoint(BaseModel):
     """State that a session needs to answer further rows.
 
@@ -189,7 +176,7 @@ class Checkpoint(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    plan: Annotated[Plan, BeforeValidator(lambda plan: without_removed(plan) if isinstance(plan, dict) else plan)]
+    plan: Plan
     encoding: Encoding
     teachers: tuple[Ref, ...]
     sources: tuple[PublicSource, ...]
@@ -234,13 +221,6 @@ def read_checkpoint(vault: Vault, session: str) -> Checkpoint | None:
         return Checkpoint.model_validate_json(found[1])
     except ValidationError:
         raise NotVerified(f"the recipe of session {session} is not one that this version of concord reads") from None
-
-
-def private_sources(vault: Vault, session: str) -> PrivateSources | None:
-    """Where a session's private rows came from, even if another version opened it for a kind that this one does not
-    know; None without a checkpoint."""
-    found = vault.take(_path(session))
-    return None if found is None else PrivateSources.model_validate_json(found[1])
 
 
 def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:

@@ -8,8 +8,7 @@ Assumes      a private row is read only after `ready_secret`, and for a stream a
 Guarantees   such a secret is made only while nothing depends on it: what the vault holds of that domain or stream by
              then is removed, and made again. Afterwards it is the one on record, or nothing is read
 Ends         of a stream, when its last season is forgotten
-Not covered  a secret that version 1.0.0 made anew: the first use under this version commits the ledger to it.
-             Checked by tests/promises/test_lost_secrets.py
+Not covered  who copies it. Checked by tests/promises/test_lost_secrets.py
 """
 
 from pathlib import Path

@@ -19,7 +19,6 @@ from markupsafe import Markup
 
 from concord.artifacts.certificate import (
     CERTIFICATE_FILE,
-    OPENED,
     SCHEMA_FILE,
     Certificate,
     Certified,
@@ -111,12 +110,12 @@ def certificate_of(
         noise=noise_in(plan, session, labels, stores.released),
     )
     made = stores.ledger.at_once(lambda now: describe(files, stated, now, stores.released))
-    return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
+    return made.model_copy(update={"versions": {}})
 
 
 def written_now(certificate: Certificate) -> Certificate:
     """A certificate made by `certificate_of`, with the versions of the libraries that write it."""
-    return certificate.model_copy(update={"versions": library_versions() | certificate.versions})
+    return certificate.model_copy(update={"versions": library_versions()})
 
 
 def write(certificate: Certificate, classes: Sequence[str], stores: Stores) -> Certified:

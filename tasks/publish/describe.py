@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from concord import __version__
-from concord.artifacts.certificate import OPENED, TABLE, Certificate, Stated, library_versions
+from concord.artifacts.certificate import TABLE, Certificate, Stated
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import (
@@ -30,11 +29,8 @@ from concord.artifacts.guarantee import (
     PRECHECKED,
     RELABELLED,
     RESTORED,
-    REWORDED,
-    WORDED_BEFORE,
     DomainCharge,
     Guarantee,
-    faulty_caveat,
 )
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading
@@ -42,7 +38,6 @@ from concord.artifacts.records import Counts, SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.student_warnings import student_warnings
-from concord.artifacts.vulnerabilities import concerning, older, oldest
 from concord.tasks.asks.kinds import mechanism_of, outcomes_of, remarks_of
 
 
@@ -51,12 +46,10 @@ def describe(
     stated: Stated,
     ledger: Reading,
     released: Released,
-    by: str = __version__,
 ) -> Certificate:
     """The certificate of sessions by `ledger`, the leading one first; choices and tests of their students are added.
 
     files   of each session, what it released, in order; for rows that were not asked as well
-    by      the version of Concord that writes it, which decides the faults it knows
     Raises NotVerified if a released file is not what was written, or does not say what the ledger does.
     """
     sessions = [*map(ledger.session, files)]
@@ -70,8 +63,7 @@ def describe(
         guarantee=Guarantee.at(promise.epsilon, promise.delta, domain.unit, domain.neighbours),
         sessions=records,
         domain=domain_charge(domain, ledger),
-        caveats=caveats(domain, sessions, ledger, by),
-        versions={**library_versions(), OPENED: oldest(sessions)},
+        caveats=caveats(domain, sessions, ledger),
         **{name: getattr(stated, name) for name in Stated.model_fields},
     )
     own = (released.read(file) for file in given[leading.id] if file.path.endswith(".json"))
@@ -121,16 +113,12 @@ def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
     return DomainCharge.of(domain, sessions, counted, divided=divided)
 
 
-def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading, by: str = __version__) -> tuple[str, ...]:
-    """The caveats of a certificate of these sessions of a domain, with the faults that version `by` knew, and in its
-    words."""
-    known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
-    faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
+def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading) -> tuple[str, ...]:
+    """The caveats of a certificate of these sessions of a domain, by `ledger`."""
     labels = (LABELS_ALONE,) if domain.labels_only else ()
     relabelled = (RELABELLED,) if any(session.relabelled for session in sessions) else ()
     restored = (RESTORED,) if ledger.restored(domain.name) else ()
-    due = (*faulty, *labels, *relabelled, *restored, *CAVEATS, PRECHECKED)
-    return tuple(WORDED_BEFORE.get(text, text) for text in due) if older(by, REWORDED) else due
+    return (*labels, *relabelled, *restored, *CAVEATS, PRECHECKED)
 
 
 @dataclass(frozen=True)

@@ -157,9 +157,8 @@ def releases_figure(history: Sequence[Estimate]) -> Figure:
     figure, axes = _axes("release", "accuracy on public test rows")
     shown = dict(enumerate(history, start=1))
     axes.plot(list(shown), [of.value for of in shown.values()], color=BLUE, linewidth=2, marker="o", markersize=4)
-    covered = {at: of for at, of in shown.items() if of.is_covered}
-    low, high = ([getattr(of, end) for of in covered.values()] for end in ("low", "high"))
-    axes.vlines(list(covered), low, high, color=BLUE, linewidth=1)
+    low, high = ([getattr(of, end) for of in shown.values()] for end in ("low", "high"))
+    axes.vlines(list(shown), low, high, color=BLUE, linewidth=1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     return figure
@@ -197,9 +196,8 @@ def reliability_figure(calibration: Sequence[Surety]) -> Figure:
     low = min(*sure, *right, 1.0)
     axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="perfect calibration")
     axes.plot(sure, right, color=BLUE, linewidth=2, label="this student")
-    covered = [each for each in calibration if each.right.is_covered]
-    least, most = ([getattr(each.right, end) for each in covered] for end in ("low", "high"))
-    axes.vlines([each.sure for each in covered], least, most, color=BLUE, linewidth=1)
+    least, most = ([getattr(each.right, end) for each in calibration] for end in ("low", "high"))
+    axes.vlines(sure, least, most, color=BLUE, linewidth=1)
     axes.scatter(sure, right, s=20 + 180 * rows / rows.max(), color=BLUE, alpha=0.5)
     axes.legend(loc="lower right")
     return figure

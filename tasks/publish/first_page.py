@@ -290,7 +290,7 @@ def _measured(certificate: Certificate) -> Iterator[Measured]:
         yield Measured(on, f"majority-class baseline, accuracy {public.majority:.1%} ({largest})", tuple(bars))
     elif public is not None:
         on = f"Evaluated on {public.rows:,} labelled public rows, with 95% intervals. R² {public.r2:.3f}."
-        yield _of_number(on, public.rmse, Estimate(value=public.mean_rmse), "their mean")
+        yield _of_number(on, public.rmse, public.mean_rmse, f"their mean, RMSE {public.mean_rmse:.4g}")
     if private is None:
         return
     units = f"about {private.rows:,} private units set aside"
@@ -305,20 +305,17 @@ def _measured(certificate: Certificate) -> Iterator[Measured]:
         baseline = f"majority-class baseline, accuracy about {private.majority:.1%}" if known else ""
         yield Measured(on, baseline, tuple(bars), remark)
     else:
-        yield _of_number(on, private.rmse, private.constant_rmse, f"{private.constant:.4g}", remark)
+        constant = private.constant_rmse
+        yield _of_number(on, private.rmse, constant.value, f"{private.constant:.4g}, RMSE {constant:.4g}", remark)
 
 
 def _bar(name: str, figure: Estimate, baseline: float | None, form: str = "{:.1%}") -> Bar:
-    ends = (figure.value, figure.low, figure.high) if figure.is_covered else (figure.value,) * 3
-    value, low, high = (100 * min(1.0, max(0.0, end)) for end in ends)
+    value, low, high = (100 * min(1.0, max(0.0, end)) for end in (figure.value, figure.low, figure.high))
     return Bar(name, form.format(figure), value, low, high, None if baseline is None else 100.0 * baseline)
 
 
-def _of_number(on: str, rmse: Estimate, constant: Estimate, named: str, remark: str = "") -> Measured:
+def _of_number(on: str, rmse: Estimate, constant: float, named: str, remark: str = "") -> Measured:
     """The error of a number beside that of a constant prediction, on one scale from 0."""
-    ends = [end for each in (rmse, constant) for end in (each.value, each.high) if math.isfinite(end)]
-    scale = 100 / (max(ends) or 1.0)
-    low, high = (scale * end if rmse.is_covered else scale * rmse.value for end in (rmse.low, rmse.high))
-    bar = Bar("RMSE", f"{rmse:.4g}", scale * rmse.value, low, high, scale * constant.value)
-    against = f"{constant:.4g}" if constant.is_covered else f"{constant.value:.4g}"
-    return Measured(on, f"always predicting {named}, RMSE {against}", (bar,), remark)
+    scale = 100 / (max(rmse.high, constant) or 1.0)
+    bar = Bar("RMSE", f"{rmse:.4g}", scale * rmse.value, scale * rmse.low, scale * rmse.high, scale * constant)
+    return Measured(on, f"always predicting {named}", (bar,), remark)

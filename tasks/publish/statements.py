@@ -130,10 +130,8 @@ def _metrics(test: AnyPublicTest | None) -> list[dict[str, Any]]:
     measured: list[dict[str, Any]] = []
     for name, figure in figures.items():
         if figure is not None:
-            measured.append({"type": name, "value": f"{figure.value:.6g}"})
-            if figure.is_covered:
-                interval = {"lowerBound": f"{figure.low:.6g}", "upperBound": f"{figure.high:.6g}"}
-                measured[-1]["confidenceInterval"] = interval
+            interval = {"lowerBound": f"{figure.low:.6g}", "upperBound": f"{figure.high:.6g}"}
+            measured.append({"type": name, "value": f"{figure.value:.6g}", "confidenceInterval": interval})
     return measured
 
 

@@ -29,7 +29,7 @@ from sklearn.pipeline import Pipeline
 from concord.tasks.data.concord_student import DAY, EPOCH, TRUTH
 from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber, log_odds
 
-FORMAT = "concord scorecard 1"
+FORMAT = "concord scorecard 2"
 RULES = {
     "numeric": "a number; if there is none, or one beyond 1e100, the cell is missing. It belongs to the interval whose "
     "lower end is at or below it",

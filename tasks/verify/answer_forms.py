@@ -28,7 +28,7 @@ from concord.tasks.verify.forms import Form, ReleaseForm, RoundForm, SketchForm,
 class AnswerForm(Form):
     """The answer to a question."""
 
-    format: Literal["concord answer 1"]
+    format: Literal["concord answer 2"]
     mechanism: str
     question: str
     code: str
@@ -108,7 +108,7 @@ class BoxForm(Frozen):
 class HypothesisForm(Form):
     """A chosen hypothesis, and the classes that its labels 0 and 1 stand for."""
 
-    format: Literal["concord hypothesis 1"]
+    format: Literal["concord hypothesis 2"]
     classes: tuple[str, str]
     hypothesis: BoxForm
 
@@ -125,7 +125,7 @@ class HypothesisForm(Form):
 class NumberTestForm(Form):
     """A private test of a number: noisy counts by the student's errors, and by those of a constant."""
 
-    format: Literal["concord private test 1"]
+    format: Literal["concord private test 2"]
     settings: dict[str, Any]
     errors: Whole
     constant_errors: Whole
@@ -141,7 +141,7 @@ class NumberTestForm(Form):
 class ConfusionForm(Form):
     """A private test of a classifier: noisy counts by true and predicted class."""
 
-    format: Literal["concord private test 1"]
+    format: Literal["concord private test 2"]
     settings: dict[str, Any]
     classes: tuple[str, ...]
     right: int

@@ -9,9 +9,8 @@ Assumes      the ledger's chain holds; released labels are read as the certifica
 Guarantees   found and named: a field that never agreed with the ledger at such a moment; an answer of any kind that it
              names and the ledger never committed; a label file that is left out before others that are covered; counts
              that differ from those of its files
-Not covered  the version that wrote it: only the one that opened the session is compared. The words of warnings that
-             another version wrote; its signature covers them. Caveats about faults that were
-             not known to the version that wrote it. Checked by tests/tasks/verify/test_verify_certificate.py
+Not covered  the version that wrote it. The words of warnings that another version wrote; its signature covers them.
+             Checked by tests/tasks/verify/test_verify_certificate.py
 """
 
 from collections import Counter
@@ -19,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from concord import __version__
-from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate, Stated
+from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, Stated, is_version
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
@@ -27,7 +26,6 @@ from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.artifacts.vulnerabilities import is_version
 from concord.tasks.publish.describe import counted, describe
 from concord.tasks.verify.checks import CheckedSession, difference, equal, holds_answers
 
@@ -97,7 +95,7 @@ class Claim:
         """Compare with the certificate that is due at that moment, and keep the result if it is the best so far."""
         certificate = Certificate.read(released.read(self.ref), self.ref.path)
         run = (certificate.leading, *certificate.other_sessions)
-        due = describe({each.session: each.files for each in run}, self.stated, moment, released, self.by)
+        due = describe({each.session: each.files for each in run}, self.stated, moment, released)
         found, expected = _parts(certificate, self.by), _parts(due, self.by)
         wrong = [name for name in {**found, **expected} if found.get(name) != expected.get(name)]
         alike = [*found, *expected].index(wrong[0]) if wrong else len(found)
@@ -203,12 +201,10 @@ def _committed(moment: Reading, name: str) -> int | None:
 
 
 def _parts(certificate: Certificate, by: str) -> dict[str, object]:
-    """The fields of each session's record and of the certificate, by name; of the versions, the one that opened it. The
-    format, the words of warnings and `expected` are those of the version `by` that wrote it, and compared only with its
-    own."""
-    of_others = set() if by == __version__ else {"format", "warnings", "expected"}
-    left_out = {"sessions", "versions", *of_others}
+    """The fields of each session's record and of the certificate, by name. The words of warnings are those of the
+    version `by` that wrote it, and compared only with its own."""
+    left_out = {"sessions", "versions", *(() if by == __version__ else ("warnings",))}
     fields = {name: part for name, part in certificate if name not in left_out}
     records = {f"{name} of session {record.session}": part for record in certificate.sessions for name, part in record}
     names = tuple(record.session for record in certificate.sessions)
-    return {"sessions": names, **records, **fields, "versions": certificate.versions.get(OPENED)}
+    return {"sessions": names, **records, **fields}

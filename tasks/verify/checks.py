@@ -18,7 +18,7 @@ Not covered  in MLflow, the words of a description or a note that another versio
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -47,34 +47,11 @@ from concord.artifacts.mlflow.describe import (
 )
 from concord.artifacts.schemas import CertificatePart
 from concord.artifacts.sessions import Session
-from concord.artifacts.vulnerabilities import Promised, faults_of
 from concord.tasks.verify.limited import Check
 from concord.tasks.verify.recompute import SLACK, least_delta
 
-TO_DO = (
-    "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
-    "(--new-session), which costs again. Concord's README says more, under “Changes to the guarantee”."
-)
-
-
 ROUNDED = 1e-6
 """Relative tolerance for a figure that follows from the same counts: libraries of another version round otherwise."""
-
-
-def known_faults(session: str, version: str, promise: Promised) -> Iterator[Check]:
-    """A warning of known faults of the version that opened a session, if one may weaken what was promised.
-
-    It is only a warning: the files verify in spite of it, and only private data can show whether a fault did harm.
-    """
-    if found := faults_of(version, promise):
-        text = "; ".join(f"{item.name}, unless {item.unless}" for item in found)
-        yield Check(
-            name=f"{session}: known faults",
-            ok=True,
-            warning=True,
-            faults=tuple(item.name for item in found),
-            detail=f"opened by version {version}, whose guarantee may not hold: {text}. {TO_DO}",
-        )
 
 
 @dataclass(frozen=True)
@@ -127,11 +104,10 @@ def equal(what: str, found: object, recorded: object) -> None:
 
 def alike(what: str, found: object, certified: object, apart: float = 0.0) -> None:
     """Raise NotVerified, naming the first that differs, unless figures are the certified ones up to rounding, or up to
-    a difference of `apart`. A certified figure without an interval is compared by its value alone."""
+    a difference of `apart`."""
     match found, certified:
         case Estimate(), Estimate():
-            ends = ("value", "low", "high") if certified.is_covered else ("value",)
-            same = all(_near(getattr(found, end), getattr(certified, end), apart) for end in ends)
+            same = all(_near(of, getattr(certified, end), apart) for end, of in found)
             if not same:
                 raise NotVerified(f"{what} is {found:.6g}, but it was certified as {certified:.6g}")
         case (float(), float()) if not _near(found, certified, apart):

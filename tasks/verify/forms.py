@@ -148,7 +148,7 @@ class LearnedForm(Form):
 class RoundForm(LearnedForm):
     """A round of tallies."""
 
-    format: Literal["concord round 1"]
+    format: Literal["concord round 2"]
     round: int
     scale: float
     question: QuestionForm
@@ -208,7 +208,7 @@ class SketchForm(RoundForm):
 class ReleaseForm(LearnedForm):
     """A release of a season of a stream: running totals, how wide their noise is, and the model decoded from them."""
 
-    format: Literal["concord release 1"]
+    format: Literal["concord release 2"]
     release: int
     season: int
     scales: Numbers

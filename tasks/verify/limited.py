@@ -34,7 +34,6 @@ class Check(BaseModel):
     """The result of one check: whether it holds, and what was found.
 
     warning   it holds, but a reader must know what was found
-    faults    names of the known vulnerabilities (artifacts.vulnerabilities) that it is about
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,7 +42,6 @@ class Check(BaseModel):
     ok: bool
     detail: str
     warning: bool = False
-    faults: tuple[str, ...] = ()
 
 
 VERIFY_FOLDER = "concord.tasks.verify.published:verify_published"

@@ -8,10 +8,8 @@ Guarantees   found and named: a certificate whose bytes no Concord writes, one t
              or of more classes than votes were paid for; and what tasks.verify.signed finds of signature and ledger.
              Whatever cannot be read is a fault that is found: no file makes a check end otherwise
              With a certificate that somebody kept: that this one's excerpt denies what that one's did
-Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). Known faults of the version that
-             opened the session are warnings (artifacts.vulnerabilities): private data alone can tell if they did harm.
-             Checked by tests/tasks/verify/test_verify_published.py, test_verify_signed.py and
-             test_verify_excerpt.py
+Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). Checked by
+             tests/tasks/verify/test_verify_published.py, test_verify_signed.py and test_verify_excerpt.py
 """
 
 import math
@@ -23,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from concord import __version__
-from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate
+from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, is_version, later
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, Guarantee
@@ -35,8 +33,7 @@ from concord.artifacts.published import ATTESTATION_FILE, is_published
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import student_warnings
-from concord.artifacts.vulnerabilities import is_version, older
-from concord.tasks.verify.checks import NotIncluded, checked, equal, known_faults, proved
+from concord.tasks.verify.checks import NotIncluded, checked, equal, proved
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.limited import Check
 from concord.tasks.verify.measured import public_test
@@ -125,8 +122,6 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
         if others := there - covered.keys() - {f"{session}/{ATTESTATION_FILE}"}:
             detail = f"not signed with the rest: {named(others)}"
             yield Check(name=f"{session}: other files", ok=True, warning=True, detail=detail)
-    if is_version(opened := at.certificate.versions.get(OPENED, "")):
-        yield from known_faults(session, opened, at.certificate.guarantee)
     yield Check(name=f"{session}: not checked here", ok=True, warning=True, detail=LEFT)
 
 
@@ -144,11 +139,10 @@ def _as_written(certificate: Certificate, text: bytes) -> str:
     """Check that the file has exactly the bytes that Concord writes for its content."""
     if text != certificate.model_dump_json(indent=2).encode():
         raise NotVerified(f"{CERTIFICATE_FILE} holds other bytes than Concord writes for this content")
-    by, opened = (certificate.versions.get(name, "") for name in ("concord", OPENED))
-    for named_version in (by, opened):
-        if not is_version(named_version):
-            raise NotVerified(f"the certificate names a version {named_version!r} of Concord, which is not a version")
-    if older(__version__, by):
+    by = certificate.versions.get("concord", "")
+    if not is_version(by):
+        raise NotVerified(f"the certificate names a version {by!r} of Concord, which is not a version")
+    if later(by, __version__):
         raise NotVerified(f"Concord {by} wrote it, which is later than this {__version__}: verify it with that version")
     return f"in the exact form that Concord writes, SHA-256 {sha256(text)}"
 

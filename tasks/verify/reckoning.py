@@ -135,8 +135,6 @@ class LedgerReplay:
         if record.session in self.holdings or body["commitment"] in self._keys:
             yield "the session was opened before, or its key has served another"
         self._keys.add(body["commitment"])
-        if body["rounds"]:
-            yield "rounds may not be charged one by one"
         holding = SessionAccount(
             domain=record.domain,
             reserved=Amount.of(body["reserved"]),

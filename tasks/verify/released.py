@@ -52,7 +52,6 @@ from concord.tasks.verify.forms import (
     RoundForm,
     SketchForm,
 )
-from concord.tasks.verify.measured import estimates
 from concord.tasks.verify.recompute import releases
 from concord.tasks.verify.recompute_gaussian import steps
 from concord.tasks.verify.rounds import round_fault, season_fault
@@ -146,8 +145,6 @@ def check_tested(test: UnitsTested, kind: PrivateTest, released: Mapping[str, An
     """
     try:
         equal("whether the label is a number", kind.bounds is not None, kind.classes == 0)
-        covered = all(each.is_covered for each in estimates(test))
-        equal("whether each figure of the private test has an interval", covered, True)
         alike("the private test", test_figures(kind, released, among, test.earlier), test)
         if kind.bounds is not None:
             equal("the number of counts", {len(released[of]) for of in COUNTS_OF_NUMBER}, {len(PLACES)})

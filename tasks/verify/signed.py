@@ -18,7 +18,7 @@ import json
 from pydantic import ValidationError
 
 from concord import __version__
-from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, SCHEMA_FILE, Certificate, schema
+from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate, schema
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, payload_of
@@ -35,7 +35,6 @@ from concord.artifacts.published import (
 )
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
-from concord.artifacts.vulnerabilities import oldest
 from concord.tasks.asks.kinds import mechanism_of
 from concord.tasks.publish.describe import caveats, domain_charge, followers
 from concord.tasks.verify.checks import NotIncluded, equal, proved
@@ -147,7 +146,6 @@ def excerpt(certificate: Certificate, read: Read) -> str:
     due = [*sessions, *followers(sessions, moment)]
     equal("the sessions", sorted(record.session for record in certificate.sessions), sorted(each.id for each in due))
     _carries(certificate, moment)
-    equal("the version that opened the session", certificate.versions.get(OPENED), oldest(sessions))
     for record in certificate.sessions:
         _records(record, moment)
     together = promised(certificate.sessions)

@@ -35,7 +35,6 @@ from concord.tasks.verify.checks import (
     CheckedSession,
     checked,
     committed,
-    known_faults,
     model,
     of_home,
     proved,
@@ -116,7 +115,6 @@ def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Relea
             on_record = checked(f"{name}: certificate on record", partial(certificates.check, subject))
             yield on_record
             yield from _published(subject, released, on_record.ok)
-        yield from known_faults(name, subject.session.version, ledger.domain_of(subject.session))
 
 
 def _published(subject: CheckedSession, released: Released, on_record: bool) -> Iterator[Check]:

@@ -86,8 +86,9 @@ def test_a_test_that_is_not_clean_proposes_none() -> None:
 
 
 def test_with_a_public_test_that_one_decides() -> None:
+    share = Estimate(value=0.9, low=0.8, high=1.0)
     public = PublicTest.model_construct(
-        thresholds=(), classes=(), accuracy=Estimate(value=0.9), majority=0.5, balanced_accuracy=Estimate(value=0.9)
+        thresholds=(), classes=(), accuracy=share, majority=0.5, balanced_accuracy=share
     )
     assert thresholds_of(public, record_of(MATRIX), tallied=True) == {}
     (blind,) = warnings_of(public, record_of(MATRIX), tallied=True)

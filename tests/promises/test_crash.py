@@ -15,7 +15,6 @@ import pytest
 from concord.artifacts.home.atomic import TOKEN
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
@@ -162,23 +161,3 @@ def test_noise_drawn_again_would_be_found(tmp_path: Path, kind: Kind) -> None:
     matrix = Matrix(tmp_path, kind, redrawing)
     drawn = min(at for at, point in enumerate(matrix.points) if re.fullmatch(rf"os\.rename .+npz\.{TOKEN}", point))
     assert any("another draw" in wrong for wrong in matrix.fails_at(drawn + 1, "kill"))
-
-
-# A session that is closed early ---------------------------------------------------------------------------------------
-
-
-class Closed(crashes.Matrix[Left]):
-    """Walks of two rounds of three, in a Gaussian domain; after the fault the session is closed, and nothing else."""
-
-    def take_up(self, home: Path) -> None:
-        close(Stores.of(home), NAME, give_back=True)
-
-    def holds(self, crashed: Left, resumed: Left) -> dict[str, bool]:
-        session, begun = resumed.session, resumed.session.next_row
-        settled = session.reserved if begun == len(session.rounds) else sum(session.rounds[:begun], Charge())
-        return {
-            "drawn before it was paid for": crashed.paid_for and resumed.paid_for,
-            "drawn after it was closed": (crashed.drawn, crashed.released) == (resumed.drawn, resumed.released),
-            "begun after it was closed": crashed.session.next_row == begun,
-            "another charge than what was begun": session.settled == settled,
-        }

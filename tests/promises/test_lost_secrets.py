@@ -20,7 +20,6 @@ from concord.flows.refresh import refresh
 from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.stream import periods_counted
 from concord.tasks.door.erase import close, erase, erased_units, forget
-from concord.tasks.verify.reckoning import ledger_faults
 from concord.tasks.verify.verify import verify
 from tests.promises.commands import plainly
 from tests.support.copies import copied
@@ -179,7 +178,7 @@ def test_a_secret_that_is_lost_is_asked_for_and_never_made_anew(world: World, of
 @pytest.mark.slow
 @pytest.mark.parametrize("of", ["the domain's", "the domain's of the stream", "the stream's", "the season's"])
 def test_another_secret_in_its_place_is_refused(world: World, of: str) -> None:
-    """As an older version made it, or another home has it."""
+    """As another home has it."""
     named, refusing = SECRETS[of]
     name = named(world)
     world.without(name)
@@ -191,49 +190,6 @@ def test_another_secret_in_its_place_is_refused(world: World, of: str) -> None:
                 give(world)
     finally:
         (world.folder / "arriving" / "2.parquet").unlink()
-
-
-def uncommitted(world: World) -> None:
-    """The ledger as version 1.0.0 left it: no secret is on record."""
-    ledger = Ledger.of(world.home)
-    kept = [record for record in ledger.records() if '"kind":"secret"' not in record.body]
-    (world.home / "ledger.db").unlink()
-    rewrite(world.home, kept)
-
-
-def rewrite(home: Path, records: list[Any]) -> None:
-    ledger, head = Ledger.of(home), None
-    with ledger._entries.writing() as rows:
-        for record in records:
-            head = record.following(head)
-            rows.add(head)
-
-
-def test_a_home_of_the_first_version_goes_on_and_is_committed_to_what_it_has(world: World) -> None:
-    uncommitted(world)
-    learn.fn(world.votes, world.home)
-    known = Ledger.of(world.home).remarks("people")
-    assert [remark.about.split(" ")[0] for remark in known if remark.kind == "secret"] == [DOMAIN]
-    world.period(2)
-    try:
-        refresh.fn(world.stream, world.home)
-    finally:
-        (world.folder / "arriving" / "2.parquet").unlink()
-    known = Ledger.of(world.home).remarks("arriving")
-    assert len([remark for remark in known if remark.kind == "secret"]) == 2
-    assert [*ledger_faults(Ledger.of(world.home).records())] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("of", ["the domain's", "the domain's of the stream", "the stream's"])
-def test_a_home_of_the_first_version_without_one_gets_no_other(world: World, of: str) -> None:
-    uncommitted(world)
-    named, refusing = SECRETS[of]
-    file = world.without(named(world))
-    for give in refusing.values():
-        with pytest.raises(NotVerified, match=r"restore"):
-            give(world)
-        assert not file.exists()
 
 
 def test_a_secret_that_nothing_depends_on_yet_is_made(world: World) -> None:

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 from concord.artifacts.sections import MECHANISMS
-from concord.tasks.data.arrivals import NAMING
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal
 from concord.tasks.mechanisms.group_counts import GroupCounts
@@ -31,7 +30,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "optimal_release": {"question": "which is most common"},
     "tallies": {"codes": "7f", "bounds": [0.0, 50.0]},
     "sketch": {"codes": "7f", "bounds": [0.0, 50.0]},
-    "stream": {"codes": "7f", "naming": NAMING},
+    "stream": {"codes": "7f"},
     "universal": {"hypotheses": "rectangles", "features": ["age"], "class": "8f", "candidates": 120},
     "student_choice": {**ASIDE, "candidates": [{"estimator": "one"}, {"estimator": "two"}], "students": ["9f", "af"]},
     "private_test": {**ASIDE, "student": "9f", **NUMBER},

@@ -17,9 +17,10 @@ def test_a_new_home_is_of_this_format(tmp_path: Path) -> None:
     assert set(os.listdir(tmp_path)) == {"format", UNFINISHED}
 
 
-def test_a_later_versions_home_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "format").write_text(f"{FORMAT + 1}\n")
-    with pytest.raises(NotVerified, match=facts(f"format {FORMAT + 1}", f"knows {FORMAT}")):
+@pytest.mark.parametrize("form", [FORMAT - 1, FORMAT + 1])
+def test_the_home_of_another_version_is_left_alone(tmp_path: Path, form: int) -> None:
+    (tmp_path / "format").write_text(f"{form}\n")
+    with pytest.raises(NotVerified, match=facts("another version of Concord", "2.0.0 alone", "keep the older version")):
         check_format(tmp_path)
     assert os.listdir(tmp_path) == ["format"]
 

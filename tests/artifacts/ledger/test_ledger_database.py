@@ -83,7 +83,7 @@ def test_amounts_are_exact_decimals_in_text(ledger: Ledger, tmp_path: Path) -> N
     opened = ledger.open_session(opening())
     with database(tmp_path) as connection:
         (body,) = connection.execute("SELECT body FROM entries WHERE kind = 'open'").fetchone()
-    reserved = {"delta": str(opened.reserved.delta), "mu_squared": "0", "renyi": str(opened.reserved.renyi)}
+    reserved = {"delta": str(opened.reserved.delta), "renyi": str(opened.reserved.renyi)}
     assert json.loads(body)["reserved"] == reserved
     assert opened.mechanism["table"] == [2**64 - 1, 17]
     assert opened.reserved.renyi >= Decimal(10 * RHO * DOMAIN.filter.order)

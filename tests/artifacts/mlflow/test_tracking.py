@@ -307,8 +307,7 @@ def test_digests_of_files_are_one_tag_so_that_the_description_can_be_seen(publis
     assert shown == {*tags(published.certificate), DIGESTS}
 
 
-def test_digests_of_a_run_of_the_first_version_are_found() -> None:
-    assert logged_digests({"digest.student": "a", "digest.report.html": "b", "domain": "d"}) == {"report.html": "b"}
+def test_a_tag_that_holds_no_digests_names_no_file() -> None:
     assert logged_digests({DIGESTS: "no json"}) == logged_digests({DIGESTS: "[1]"}) == {}
 
 

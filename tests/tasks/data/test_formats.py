@@ -180,13 +180,3 @@ def test_an_encoding_s_digest_follows_the_format() -> None:
     other = plain.model_copy(update={"format": TextFormat(separator=";")})
     assert other.digest != plain.digest
     assert Encoding.model_validate_json(other.model_dump_json()) == other
-
-
-def test_an_encoding_is_the_bytes_that_1_0_0_wrote_and_reads_them() -> None:
-    """Open sessions are bound to their digest, which held two keys that are gone."""
-    keys = '"separator":";","decimal":".","thousands":"","quote":"\\"","encoding":"utf-8","quoted_line_breaks":false'
-    text = Encoding(columns=(), label="l", classes=("a",), format=TextFormat(separator=";")).model_dump_json()
-    assert text.endswith(f'"format":{{{keys}}}}}')
-    assert Encoding.model_validate_json(text).model_dump_json() == text
-    with pytest.raises(ValueError, match="quote"):  # it would be read otherwise
-        Encoding.model_validate_json(text.replace('"quote":"\\""', '"quote":"\'"'))

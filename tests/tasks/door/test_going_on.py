@@ -1,4 +1,4 @@
-"""A session goes on with the very mechanism it is certified for; one of an earlier version says what to do instead."""
+"""A session goes on with the very mechanism it is certified for; one of another accounting says what to do instead."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -176,10 +176,6 @@ def test_the_bars_are_the_figures_beside_the_baseline(certificate: Certificate) 
         assert f"{figure.value:.3f}" in bar.figure or f"{figure.value:.1%}" in bar.figure
     marks = [100 * (item.name == test.largest) for item in test.classes]
     assert [bar.baseline for bar in measured.bars] == [100 * test.majority, 50.0, *marks]
-    old = test.model_copy(update={"accuracy": Estimate(value=0.9)})  # a certificate of 1.0.0 has no intervals
-    bar = facts_of(evaluated(certificate, old)).measured[0].bars[0]
-    assert (bar.low, bar.value, bar.high) == (90.0, 90.0, 90.0)
-    assert "no interval on record" in bar.figure
     number = NumberTest(**NUMBER, rmse=share(1.0, 0.9, 1.1))
     (bar,) = facts_of(evaluated(certificate, number)).measured[0].bars
     assert (bar.value, bar.low, bar.high, bar.baseline) == pytest.approx((50.0, 45.0, 55.0, 100.0))

@@ -167,10 +167,7 @@ def test_a_figure_lies_in_its_interval_or_is_none() -> None:
             share(hits, rows)
 
 
-def test_a_figure_of_the_first_format_is_a_number_and_says_that_it_has_no_interval() -> None:
-    old = Estimate.model_validate_json("0.75")
-    assert (old.value, old.is_covered, old.model_dump_json()) == (0.75, False, "0.75")
-    assert old.in_words == "75.0% (no interval on record)"
+def test_a_figure_is_written_with_its_interval() -> None:
     new = Estimate(value=0.75, low=0.5, high=0.875)
     assert Estimate.model_validate_json(new.model_dump_json()) == new
     assert new.in_words == "75.0% (50.0% to 87.5%)"

@@ -239,7 +239,7 @@ def test_the_least_whole_number_is_a_number(student: Any, answer: Answer, most: 
 
 def test_the_json_says_the_same_to_whoever_reads_it(student: Any) -> None:
     card, rows = json.loads(scorecard_json(student)), table(3)
-    assert card["format"] == "concord scorecard 1"
+    assert card["format"] == "concord scorecard 2"
     scores = np.array([_score(card, row) for row in rows.iter_rows(named=True)])
     if "bounds" in card["predicts"]:
         low, high = card["predicts"]["bounds"]

@@ -1,7 +1,6 @@
 """A certificate that says what the ledger never did is found and named; one that was right once stays right."""
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copy
@@ -9,20 +8,11 @@ from typing import Any
 
 import pytest
 
-from concord import __version__
-from concord.artifacts.certificate import OPENED, Certificate
-from concord.artifacts.guarantee import WORDED_BEFORE
-from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.describe import describe
-from concord.tasks.verify import limited
 from concord.tasks.verify.limited import Check
 from concord.tasks.verify.verify import verify
-from tests.support import invented
-from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world
-from tests.support.sentences import says
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 CERTIFICATE = f"released/{SESSION}/certificate.json"
@@ -144,53 +134,7 @@ def test_what_was_put_back_passes_again(home: Path) -> None:
     assert said_of(home) == ""
 
 
-def of_a_faulty_version(result: list[Said]) -> None:
-    """The session was opened by a version of which a fault is known."""
-    for item in result:
-        if item.kind == "open":
-            item.body["version"] = invented.OPENED
-
-
-def test_a_session_of_a_faulty_version_is_warned_of_and_what_was_written_verifies(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its certificate is of that version too, and says nothing of a fault that was not known then."""
-    assert not [check for check in verify(home, SESSION) if check.warning]
-    invented.known(monkeypatch, tmp_path)
-    monkeypatch.setattr(limited, "subprocess", subprocess)  # a stranger's check does not know the invented fault
-    rewrite(home, of_a_faulty_version)
-
-    def as_it_was_written(certificate: dict[str, Any]) -> None:
-        certificate["versions"] |= {"concord": invented.OPENED, OPENED: invented.OPENED}
-        words = [WORDED_BEFORE.get(caveat, caveat) for caveat in certificate["caveats"]]
-        certificate["caveats"] = words
-
-    checks = verify(changed(home, as_it_was_written), SESSION)
-    assert detail_of(checks) == ""
-    # whoever changed a certificate may have changed more, so that the folder is checked as a stranger's as well
-    (warning,) = (check for check in checks if check.faults == ("invented",))
-    assert (warning.ok, warning.warning) == (True, True)
-    assert warning.name == f"{SESSION}: known faults"
-    assert says(warning.detail, f"version {invented.OPENED}", "guarantee may not hold")
-    assert "--new-session" in warning.detail
-
-
-def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    invented.known(monkeypatch, tmp_path)
-    rewrite(home, of_a_faulty_version)
-    ledger = Ledger.of(home)
-    certificate = Certificate.model_validate_json((home / CERTIFICATE).read_bytes())
-    anew = describe({SESSION: certificate.leading.files}, certificate.stated, ledger, Released(home))
-    assert (anew.versions["concord"], anew.versions[OPENED]) == (__version__, invented.OPENED)
-    assert says(anew.caveats[0], f"version {invented.OPENED}", "may not hold")
-    assert "invented" in anew.caveats[0]
-    (home / CERTIFICATE).write_text(anew.model_dump_json())
-    assert said_of(home) == ""
-    assert "caveats is" in tell(home, at("caveats", 0, value=None))
-    (home / CERTIFICATE).write_text(anew.model_dump_json())
-    assert "versions is 0.1.0" in tell(home, at("versions", OPENED, value="0.1.0"))
+def test_a_certificate_names_the_version_that_wrote_it(home: Path) -> None:
     assert "concord is 'latest', which is not a version" in tell(home, at("versions", "concord", value="latest"))
 
 
