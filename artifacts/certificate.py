@@ -132,8 +132,8 @@ class Certificate(CertificatePart):
     """What is promised, and how to check it.
 
     guarantee  of everything that all its sessions published, together
-    sessions   the session that this certificate is about; others of the same run; and each choice among their
-               students, and each test of one
+    sessions   the session that this certificate is about; others of the same run; and each test of their
+               students
     warnings   to users of the student (artifacts.measures)
     versions   of Concord and packages by which it was written
     Other fields are those of `Stated`.
@@ -214,11 +214,6 @@ class Certificate(CertificatePart):
     def what(self) -> str:
         """What the student is, in words."""
         return "model of a number" if self.mechanism.kind.classes == 0 else "classifier"
-
-    @property
-    def choice(self) -> SessionRecord | None:
-        """The choice among students of the leading session, if there was one."""
-        return next((record for record in self.sessions if record.chosen and record.about == self.session), None)
 
     @property
     def test(self) -> SessionRecord | None:

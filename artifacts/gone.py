@@ -19,4 +19,5 @@ GONE: dict[str, str] = {
     "concord test": "the plan's [test] share sets units aside, and `concord run PLAN` tests its student on them once",
     "concord attack": "the curve on the report's first page bounds every attacker, and tests/privacy attacks each kind",
     "concord audit": "attacks on every mechanism are tests, in tests/privacy of Concord's source",
+    "student.candidates": "compare on the public test table, or by private tests at their price",
 }

@@ -71,7 +71,7 @@ class Kind(Frozen):
     relabel         how its rows were relabelled, if they were
     rounds          of sums
     season          releases of a season of a stream
-    session         whose students it compares or tests
+    session         whose student it tests
     student         digest of the student that it tests
     of_rows         what gets labels, and what a student learns from besides
     given           what a plan gives besides itself that is public
@@ -127,11 +127,6 @@ class Kind(Frozen):
     def command(self) -> str:
         """The command that finishes a killed session, with placeholders for names: by default the plan's run."""
         return "concord run PLAN"
-
-    @property
-    def compared(self) -> int:
-        """The number of candidates that were compared on the units of the test part."""
-        return 0
 
     @property
     def noise(self) -> tuple[Noise, ...]:
@@ -278,36 +273,15 @@ class Stream(Tallies):
         return self.steps << self.bits
 
 
-class ChoiceByErrors(Kind):
-    """One choice among candidates by their errors on private units."""
+class Universal(Kind):
+    """The choice of a hypothesis by errors on private units, of the class of that name and digest, among so many."""
 
     epsilon: float
     secret: str
-
-
-class Universal(ChoiceByErrors):
-    """The choice of a hypothesis, of the class of that name and digest, among so many."""
-
     hypotheses: str = ""
     features: tuple[str, ...] = ()
     digest: str = Field(default="", alias="class")
     candidates: int = 0
-
-
-class StudentChoice(ChoiceByErrors):
-    """The choice of a student by errors on a share of the units; `clean` says whether candidates learned from none of
-    these."""
-
-    session: str | None = None
-    candidates: tuple[dict[str, Any], ...] = ()
-    students: tuple[str, ...] = ()
-    share: float | None = None
-    clean: bool = False
-
-    @property
-    def compared(self) -> int:
-        """All candidates."""
-        return len(self.candidates)
 
 
 class PrivateTest(Kind):
@@ -376,7 +350,6 @@ KINDS: dict[str, type[Kind]] = {
     "sketch": Sketch,
     "stream": Stream,
     "universal": Universal,
-    "student_choice": StudentChoice,
     "private_test": PrivateTest,
     "group_counts": GroupCounts,
     "error_estimate": ErrorEstimate,

@@ -94,25 +94,13 @@ class RelabelPlan(HypothesesPlan):
     """How rows are resampled: `tight` within a shard, `published` over all shards (Algorithm 5), or `none`."""
 
 
-class Fitted(Learner):
-    """What is fitted to released labels."""
+class StudentPlan(Learner):
+    """The published model."""
 
     refused: Literal["random", "drop", "soft", "published"] = "random"
     """How the student uses refused rows: `random` draws a class for each, `drop` leaves them out, `soft` takes the
     shares of the classes from released counts. Rows that were not queried are left out; with `published`, as in the
     paper, they get a random class, too."""
-
-
-class Candidate(Fitted):
-    """A student that may be chosen."""
-
-    learner: Literal["fitted", "linear"] = "fitted"
-    """How the student is made: `fitted` to released labels, or `linear`, the model decoded from tallies."""
-
-
-class StudentPlan(Fitted):
-    """The published model."""
-
     learner: Literal["fitted", "universal", "linear"] = "fitted"
     """How the student is made: `fitted` to released labels; `universal`, a hypothesis chosen on the private rows; or
     `linear`, the model decoded from tallies. `linear` is the default of a plan for tallies."""
@@ -120,55 +108,19 @@ class StudentPlan(Fitted):
     """For `universal`: thresholds, intervals, stumps, rectangles or conjunctions."""
     features: Names | None = None
     """For `universal`: the encoded columns of the class, written COLUMN or COLUMN=CATEGORY; by default all."""
-    candidates: Annotated[tuple[Candidate, ...], Field(min_length=2, max_length=100)] | None = None
-    """Candidates for the student; one is chosen by its errors on the private units that [test] sets aside."""
     epsilon: Epsilon | None = None
-    """The ε of choosing among candidates. Or, if labels are released as well, the ε of choosing a universal student:
-    labels get the rest."""
+    """For `universal`, if labels are released as well: the ε of choosing it. Labels get the rest."""
 
     @model_validator(mode="after")
     def keys_are_of_its_learner(self) -> Self:
         fitted, chosen = ("estimator", "params", "refused"), ("hypotheses", "features", "epsilon")
-        of_others = {
-            "fitted": (*chosen[:-1], *(() if self.candidates else chosen[-1:])),
-            "universal": (*fitted, "candidates"),
-            "linear": (*chosen, "estimator", "params", "refused", "candidates"),
-        }
+        of_others = {"fitted": chosen, "universal": fitted, "linear": (*chosen, *fitted)}
         for key in of_others[self.learner]:
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} does not apply to learner = {self.learner!r}")
         if self.learner == "universal" and self.hypotheses is None:
             raise ValueError("hypotheses must be given for learner = 'universal'")
         return self
-
-    @model_validator(mode="after")
-    def candidates_differ_and_have_a_price(self) -> Self:
-        if self.candidates is None:
-            return self
-        for key in Fitted.model_fields:
-            if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} does not apply if there are candidates, because each has its own")
-        for at, candidate in enumerate(self.candidates):
-            if candidate in self.candidates[:at]:
-                raise ValueError(f"candidates must differ from one another, and number {at + 1} came before")
-        if self.epsilon is None:
-            raise ValueError("epsilon, the budget of the choice, must be given if there are candidates")
-        return self
-
-    @property
-    def each(self) -> tuple["StudentPlan", ...]:
-        """The students that may be published: the candidates, or this one if there are none."""
-        return tuple(map(self.of, self.candidates)) if self.candidates else (self,)
-
-    @property
-    def reads_codes(self) -> bool:
-        """Whether a student that may be published is decoded from tallies."""
-        return any(student.learner == "linear" for student in self.each)
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> Self:
-        """The `[student]` section with that candidate as its only student."""
-        return cls(**candidate.model_dump())
 
     @property
     def space(self) -> HypothesesPlan:

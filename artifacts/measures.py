@@ -274,16 +274,13 @@ class UnitsTested(CertificatePart):
     share      of the units that is set aside
     clean      whether the student learned from none of the tested units; if not, the intervals say nothing
     earlier    sessions that may have touched the same units before, on whose outcome this student may have been chosen:
-               tests, choices among students of other sessions, and whatever was asked of units of every part
-    among      candidates of the session that were compared on the same units: each interval is so wide that those of
-               all candidates would hold at once, whichever was chosen
+               tests, and whatever was asked of units of every part
     rows       the noisy number of tested units
     """
 
     share: float
     clean: bool
     earlier: int
-    among: int = 1
     level: float
     rows: int
 

@@ -81,12 +81,12 @@ class Plan(Section):
         labeling, student = given.get("labeling"), given.get("student", {})
         if not (isinstance(labeling, dict) and labeling.get("mechanism") == TALLIES and isinstance(student, dict)):
             return given
-        named = {"learner", "estimator", "candidates"} & student.keys()
+        named = {"learner", "estimator"} & student.keys()
         return given if named else {**given, "student": {**student, **LINEAR}}
 
     @model_validator(mode="after")
     def sections_fit_together(self) -> Self:
-        rules = (_asked, _chosen, _streamed, _compared, _sketched, _secret, _tested)
+        rules = (_asked, _chosen, _streamed, _sketched, _secret, _tested)
         for sentence in chain.from_iterable(rule(self) for rule in rules):
             raise ValueError(sentence)
         return self
@@ -109,7 +109,7 @@ class Plan(Section):
         student = tables.get("student", {})
         if tallied:
             tables.pop("teachers", None)
-            if not {"learner", "estimator", "candidates"} & student.keys():
+            if not {"learner", "estimator"} & student.keys():
                 tables["student"] = LINEAR
         elif cutoff is not None:
             labeling["cutoff"] = cutoff
@@ -126,11 +126,6 @@ class Plan(Section):
     def tallied(self) -> bool:
         """Whether private rows are asked for tallies, and labels are inferred."""
         return self.labeling.asking == TALLIES
-
-    @property
-    def learners(self) -> frozenset[str]:
-        """The learners of the students that may be published."""
-        return frozenset(student.learner for student in self.student.each)
 
     @property
     def epsilon_of_labels(self) -> float:
@@ -164,13 +159,13 @@ Wrong = Iterator[str]
 
 def _asked(plan: Plan) -> Wrong:
     """Sections that the plan's way of asking private rows does not use, and those that it needs."""
-    asked, teachers, learners = plan.labeling.mechanism, plan.teachers.count, plan.learners
+    asked, teachers, learner = plan.labeling.mechanism, plan.teachers.count, plan.student.learner
     needed = "it needs labeling.mechanism = 'tallies'"
     match plan.labeling.asking:
         case "tallies" | "auto" if plan.data.text:
             rule = f"data.text does not apply to labeling.mechanism = {asked!r}: tallies have a code for each value"
             yield f"{rule}. Name a mechanism by which teachers vote"
-        case "tallies" if "universal" in learners:
+        case "tallies" if learner == "universal":
             yield "student.learner = 'universal' is chosen beside votes or alone, not beside tallies"
         case "tallies" if teachers:
             yield "teachers do not apply to labeling.mechanism = 'tallies', which asks the rows directly"
@@ -182,14 +177,14 @@ def _asked(plan: Plan) -> Wrong:
             yield f"data.bounds declares a number as label, on which teachers cannot vote: {needed}"
         case _ if plan.stream:
             yield f"stream is of running sums: {needed}, got {asked!r}"
-        case "auto" if not teachers and (not plan.labeling.rows or "universal" in learners):
+        case "auto" if not teachers and (not plan.labeling.rows or learner == "universal"):
             rule = "teachers.count must be given for labeling.mechanism = 'auto'"
             yield f"{rule}, or else labeling.rows, by which tallies are weighed"
         case "auto":
             return
-        case _ if "linear" in learners:
+        case _ if learner == "linear":
             yield f"student.learner = 'linear' is the model that tallies are decoded to: {needed}, got {asked!r}"
-        case "none" if "fitted" in learners:
+        case "none" if learner == "fitted":
             yield "labeling must be given, since the student is fitted to released labels"
         case "none" if teachers:
             yield "teachers are only valid with [labeling], which asks for their votes"
@@ -200,7 +195,7 @@ def _asked(plan: Plan) -> Wrong:
 def _chosen(plan: Plan) -> Wrong:
     """A universal student needs two classes, and ε beside labels."""
     own, whole = plan.student.epsilon, plan.privacy.epsilon
-    if "universal" not in plan.learners:
+    if plan.student.learner != "universal":
         return
     if len(plan.data.classes) != 2:
         yield f"student.learner = 'universal' is for two classes, got {len(plan.data.classes)} in data.classes"
@@ -220,8 +215,6 @@ def _streamed(plan: Plan) -> Wrong:
         yield "stream is for privacy.secret = 'rows': which units arrive when is secret"
     if plan.test is not None:
         yield "a plan has [stream] or a private [test], not both: name a public table in data.test"
-    if plan.student.candidates is not None:
-        yield "stream has no student.candidates: units set aside test one student, as they arrive"
     if plan.data.bounds is not None:
         yield "stream has no number as label: leave data.bounds out, and write ranges as classes"
     if not isinstance(plan.data.private, str) or "://" in plan.data.private:
@@ -231,25 +224,6 @@ def _streamed(plan: Plan) -> Wrong:
     yield from _unless_named(
         plan, "stream.delivery", plan.stream.delivery, "be 'each row once', since data.unit is not given", why
     )
-
-
-def _compared(plan: Plan) -> Wrong:
-    """Candidates are compared by misclassified rows among units set aside, which leaves ε to the test."""
-    own, candidates, whole = plan.student.epsilon, plan.student.candidates, plan.privacy.epsilon
-    if candidates is None or own is None:
-        return
-    if plan.data.bounds is not None:
-        rule = "student.candidates are compared by misclassified rows, and a number within data.bounds has no classes"
-        yield f"{rule}: name one in student.estimator, and compare others on data.test"
-    if plan.test is None:
-        yield "student.candidates are compared on private units that [test] share sets aside: give it"
-    if own >= whole:
-        rule = f"student.epsilon must be below privacy.epsilon = {whole:g}"
-        yield f"{rule}, since the test of the chosen student has the rest, got {own:g}"
-    softer = [candidate.model_copy(update={"refused": "soft"}) for candidate in candidates]
-    if plan.labeling.asking in (TALLIES, AUTO) and any(each in softer[:at] for at, each in enumerate(softer)):
-        rule = "student.candidates must differ in more than refused"
-        yield f"{rule}, since labels inferred from tallies are soft and none is refused"
 
 
 def _sketched(plan: Plan) -> Wrong:

@@ -1,7 +1,7 @@
 """Records of sessions, which a certificate lists: the claim of each, its releases and its outcomes.
 
 A session of any kind has a record of the same form. What its files say stands in `outcomes`, if each is an answer by
-itself: to a question, a choice among students, or a private test. Tables of labels, sums and hypotheses are in their
+itself: to a question, or a private test. Tables of labels, sums and hypotheses are in their
 files alone.
 
 Checked by tests/artifacts/test_records.py and tests/tasks/verify/test_verify_certificate.py
@@ -61,20 +61,6 @@ class AnswerRecord(CertificatePart):
     answer: Any
 
 
-class ChoiceRecord(CertificatePart):
-    """A student, chosen among candidates by their errors on private units that were set aside.
-
-    share       of the units that is set aside
-    clean       whether the candidates learned from none of the units that chose
-    candidates  how each learns, as in the plan; `chosen` is the place of the one chosen, from 0
-    """
-
-    share: float
-    clean: bool
-    candidates: tuple[dict[str, Any], ...]
-    chosen: int
-
-
 class SessionRecord(CertificatePart):
     """One session: what it promises by itself, and what it released.
 
@@ -95,11 +81,11 @@ class SessionRecord(CertificatePart):
     teachers: int
     counts: Counts
     files: tuple[Ref, ...]
-    outcomes: tuple[AnswerRecord | ChoiceRecord | AnyTested, ...] = ()
+    outcomes: tuple[AnswerRecord | AnyTested, ...] = ()
 
     @property
     def about(self) -> str | None:
-        """The session whose students it compared or tested; None if it concerns no other session."""
+        """The session whose student it tested; None if it concerns no other session."""
         return self.mechanism.kind.session
 
     @property
@@ -108,17 +94,12 @@ class SessionRecord(CertificatePart):
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, AnswerRecord))
 
     @property
-    def chosen(self) -> ChoiceRecord | None:
-        """The choice among students that it released, if it did."""
-        return next((outcome for outcome in self.outcomes if isinstance(outcome, ChoiceRecord)), None)
-
-    @property
     def tested(self) -> AnyTested | None:
         """The private test that it released, if it did."""
         return next((outcome for outcome in self.outcomes if isinstance(outcome, UnitsTested)), None)
 
     def shown(self) -> dict[str, Any]:
-        """A choice or a test as JSON, with its session, its claim and its file."""
+        """A test as JSON, with its session, its claim and its file."""
         head = self.model_dump(mode="json", include={"session", "guarantee"})
         return {**head, "file": self.files[0].model_dump(), **self.outcomes[0].model_dump(mode="json")}
 

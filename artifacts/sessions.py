@@ -21,7 +21,7 @@ from concord.artifacts.privacy import Charge, Cost, compose
 from concord.artifacts.schemas import Ref
 
 Status = Literal["open", "spent", "closed"]
-LABELS, STUDENT_CHOICE, STUDENT_TEST = "labels", "a choice of a student", "a test of a student"
+LABELS, STUDENT_TEST = "labels", "a test of a student"
 """Purposes of sessions that other records of a home refer to. What is asked says its own (tasks.asks)."""
 
 

@@ -51,13 +51,12 @@ def _known(kind: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
     """The keys of the section at that place."""
     model: Any = kind
     for step in place:
-        if isinstance(step, str):  # a number is a place in a list
-            model = _model_in(model.model_fields[step].annotation)
+        model = _model_in(model.model_fields[step].annotation)
     return [*model.model_fields]
 
 
 def _model_in(annotation: Any) -> Any:
-    """The model of the section that a field may hold, or of a list of sections."""
+    """The model of the section that a field may hold."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -8,7 +8,7 @@ from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import pass_door
-from concord.flows.steps import Learned, rehearse_students
+from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asks.hypothesis import HypothesisAsk
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.student.study import Student
@@ -16,7 +16,7 @@ from concord.tasks.student.study import Student
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
     """Raise WrongInput if student or test table would fail."""
-    rehearse_students(run, encoding, run.plan.student.each)
+    rehearse_published(run, encoding, run.plan.student)
 
 
 def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> HypothesisAsk:  # noqa: ARG001

@@ -34,11 +34,10 @@ from concord.flows.run import (
     note_copies,
     running,
 )
-from concord.flows.set_aside import check_test, choose_student, run_planned_test
+from concord.flows.set_aside import check_test, run_planned_test
 from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, decide, publish
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study
-from concord.tasks.asks.student_choice import settled_now
 from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.places import check_not_private
 from concord.tasks.data.tables import find_files
@@ -89,7 +88,6 @@ def learn_from(run: RunContext, public: PublicRows) -> Summary:
     asked = zip(ways, sessions, admitted, counted, strict=True)
     *before, last = [way.release(run, session, each, numbers) for way, session, each, numbers in asked]
     learned = replace(last, before=tuple(each.passed for each in before))
-    learned = choose_student(learned, private, ways[-1].fit)  # among candidates, if the plan names any
     student = ways[-1].fit(learned, learned.session.id)
     return publish(run_planned_test(learned, private, student), student)
 
@@ -103,7 +101,7 @@ def extend(session: str, public: str, home: Path) -> Summary:
     """
     stores = Stores.of(home)
     learned = stores.ledger.session(session)
-    plan = settled_now(stores, learned, checkpoint_to_extend(stores.vault, learned).plan)
+    plan = checkpoint_to_extend(stores.vault, learned).plan
     with running(plan, home) as run:
         known = run.lock_session(session)
         admitted, teachers = add_rows(run, session, public)  # refuses here, before a teacher votes
@@ -150,13 +148,13 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
 
     student   how it learns from now on; default: as the session's plan says
     """
-    if student is not None and (student.learner == "universal" or student.candidates):
-        what = "student.learner = 'universal' and candidates choose on private rows, which costs"
+    if student is not None and student.learner == "universal":
+        what = "student.learner = 'universal' chooses on private rows, which costs"
         raise WrongInput(f"{what}: `concord run` the plan")
     stores = Stores.of(home)
     learned = stores.ledger.session(session)
     earlier = checkpoint_to_study(stores.vault, learned).plan
-    plan = earlier.model_copy(update={"student": student}) if student else settled_now(stores, learned, earlier)
+    plan = earlier.model_copy(update={"student": student}) if student else earlier
     with running(plan, home) as run:
         known = run.lock_session(session)
         checkpoint = checkpoint_to_study(run.stores.vault, known)

@@ -65,7 +65,6 @@ class Summary(BaseModel):
 
     certificate_digest   SHA-256 of the certificate's file
     student      its file, and its measures on public test rows and by a private test, if there are any
-    choice       the choice among candidate students by private units set aside, as in the certificate
     test         the student's test on private units set aside, as in the certificate
     warnings     warnings to users of the student
     spent_now    the domain's charge while the run lasted
@@ -98,7 +97,6 @@ class Summary(BaseModel):
     later_rows: str = ""
     season: str = ""
     student: dict[str, Any]
-    choice: dict[str, Any] | None = None
     test: dict[str, Any] | None = None
     warnings: list[str] = []
     spent_now: dict[str, float]
@@ -113,7 +111,7 @@ class Summary(BaseModel):
 
 
 def merge_reports(reports: Sequence[StageReport]) -> list[StageReport]:
-    """One report per stage, in the order of their first runs: candidates and rounds run some stages several times."""
+    """One report per stage, in the order of their first runs: rounds run some stages several times."""
     found: dict[str, StageReport] = {}
     for report in reports:
         before = found.get(report.name, StageReport(name=report.name, cached=True, seconds=0.0))
@@ -198,16 +196,6 @@ def _each(part: Any, of: Callable[[Estimate], Any]) -> Any:
     return of(part) if isinstance(part, Estimate) else part
 
 
-def chosen_in_words(choice: Mapping[str, Any]) -> str:
-    """A choice among candidates in one line."""
-    chosen, of = choice["candidates"][choice["chosen"]], len(choice["candidates"])
-    what = chosen["estimator"].rpartition(".")[2] if chosen["learner"] == "fitted" else "the decoded model"
-    given = ", ".join(f"{key} = {value!r}" for key, value in chosen["params"].items())
-    clean = "" if choice["clean"] else "; NOT clean: candidates may have learned from the units that chose"
-    number, price = choice["chosen"] + 1, choice["guarantee"]["epsilon"]
-    return f"number {number} of {of} candidates, {what}{given and f' ({given})'}, for ε = {price:g}{clean}"
-
-
 def tested_in_words(test: Mapping[str, Any]) -> str:
     """A private test in one line."""
     if "rmse" in test:
@@ -272,7 +260,6 @@ def outcome_in_markdown(summary: Summary) -> str:
         f"{summary.asks} queried": f"{summary.asked:,} ({summary.asked_now:,} by this command)",
         **{name.replace("_", " "): f"{count:,}" for name, count in rows.items()},
         "student": "no public test rows" if public is None else public["in_words"],
-        "private choice": "none" if summary.choice is None else chosen_in_words(summary.choice),
         "private test": "none" if summary.test is None else tested_in_words(summary.test),
         "model": f"`{summary.student['model_uri']}`",
         "budget": spent_in_words(summary.lifetime),

@@ -63,10 +63,9 @@ class Learned:
         return PublicTables(self.encoding, self.admitted.stream.batches, self.run.test)
 
 
-def rehearse_students(run: RunContext, encoding: Encoding, students: Sequence[StudentPlan]) -> None:
-    """Raise WrongInput now, while nothing is spent, if a student or the test table would fail later."""
-    for student in students:
-        rehearse_student(student, encoding)
+def rehearse_published(run: RunContext, encoding: Encoding, student: StudentPlan) -> None:
+    """Raise WrongInput now, while nothing is spent, if the student or the test table would fail later."""
+    rehearse_student(student, encoding)
     if (data := run.plan.data).test is not None:
         labelled_rows(run.plan.path("test"), encoding)
         grouping(run.plan.path("test"), data.groups or (), encoding)
@@ -110,7 +109,6 @@ def publish(learned: Learned, student: Student) -> Summary:
         inferred=admitted.stream.rows if learned.codes else 0,
         of_rows=session.kind.of_rows,
         student=measures_of(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
-        choice=None if certificate.choice is None else certificate.choice.shown(),
         test=None if certificate.test is None else certificate.test.shown(),
         warnings=list(certificate.warnings),
         stages=merge_reports(run.stages.reports),

@@ -24,7 +24,7 @@ from concord.flows.cache import Place, PrivateInput, PublicTables
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
 from concord.flows.stages import UNITS, published, with_groups
-from concord.flows.steps import Learned, rehearse_students
+from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import CountedRound, TalliesAsk, sums_digest
@@ -149,11 +149,11 @@ class Planner(Protocol):
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
-    """Raise WrongInput if codes, student or test table would fail; students learn from inferred labels, which are
+    """Raise WrongInput if codes, student or test table would fail; the student learns from inferred labels, which are
     soft."""
     check_columns(run.plan, encoding)
-    soft = [student.model_copy(update={"refused": "soft"}) for student in run.plan.student.each]
-    rehearse_students(run, encoding, soft)
+    soft = run.plan.student.model_copy(update={"refused": "soft"})
+    rehearse_published(run, encoding, soft)
 
 
 def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG001

@@ -20,7 +20,7 @@ from concord.flows import stages
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import split
-from concord.flows.steps import Learned, rehearse_students
+from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.asks.votes import VotesAsk, replay_votes, training
@@ -35,7 +35,7 @@ FAR_AHEAD = 64
 def rehearse(run: RunContext, encoding: Encoding) -> None:
     """Raise WrongInput if teachers, student or test table would fail."""
     rehearse_teachers(run.plan.teachers, encoding)
-    rehearse_students(run, encoding, run.plan.student.each)
+    rehearse_published(run, encoding, run.plan.student)
 
 
 def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> VotesAsk:

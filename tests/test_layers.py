@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from concord.artifacts import kinds
-from concord.artifacts.sessions import STUDENT_CHOICE, STUDENT_TEST
+from concord.artifacts.sessions import STUDENT_TEST
 from tests.house import House, imported, words
 
 ROOT = Path(__file__).parents[1]
@@ -155,7 +155,7 @@ KINDS = {
     for node in ast.walk(HOUSE.trees[path])
     if isinstance(node, ast.ClassDef)
 } | (kinds.KINDS.keys() - {"published", "stream"})  # names that stand for other things as well
-ABOUT_A_KIND = {"LABELS", "STUDENT_CHOICE", "STUDENT_TEST", STUDENT_CHOICE, STUDENT_TEST, "tallied", "learner"}
+ABOUT_A_KIND = {"LABELS", "STUDENT_TEST", STUDENT_TEST, "tallied", "learner"}
 
 
 def takes_any_ask(path: str) -> bool:
@@ -217,7 +217,7 @@ def is_of_a_kind(path: str) -> bool:
 
 
 NAMED = KINDS | {"questions", "counts"}
-CATALOGUES = {"TALLIES", "MECHANISMS", "STUDENT_CHOICE", "STUDENT_TEST"}
+CATALOGUES = {"TALLIES", "MECHANISMS", "STUDENT_TEST"}
 KNOW_NO_KIND = ("tasks/publish/", "tasks/verify/", "tasks/door/", "flows/", "artifacts/mlflow/")
 TABLES = {
     "flows/cli/advice.py": "shows what each mechanism that a plan may name would do",

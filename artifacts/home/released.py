@@ -41,7 +41,7 @@ Integers = NDArray[np.int64]
 PART = 1 << 20
 """Bytes of a held file that are published at a time."""
 HELD = "held"
-"""Folder of the home for files computed from released data and not yet published, such as candidate students."""
+"""Folder of the home for files computed from released data and not yet published."""
 READY = "ready"
 
 

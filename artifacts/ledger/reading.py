@@ -12,8 +12,7 @@ from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import LEARNING, Counted
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import STUDENT_CHOICE, STUDENT_TEST, Batch, Session
+from concord.artifacts.sessions import STUDENT_TEST, Batch, Session
 
 Value = TypeVar("Value")
 
@@ -56,27 +55,18 @@ class Reading:
         """The keyed digest of what a session drew under that name; None if that is not on record."""
         return self._read(lambda state: state.drawn(session, name))
 
-    def choice(self, learned: Session) -> tuple[Session, Ref] | None:
-        """The choice among students of a session, and the file that it released; None if none was released yet."""
-        for session in choices_of(self.sessions(learned.domain), learned.id):
-            for batch in self.batches(session.id):
-                if batch.outcome is not None:
-                    return session, batch.outcome.released
-        return None
-
     def looks_before(self, test: Session) -> int:
         """How many sessions may have touched the units of a test before it was opened, so that its student may have
-        been chosen by their outcomes: tests, choices, and sessions of the domain that read units of every part.
+        been chosen by their outcomes: tests, and sessions of the domain that read units of every part.
 
-        Not counted: sessions of the learning part under the same division as the test; the session that the student
-        learned from; and a choice among its candidates. The certificate shows the last two by themselves.
+        Not counted: sessions of the learning part under the same division as the test; and the session that the student
+        learned from, which the certificate shows by itself.
         """
 
         def count(state: LedgerState) -> int:
             learned, looks = test.kind.session or "", 0
             for session in takewhile(lambda session: session.id != test.id, state.sessions.values()):
-                own = session.id == learned or choices_of([session], learned)
-                if session.domain == test.domain and not own:
+                if session.domain == test.domain and session.id != learned:
                     looks += state.parts.of(session.id) != LEARNING or session.division != test.division
             return looks
 
@@ -128,13 +118,4 @@ class Reading:
 
 def private_tests_of(sessions: Iterable[Session], learned: str) -> list[Session]:
     """The sessions that tested a student of session `learned`, in order."""
-    return _about_student(sessions, STUDENT_TEST, learned)
-
-
-def choices_of(sessions: Iterable[Session], learned: str) -> list[Session]:
-    """The sessions that chose among students of session `learned`, in order."""
-    return _about_student(sessions, STUDENT_CHOICE, learned)
-
-
-def _about_student(sessions: Iterable[Session], purpose: str, learned: str) -> list[Session]:
-    return [session for session in sessions if session.purpose == purpose and session.kind.session == learned]
+    return [session for session in sessions if session.purpose == STUDENT_TEST and session.kind.session == learned]

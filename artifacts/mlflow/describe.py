@@ -132,7 +132,6 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             "The release: outputs of the mechanism, and the charge to the domain. No earlier stage is shown.",
             (certificate.mechanism.kind.of_rows,),
         ),
-        **_aside("choose", certificate.choice),
         "study": Stage(
             _settings(settings, "student.")
             | _settings({"student": student.estimator})
@@ -142,7 +141,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             f"The student, learned from released labels and {certificate.mechanism.kind.of_rows} alone.",
             tuple(datasets_of(certificate)),
         ),
-        **_aside("test", certificate.test),
+        **_aside(certificate.test),
         "certify": Stage(
             _settings({"certificate": certificate.format}),
             {
@@ -197,21 +196,11 @@ def _by_class(classes: Sequence[AnyClass]) -> dict[str, AnyClass]:
     return {f"{at}.{name}" if alike else name: item for at, (name, item) in enumerate(zip(names, classes, strict=True))}
 
 
-def _aside(name: str, record: SessionRecord | None) -> dict[str, Stage]:
-    """The stage of a choice or a test on private units that were set aside, if there was one."""
-    if record is None:
+def _aside(record: SessionRecord | None) -> dict[str, Stage]:
+    """The stage of a test on private units that were set aside, if there was one."""
+    if record is None or record.tested is None:
         return {}
-    epsilon = record.guarantee.epsilon
-    if record.tested:
-        return {name: _tested(record.tested, record.mechanism.kind.bounds, epsilon)}
-    if (choice := record.chosen) is None:
-        return {}
-    among = {"among": len(choice.candidates), "number": choice.chosen + 1, "share": choice.share, "clean": choice.clean}
-    note = (
-        "The student was chosen from candidates, by noisy counts of their errors on private units that were set aside."
-    )
-    chosen = _settings({**among, **choice.candidates[choice.chosen]}, "chosen.")
-    return {name: Stage(chosen, {"choice_epsilon": epsilon}, note)}
+    return {"test": _tested(record.tested, record.mechanism.kind.bounds, record.guarantee.epsilon)}
 
 
 def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> Stage:
@@ -229,7 +218,7 @@ def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> 
             measured |= {("recall", f".{name}"): item.recall, ("precision", f".{name}"): item.precision}
     ends = _with_ends(measured, "test_")
     ends |= {f"test_{name}": value for name, value in points.items() if value is not None}
-    settings = {"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}
+    settings = {"share": test.share, "clean": test.clean, "level": test.level}
     return Stage(
         _settings(settings if bounds is None else {**settings, "bounds": [*bounds]}, "test."),
         {"test_rows": float(test.rows), "test_epsilon": epsilon, **ends},

@@ -98,8 +98,6 @@ def show_plan(found: dict[str, Any]) -> None:
             show_releases(tallies["releases"])
     if found.get("later_rows"):
         out.print(f"Later rows: {found['later_rows']}.", markup=False, soft_wrap=True)
-    if found["candidates"]:
-        _show_candidates(found["candidates"])
     if found["lifetime"]:
         out.print(f"As planned, {found['lifetime']['reason']}.", markup=False, soft_wrap=True)
 
@@ -200,21 +198,6 @@ def show_releases(found: list[dict[str, Any]]) -> None:
         table.add_row(str(item["release"]), _count(item["units"]), f"{item['noise']:.2f}", *shares)
     out.print(table)
     out.print("noise: relative to a single release at the end with the same budget.", style="dim", soft_wrap=True)
-
-
-def _show_candidates(choice: dict[str, Any]) -> None:
-    measure = "nats" if choice["order"] else "of μ²"
-    out.print(
-        f"The student is chosen among {choice['candidates']} candidates for ε = {choice['epsilon']:g}, δ = 0, by "
-        f"errors on the share {choice['share']:.3g} of the units that [test] sets aside. The test part is charged "
-        f"{choice['nats']:.3g} {measure} for the choice; the test of the chosen student gets the rest of the charge of "
-        "learning."
-    )
-    table = _table("units set aside needed", "difference in error", "for noise alone", "for noise and sampling")
-    for item in choice["units"]:
-        table.add_row(f"{item['gap']:.1%}", _count(item["drawn"]), _count(item["proved"]))
-    out.print(table)
-    out.print(choice["reason"])
 
 
 def _table(title: str, first: str, *headings: str) -> Table:

@@ -20,7 +20,7 @@ MOST_SHOWN = 7
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     """Print the outcome of a run, and where to look next; if `quiet`, only the path of its certificate."""
     from concord.artifacts.guarantee import claim_in_words
-    from concord.flows.outcome import chosen_in_words, spent_in_words, tested_in_words
+    from concord.flows.outcome import spent_in_words, tested_in_words
 
     if quiet:
         say(summary.certificate)
@@ -50,8 +50,6 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         lines["prior odds"] = f"{', '.join(both)}, at a threshold with a higher recall of rare classes"
     if summary.test is not None:
         lines["private test"] = tested_in_words(summary.test)
-    if summary.choice is not None:
-        lines["chosen"] = chosen_in_words(summary.choice)
     if summary.not_asked:
         lines["rows"] += f", {summary.not_asked:,} not queried, because the session had ended"
     for name, value in lines.items():

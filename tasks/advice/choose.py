@@ -100,7 +100,7 @@ def decided(plan: Plan, encoding: Encoding) -> tuple[Plan, str]:
     silent = None
     if not plan.teachers.count:
         silent = "[teachers] does not say who would vote"
-    elif plan.student.reads_codes:
+    elif plan.student.learner == "linear":
         silent = "student.learner = 'linear' is decoded from tallies alone"
     if silent is not None:
         raise WrongInput(f"labeling.mechanism = 'auto' finds nothing that can work: no tallies: {against}; {silent}")

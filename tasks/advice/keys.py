@@ -48,17 +48,16 @@ class Key:
 
 @dataclass(frozen=True, kw_only=True)
 class KeySection:
-    """A table of the plan; `repeated` if it is an array of tables."""
+    """A table of the plan."""
 
     name: str
-    repeated: bool
     words: str
     keys: tuple[Key, ...]
 
     @property
     def title(self) -> str:
         """Its header in TOML."""
-        return f"[[{self.name}]]" if self.repeated else f"[{self.name}]"
+        return f"[{self.name}]"
 
 
 def plan_schema() -> Schema:
@@ -121,13 +120,13 @@ def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str 
                         words=about["description"],
                     )
                 )
-            yield KeySection(name=whole, repeated="items" in value, words=below["description"], keys=tuple(keys))
+            yield KeySection(name=whole, words=below["description"], keys=tuple(keys))
             yield from _sections(below, types, f"{whole}.", known_to)
 
 
 def _type_of(value: Schema) -> str | None:
-    """The name of the section that a key holds, alone or in a list; None if it holds none."""
-    reference: str | None = value.get("$ref") or value.get("items", {}).get("$ref")
+    """The name of the section that a key holds; None if it holds none."""
+    reference: str | None = value.get("$ref")
     return reference and reference.rpartition("/")[2]
 
 

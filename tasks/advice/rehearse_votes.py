@@ -11,7 +11,7 @@ rows are asked. The expectation says how many of each there were.
 
 Assumes      plan, public rows and class shares are public
 Guarantees   nothing private is read and nothing is charged
-Not covered  how [relabel] changes labels; students that are chosen among hypotheses, and all candidates but the first;
+Not covered  how [relabel] changes labels; students that are chosen among hypotheses;
              teachers of free text alone. Teachers see some of the rows that they vote on, with other labels.
              Checked by tests/tasks/advice/test_rehearse_votes.py
 """
@@ -165,7 +165,7 @@ class VotesStage(Stage):
             ensemble=Ensemble.of(teachers, encode(public.sample, public.encoding), len(names), request.rows),
             names=names,
             asked=min(request.queries, MOST_ASKED),
-            student=plan.student.each[0],
+            student=plan.student,
             mechanism=mechanism,
         )
 
@@ -223,7 +223,7 @@ def expect_votes(
 ) -> VotesAhead | None:
     """What to expect if the votes asked for pass the mechanism of that option; None if it does not fit the budget, if
     no student is fitted, or if no feature has codes: then there are no synthetic labels."""
-    if plan.student.each[0].learner != "fitted" or not public.codes(plan).fine:
+    if plan.student.learner != "fitted" or not public.codes(plan).fine:
         return None
     try:
         mechanism = request.calibrated(option.name, option.cutoff)

@@ -17,7 +17,6 @@ from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms
 from concord.tasks.advice.cover import Account, as_decided, check_cover
 from concord.tasks.advice.expect import (
     Premises,
-    expect_candidates,
     expect_choice,
     premises_of,
     read_agreement,
@@ -41,7 +40,7 @@ def plan_report(path: Path | None, agreement: str | None, home: Path, **given: f
     Raises WrongInput if a figure is missing or not valid, BudgetRefused if the domain does not cover the plan.
     """
     if path is None:
-        return {**_of_votes(None, None, agreement, **given), "candidates": None, "lifetime": None}
+        return {**_of_votes(None, None, agreement, **given), "lifetime": None}
     plan = load_plan(path)
     budget = {name: given[name] for name in ("epsilon", "delta") if given.get(name) is not None}
     labeling = {} if given.get("rows") is None else {"rows": given["rows"]}
@@ -64,8 +63,7 @@ def plan_report(path: Path | None, agreement: str | None, home: Path, **given: f
             found = _of_tallies(plan, public)
         case _:
             found = _of_votes(plan, public, agreement, **given)
-    candidates = expect_candidates(plan)
-    return {**found, "candidates": candidates and asdict(candidates), "lifetime": covered and asdict(covered)}
+    return {**found, "lifetime": covered and asdict(covered)}
 
 
 def _of_votes(

@@ -35,7 +35,7 @@ LOUD = 5
 def check_columns(plan: Plan, encoding: Encoding) -> None:
     """Raise WrongInput if rows cannot be turned into codes, or if the student cannot read codes."""
     for column in encoding.columns:
-        if column.kind == "list" and plan.student.reads_codes:
+        if column.kind == "list" and plan.student.learner == "linear":
             raise WrongInput(
                 f"student.estimator must be given, since {column.name!r} holds lists: the model that tallies are "
                 "decoded to knows them by cells alone, and a student that is fitted to inferred labels reads them whole"

@@ -18,12 +18,12 @@ from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import AnyTested, ClassTested, Estimate, NumberTested, TestRecord
 from concord.artifacts.privacy import Cost
-from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecord
+from concord.artifacts.records import AnswerRecord, MechanismRecord
 from concord.artifacts.schemas import Bounds
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import LABELS, Session
 from concord.tasks.data.grid import outside_of_schema
-from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
+from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, Noisy, PrivateTest, measured_error
@@ -42,7 +42,6 @@ Released = Mapping[str, Any]
 class Record(Protocol):
     """What the ledger says of sessions (artifacts.ledger.reading)."""
 
-    def sessions(self, domain: str) -> Sequence[Session]: ...
     def looks_before(self, test: Session) -> int: ...
 
 
@@ -58,7 +57,7 @@ class Costed(Protocol):
     def from_settings(cls, kind: kinds.Kind, /) -> Self: ...
 
 
-AnyOutcome = AnswerRecord | ChoiceRecord | AnyTested
+AnyOutcome = AnswerRecord | AnyTested
 
 
 def answered(session: Session, released: Released, ledger: Record) -> AnswerRecord:  # noqa: ARG001, as the others
@@ -66,29 +65,20 @@ def answered(session: Session, released: Released, ledger: Record) -> AnswerReco
     return AnswerRecord(**{name: released[name] for name in AnswerRecord.model_fields})
 
 
-def chosen(session: Session, released: Released, ledger: Record) -> ChoiceRecord:  # noqa: ARG001, as the others
-    """A choice among students."""
-    asked = session.kind.only(kinds.StudentChoice)
-    return ChoiceRecord(**asked.model_dump(include={"share", "clean", "candidates"}), chosen=released["chosen"])
-
-
 def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
     """A private test, whose figures follow from the released noisy counts and nothing else."""
-    everything, asked = ledger.sessions(session.domain), session.kind.only(kinds.PrivateTest)
-    before = (other.kind for other in everything[: everything.index(session)])
-    among = max(1, sum(each.compared for each in before if each.session == asked.session))
-    return test_figures(asked, released, among, ledger.looks_before(session))
+    return test_figures(session.kind.only(kinds.PrivateTest), released, ledger.looks_before(session))
 
 
-def test_figures(asked: kinds.PrivateTest, released: Released, among: int, earlier: int) -> AnyTested:
-    """The figures of a private test's released file; see `UnitsTested` for `among` and `earlier`."""
-    mechanism, level = PrivateTest.from_settings(asked), level_for(among, LEVEL)
-    said = {**asked.model_dump(include={"share", "clean"}), "earlier": earlier, "among": among, "level": LEVEL}
+def test_figures(asked: kinds.PrivateTest, released: Released, earlier: int) -> AnyTested:
+    """The figures of a private test's released file; see `UnitsTested` for `earlier`."""
+    mechanism = PrivateTest.from_settings(asked)
+    said = {**asked.model_dump(include={"share", "clean"}), "earlier": earlier, "level": LEVEL}
     if asked.bounds is not None:
-        return _number_tested(asked, asked.bounds, released, level, said)
+        return _number_tested(asked, asked.bounds, released, said)
     matrix, right, wrong = released["matrix"], released["right"], released["wrong"]
     noisy = Noisy.of(mechanism, np.concatenate([[right, wrong], np.ravel(matrix)]).astype(int).tolist())
-    found = Measures.of(mechanism, noisy, level)
+    found = Measures.of(mechanism, noisy, LEVEL)
     classes = zip(released["classes"], found.recall, found.precision, strict=True)
     of_class = [max(0, sum(row)) for row in matrix]
     return TestRecord(
@@ -105,13 +95,11 @@ def test_figures(asked: kinds.PrivateTest, released: Released, among: int, earli
     )
 
 
-def _number_tested(
-    asked: kinds.PrivateTest, bounds: Bounds, released: Released, level: float, said: Released
-) -> NumberTested:
+def _number_tested(asked: kinds.PrivateTest, bounds: Bounds, released: Released, said: Released) -> NumberTested:
     low, high = bounds
 
     def error(counts: Sequence[int], scale: float) -> Estimate:
-        shares = asdict(measured_error(counts, scale, level))
+        shares = asdict(measured_error(counts, scale, LEVEL))
         return Estimate(**{end: (high - low) * share for end, share in shares.items()})
 
     return NumberTested(
@@ -182,7 +170,6 @@ PUBLISHED = (
         "from them",
     ),
     Publication(Universal, "one hypothesis of a class, chosen by its errors on the private rows"),
-    Publication(StudentChoice, "the choice of a student by errors on private units", chosen),
     Publication(
         PrivateTest,
         "noisy counts of private units by true and named class, or by the errors of a named number and of a constant",

@@ -14,14 +14,12 @@ Not covered  a student that was chosen by earlier results on the same units: its
              and tests/flows/test_private_test_run.py
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
@@ -99,19 +97,3 @@ def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -
         secret=plan.privacy.secret,
         most=(domain.filter.order, float(learning.renyi)),  # discrete Gaussians charged as much: nats are ρ times it
     )
-
-
-def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Charge, float]]) -> tuple[Charge, float]:
-    """The charge and ε left for the test: those of learning minus those of choices, which use the same units.
-
-    Raises BudgetRefused if nothing is left.
-    """
-    left, each = learning, epsilon
-    for charge, claimed in choices:
-        left, each = left - charge, each - claimed
-    if left.renyi <= 0 or each <= 0:
-        raise BudgetRefused(
-            "student.epsilon leaves the private test nothing: the choice is charged as much as learning is, or more; "
-            "make it smaller"
-        )
-    return replace(left, delta=learning.delta), each

@@ -89,12 +89,6 @@ def classes_of(rows: pl.DataFrame) -> Ints:
     return rows[LABEL].to_numpy().astype(np.int64)
 
 
-def classes_by(student: Predictor, rows: pl.DataFrame, encoding: Encoding) -> Ints:
-    """The class (rows,) that a student predicts for each row."""
-    says, codes = student
-    return classes_given(says, format_of_student(codes, rows, encoding), encoding.classes)
-
-
 def format_of_student(codes: Codes | None, rows: pl.DataFrame, encoding: Encoding) -> NDArray[Any]:
     """Cast rows as a student reads them (rows, width)."""
     return encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.weighed)]
@@ -132,27 +126,6 @@ def _given(X: NDArray[Any], answer: Callable[[NDArray[Any]], float], failed: flo
                 known[name] = failed
         given.append(known[name])
     return np.array(given)
-
-
-@dataclass(frozen=True)
-class ErrorsAside:
-    """Numbers of units of the test part that each candidate gets wrong, (candidates,)."""
-
-    candidates: Sequence[Predictor]
-
-    name: ClassVar[str] = "errors"
-    part: ClassVar[str] = TEST
-    by_unit: ClassVar[bool] = False
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One count a candidate."""
-        return (len(self.candidates),)
-
-    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
-        """The errors on some rows."""
-        truth = classes_of(rows)
-        return np.array([np.count_nonzero(classes_by(each, rows, encoding) != truth) for each in self.candidates])
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ Privacy statement
     Guarantees   (epsilon, delta), and Rényi α·ρ at every order α, ρ = moved / (2·scale²) + moved / (2·pair_scale²)
     Ends         after one release
     Not covered  how the unit came to be in the test part (artifacts.parts). The intervals do not hold for a student
-                 that learned from the tested units, or was chosen by tests on them; for one chosen among candidates
-                 use those of exponential.py
+                 that learned from the tested units, or was chosen by tests on them
 
 Proof. If rows are secret, one more unit adds 1 to one cell and 1 to either right or wrong: `moved` = 1. If only labels
 are secret, a unit moves from one cell to another and may move between right and wrong: at most two cells and both

@@ -47,7 +47,7 @@ def describe(
     ledger: Reading,
     released: Released,
 ) -> Certificate:
-    """The certificate of sessions by `ledger`, the leading one first; choices and tests of their students are added.
+    """The certificate of sessions by `ledger`, the leading one first; tests of their students are added.
 
     files   of each session, what it released, in order; for rows that were not asked as well
     Raises NotVerified if a released file is not what was written, or does not say what the ledger does.
@@ -95,7 +95,7 @@ def record_of(session: Session, files: Sequence[Ref], ledger: Reading, released:
 
 
 def followers(sessions: Sequence[Session], ledger: Reading) -> list[Session]:
-    """The sessions that query students of these: all choices among them, and all tests of them."""
+    """The sessions that test students of these."""
     learned = {session.id for session in sessions}
     everything = ledger.sessions(sessions[0].domain)
     return [session for session in everything if session.kind.session in learned]

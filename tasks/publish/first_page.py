@@ -296,7 +296,7 @@ def _measured(certificate: Certificate) -> Iterator[Measured]:
     units = f"about {private.rows:,} private units set aside"
     on = f"Evaluated on {units}, by noisy counts, with {private.level:.0%} intervals."
     remark = "The model may have learned from some of them, so these figures are optimistic." * (not private.clean)
-    if private.clean and (private.among > 1 or private.earlier):
+    if private.clean and private.earlier:
         remark = "Earlier results on these units may make the figures optimistic."
     if isinstance(private, TestRecord):
         bars = [_bar("accuracy", private.accuracy, private.majority)]

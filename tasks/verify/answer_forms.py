@@ -1,4 +1,4 @@
-"""The forms of answers, choices, hypotheses and private tests, and the form of each kind's released files.
+"""The forms of answers, hypotheses and private tests, and the form of each kind's released files.
 
 Assumes      as tasks.verify.forms
 Guarantees   as there
@@ -13,13 +13,12 @@ from concord.artifacts.kinds import (
     PrivateTest,
     Sketch,
     Stream,
-    StudentChoice,
     Tallies,
     Universal,
     Votes,
 )
 from concord.artifacts.measures import TestRecord
-from concord.artifacts.records import ChoiceRecord, Outcome, SessionRecord
+from concord.artifacts.records import Outcome, SessionRecord
 from concord.artifacts.schemas import Frozen
 from concord.tasks.verify.checks import equal
 from concord.tasks.verify.forms import Form, ReleaseForm, RoundForm, SketchForm, Whole
@@ -75,24 +74,6 @@ class CountsForm(Form):
         sizes = {len(self.answer.groups), len(self.answer.counts), kind.groups}
         equal("the number of groups", sizes, {kind.groups})
         return {**said, "question": f"units by {', '.join(kind.by)}", "code": kind.digest}
-
-
-class ChoiceForm(Form):
-    """A choice among students."""
-
-    format: Literal["concord student choice 1"]
-    settings: dict[str, Any]
-    chosen: int
-
-    name = "choice.json"
-    indented = True
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
-        """Its settings, and the certified choice, which is one of the candidates."""
-        outcome, among = record.outcomes[number], record.mechanism.kind.compared
-        assert isinstance(outcome, ChoiceRecord)
-        equal("whether a candidate was chosen", 0 <= self.chosen < among, True)
-        return {"settings": record.mechanism.settings, "chosen": outcome.chosen}
 
 
 class BoxForm(Frozen):
@@ -173,6 +154,5 @@ FORMS: dict[type[Kind], type[Form]] = {
     Stream: ReleaseForm,
     Universal: HypothesisForm,
     GroupCounts: CountsForm,
-    StudentChoice: ChoiceForm,
 }
 """Forms by kind; any other answers questions."""

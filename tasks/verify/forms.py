@@ -1,5 +1,5 @@
 """The one form of each released JSON file: its known fields and no others, in the bytes that Concord writes; of rounds
-here, of answers, choices and tests in tasks.verify.answer_forms, which knows the form of each kind.
+here, of answers, hypotheses and tests in tasks.verify.answer_forms, which knows the form of each kind.
 
     bytes ─ parsed by the form of the kind ─ written again ─ the same bytes? ─ fields that the certificate fixes
 

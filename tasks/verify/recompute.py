@@ -22,7 +22,6 @@ import numpy as np
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import (
-    ChoiceByErrors,
     Confident,
     ErrorEstimate,
     GroupCounts,
@@ -34,6 +33,7 @@ from concord.artifacts.kinds import (
     PrivateTest,
     Stable,
     Tallies,
+    Universal,
     Unknown,
     Votes,
 )
@@ -265,23 +265,23 @@ def _laplace_answers(kind: NoisyCounts) -> PureAnswers:
     return 1 / kind.scale, _moved(kind, kind.queries), 0.0
 
 
-def _chosen(kind: ChoiceByErrors) -> float:
+def _chosen(kind: Universal) -> float:
     """ε of a choice in which a unit moves an error count by 1: that of its settings divided by ROUNDING_ROOM."""
     if kind.secret not in VOTES_MOVED:
         raise NotVerified(f"a choice must say what is secret of a unit, got {kind.secret!r}")
     return kind.epsilon / ROUNDING_ROOM
 
 
-def _choice_answers(kind: ChoiceByErrors) -> PureAnswers:
+def _choice_answers(kind: Universal) -> PureAnswers:
     """A privacy loss within ε/2 of its middle, which normalisation shifts."""
     return _chosen(kind) / 2, 1, 0.0
 
 
-def _choice_delta(kind: ChoiceByErrors, epsilon: float) -> float:
+def _choice_delta(kind: Universal, epsilon: float) -> float:
     return _responses_delta(_chosen(kind), 1, epsilon)
 
 
-def _choice_charge(kind: ChoiceByErrors, order: float) -> tuple[float, float]:
+def _choice_charge(kind: Universal, order: float) -> tuple[float, float]:
     """The worst two-valued loss of range ε (Dong, Durfee & Rogers 2020), found by search."""
     with localcontext(prec=DIGITS):
         alpha, spread = Decimal(order), Decimal(_chosen(kind))
@@ -398,7 +398,6 @@ ROUTES = {
     "stream": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "sketch": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "universal": Route(_choice_answers, _choice_delta, _choice_charge, releases="hypothesis"),
-    "student_choice": Route(_choice_answers, _choice_delta, _choice_charge, releases="answers"),
     "error_estimate": Route(_estimate_answers, releases="answers"),
     "group_counts": Route(_counted_answers, releases="answers"),
     "private_test": Route(_stated, _gaussian_delta, _concentrated_charge, _tested_moves, releases="answers"),

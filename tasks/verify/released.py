@@ -132,32 +132,22 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
     for outcome, form in zip(record.outcomes, files, strict=True):
         if isinstance(outcome, UnitsTested):
             equal("the bounds of a tested number", kind.bounds, at.certificate.mechanism.kind.bounds)
-            check_tested(outcome, kind.only(PrivateTest), form.content, _compared(at, record))
+            check_tested(outcome, kind.only(PrivateTest), form.content)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))
     return f"{counts.answered} answers and {counts.refused} refusals match the certificate's counts"
 
 
-def check_tested(test: UnitsTested, kind: PrivateTest, released: Mapping[str, Any], among: int) -> None:
-    """Raise NotVerified unless the figures of a private test are those of its released counts.
-
-    among   the candidates that were compared on the same units, by the certified choice; 1 without one
-    """
+def check_tested(test: UnitsTested, kind: PrivateTest, released: Mapping[str, Any]) -> None:
+    """Raise NotVerified unless the figures of a private test are those of its released counts."""
     try:
         equal("whether the label is a number", kind.bounds is not None, kind.classes == 0)
-        alike("the private test", test_figures(kind, released, among, test.earlier), test)
+        alike("the private test", test_figures(kind, released, test.earlier), test)
         if kind.bounds is not None:
             equal("the number of counts", {len(released[of]) for of in COUNTS_OF_NUMBER}, {len(PLACES)})
             equal("whether the constant is within the bounds", kind.bounds[0] <= kind.constant <= kind.bounds[1], True)
     except (KeyError, TypeError, ValueError, IndexError, ArithmeticError):
         raise NotVerified("the file of a private test is not what such a test releases") from None
-
-
-def _compared(at: PublishedSession, test: SessionRecord) -> int:
-    """The candidates that were compared on the units of a test before it; 1 without a choice."""
-    sessions = at.certificate.sessions
-    before = (each for each in sessions[: sessions.index(test)] if each.about == test.about)
-    return max(1, sum(each.mechanism.kind.compared for each in before))
 
 
 def _rounds(kind: Tallies, files: Sequence[Form]) -> str:

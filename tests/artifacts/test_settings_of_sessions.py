@@ -48,6 +48,5 @@ def test_the_subset_of_another_version_counts_as_answered_from() -> None:
 def test_what_a_kind_states_follows_from_its_settings() -> None:
     assert Kind.of(RECORDED["stable"]).claim == (0.5, 1e-6)
     assert Kind.of(RECORDED["universal"]).claim == (1.0, None)
-    assert Kind.of(RECORDED["student_choice"]).compared == 2
     sums, running = (Kind.of(RECORDED[name]).only(Tallies).unit for name in ("tallies", "stream"))
     assert running == sums << 8

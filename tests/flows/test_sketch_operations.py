@@ -132,18 +132,14 @@ def said_to_be_synthetic(session: str, home: Path, folder: Path, concord: Callab
     assert not {*inputs} - {"synthetic rows", "released labels", "public test rows"}
 
 
-def test_fitted_students_of_synthetic_rows_are_chosen_and_tested(tmp_path: Path, home: Path) -> None:
+def test_a_fitted_student_of_synthetic_rows_is_tested(tmp_path: Path, home: Path) -> None:
     trees = {"estimator": "sklearn.ensemble.ExtraTreesRegressor", "params": {"n_estimators": 20}}
-    candidates = [{"estimator": "sklearn.dummy.DummyClassifier"}, trees, {"learner": "linear"}]
     aside = {"share": 0.3, "columns": ["wage", "age", "sex"]}
-    plan = plan_of(tmp_path / "data", student={"candidates": candidates, "epsilon": 0.5}, test=aside)
+    plan = plan_of(tmp_path / "data", student=trees, test=aside)
     found = start(plan, home)
     certificate = Certificate.model_validate_json(Path(found.certificate).read_bytes())
     kinds = [session.mechanism["name"] for session in Ledger.of(home).sessions("workers")]
-    assert kinds == ["sketch", "student_choice", "private_test"]
-    assert certificate.choice is not None
-    assert certificate.choice.chosen is not None
-    assert certificate.choice.chosen.chosen in (1, 2)
+    assert kinds == ["sketch", "private_test"]
     assert isinstance(certificate.tested, TestRecord)
     assert certificate.tested.accuracy.low > 0.6
     assert start(plan, home).spent_now == {"epsilon": 0.0, "delta": 0.0}

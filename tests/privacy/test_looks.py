@@ -18,7 +18,7 @@ from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import EVERY, LEARNING, TEST
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import PrivateTestPlan
-from concord.artifacts.sessions import LABELS, STUDENT_CHOICE, STUDENT_TEST, Opening, Session
+from concord.artifacts.sessions import LABELS, STUDENT_TEST, Opening, Session
 from tests.privacy.test_divided import NAMES, Kind, kind, write
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.recorded import RECORDED
@@ -59,8 +59,6 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
         Step("an estimate on everybody", every, {"name": "error_estimate"}, "an estimate"),
         Step("labels of who learns", learning, votes),
         Step("another test", tested, {**TESTED, **ABOUT_ANOTHER}, STUDENT_TEST),
-        Step("another choice", tested, {**RECORDED["student_choice"], **ABOUT_ANOTHER}, STUDENT_CHOICE),
-        Step("its own choice", tested, {**RECORDED["student_choice"], **ABOUT_IT}, STUDENT_CHOICE),
         Step("who learns by another key", kind(plan, other, LEARNING), votes),
         Step("who learns by another share", kind(narrower, own, LEARNING), votes),
         Step("labels in another domain", every, votes, domain="apart"),
@@ -104,8 +102,8 @@ def opening(step: Step, at: int) -> Opening:
 
 
 def touching(steps: dict[str, Step], names: tuple[str, ...]) -> int:
-    """How many of those sessions read a tested unit; of its own choice and of what it learned from, none count."""
-    counted = [steps[name] for name in names if name not in (LEARNED, "its own choice", "labels in another domain")]
+    """How many of those sessions read a tested unit; what it learned from does not count."""
+    counted = [steps[name] for name in names if name not in (LEARNED, "labels in another domain")]
     return sum(bool(step.of.touches & steps["test"].of.touches) for step in counted)
 
 
@@ -123,7 +121,7 @@ def test_every_session_that_could_read_a_tested_unit_is_counted_and_no_other(ste
 
 
 def by_kind(ledger: Reading, test: Session) -> int:
-    """The planted bug: tests and choices alone are looks."""
+    """The planted bug: tests alone are looks."""
     known = ledger.sessions("people")
     others = [item for item in known[: known.index(test)] if item.purpose != LABELS and "session" in item.mechanism]
     return sum(item.division == test.division and item.mechanism["session"] != LEARNED for item in others)

@@ -66,7 +66,7 @@ def sequences(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
 
 
 def set_aside(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Counts of units set aside: in a private test, by class and answer; for candidates, those they are wrong about."""
+    """Counts of units set aside, by class and answer."""
     for path, data in kept(home, "tested").items():
         yield f"units of {path}", np.frombuffer(data, "<i8")
 

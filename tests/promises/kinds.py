@@ -24,11 +24,10 @@ from concord.tasks.asks.estimate import EstimateAsk
 from concord.tasks.asks.group_counts import CountsAsk, Groups
 from concord.tasks.asks.hypothesis import HypothesisAsk
 from concord.tasks.asks.questions import QuestionsAsk, keep_answers
-from concord.tasks.asks.student_choice import StudentChoiceAsk
 from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.mechanisms.exponential import StudentChoice, Universal
+from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.private_test import PrivateTest
@@ -62,11 +61,9 @@ QUESTIONS = {
     "questions": QuestionsAsk(StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5), None, TEACHERS),
 }
 NAMED = {"session": "d-0", "share": 0.5, "clean": True}
-NAMED_ONES = {"candidates": [{"C": at} for at in range(400)], "students": [f"student {at}" for at in range(400)]}
 CANDIDATES = hypothesis_class("thresholds", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
 HYPOTHESIS = HypothesisAsk(Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES, CLASSES, ())
 ESTIMATE = EstimateAsk(ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
-STUDENTS = StudentChoiceAsk(StudentChoice(epsilon=2.0, secret="rows"), {**NAMED, **NAMED_ONES})
 GROUPS = Groups(("shade",), (("dark", "light"),), ((0,), (1,)))
 COUNTED = {"by": list(GROUPS.columns), "groups": len(GROUPS.cells), "digest": GROUPS.digest}
 COUNTS = CountsAsk(GroupCounts.calibrate(epsilon=2.0), COUNTED, GROUPS)
@@ -186,7 +183,6 @@ class Single:
 SINGLE = {
     "hypothesis": Single(HYPOTHESIS, _array(len(CANDIDATES), 0), _array(len(CANDIDATES), 3)),
     "estimate": Single(ESTIMATE, bytes(64), np.arange(8).tobytes()),
-    "students": Single(STUDENTS, bytes(8 * 400), np.arange(400).tobytes()),
     "counts": Single(COUNTS, bytes(8 * 3), np.arange(3).tobytes()),
     "test": Single(TEST, np.full(4, 500).tobytes(), (500 + np.arange(4)).tobytes()),
 }

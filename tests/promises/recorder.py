@@ -44,7 +44,7 @@ from concord.artifacts.ledger import excerpt
 from concord.tasks import mechanisms
 from concord.tasks.door import door
 
-METHODS = ("release", "choose", "choose_least")
+METHODS = ("release", "choose")
 """Methods of mechanisms that draw."""
 DURATION = re.compile(r"\d+(\.\d+)? s(, [\d.e-]+/s)?\b")
 LOGGED = re.compile(r"^\d\d:\d\d:\d\d\.\d+ \| ")

@@ -34,13 +34,6 @@ from tests.promises.marks import FEWEST, Marks
 from tests.support.people import changed
 
 Tables = dict[str, Any]
-CANDIDATES = [
-    {"params": {"C": 1.0}},
-    {"estimator": "sklearn.dummy.DummyClassifier"},
-    {"refused": "drop"},
-    {"estimator": "tests.promises.tellers.Gossip"},
-]
-"""Candidate students; the last tells of the rows it is asked about."""
 
 
 def as_it_is(tables: Tables) -> Tables:
@@ -135,9 +128,9 @@ def trying(tables: Tables) -> Tables:
     return {**tables, "test": {"share": 0.4}, "labeling": labeling}
 
 
-def choosing(tables: Tables) -> Tables:
-    """One of the candidates is chosen first."""
-    return {**trying(tables), "student": {"candidates": CANDIDATES, "epsilon": 0.5}}
+def gossiping(tables: Tables) -> Tables:
+    """The student tells of the rows it is asked about."""
+    return {**trying(tables), "student": {"estimator": "tests.promises.tellers.Gossip"}}
 
 
 def of_labels(tables: Tables) -> Tables:
@@ -320,15 +313,7 @@ RUNS = (
         made=("groups of counts/",),
         more=group_totals,
     ),
-    Run(
-        "students",
-        "student_choice",
-        choosing,
-        (("student__candidates", CANDIDATES[:2]),),
-        works=(ASIDE, PREDICTS),
-        more=counted,
-    ),
-    Run("test", "private_test", trying, works=(ASIDE, PREDICTS), more=counted),
+    Run("test", "private_test", gossiping, works=(ASIDE, PREDICTS), more=counted),
     Run("relabelled", "noisy_votes", relabelling, (("relabel__share", 0.4),), works=RELABELS),
     Run("labels", "noisy_votes", of_labels, more=labels_of_table, labels=True),
     Run(

@@ -24,7 +24,6 @@ from tests.support.people import changed, tables_of_plan, write_tables
 
 pytestmark = pytest.mark.slow
 LIFETIME = {"epsilon": 60.0, "delta": 1e-3}
-CANDIDATES = [{"params": {"C": 1.0}}, {"estimator": "sklearn.dummy.DummyClassifier"}]
 UNIVERSAL = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"], "epsilon": 1.0}
 PURPOSES = {vars(ask)["purpose"] for ask in classes_of(asks) if "purpose" in vars(ask)}
 """What sessions are for."""
@@ -95,7 +94,7 @@ def test_an_estimate_that_the_ledger_never_began_is_found(home: Path, tables: di
 
 
 def test_so_it_is_with_every_kind_of_release(home: Path, tables: dict[str, Any]) -> None:
-    learning = {**tables, "student": {"candidates": CANDIDATES, "epsilon": 0.5}, "test": {"share": 0.4}}
+    learning = {**tables, "test": {"share": 0.4}}
     tallies = {name: part for name, part in tables.items() if name not in ("teachers", "student")}
     start(changed(learning), home)
     start(changed(tallies | {"labeling": {"mechanism": "tallies", "rows": 300}}), home, new_session=True)

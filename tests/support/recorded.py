@@ -5,7 +5,7 @@ from typing import Any
 
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.mechanisms.exponential import StudentChoice, Universal
+from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.private_test import PrivateTest
@@ -32,7 +32,6 @@ ADDED: dict[str, dict[str, Any]] = {
     "sketch": {"codes": "7f", "bounds": [0.0, 50.0]},
     "stream": {"codes": "7f"},
     "universal": {"hypotheses": "rectangles", "features": ["age"], "class": "8f", "candidates": 120},
-    "student_choice": {**ASIDE, "candidates": [{"estimator": "one"}, {"estimator": "two"}], "students": ["9f", "af"]},
     "private_test": {**ASIDE, "student": "9f", **NUMBER},
     "group_counts": {"by": ["sex"], "groups": 2, "digest": "bf"},
     "error_estimate": {"share": 0.3},
@@ -45,7 +44,6 @@ DRAWN = {
     "sketch": Sketch.calibrate(**{**SUMS, "rounds": sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])}),
     "stream": Stream.calibrate(**SUMS, season=12),
     "universal": Universal(epsilon=1.0, secret="rows"),
-    "student_choice": StudentChoice(epsilon=1.0, secret="labels"),
     "private_test": PrivateTest.calibrate(**BUDGET, classes=2, secret="rows"),
     "group_counts": GroupCounts.calibrate(epsilon=1.0),
     "error_estimate": ErrorEstimate.calibrate(epsilon=1.0, shards=40),

@@ -14,14 +14,13 @@ from tests.support.people import tables_of_plan
 
 Changes = dict[str, Any]
 STUMPS = {"learner": "universal", "hypotheses": "stumps"}
-FITTED, RARER, LINEAR = Changes(), {"params": {"C": 0.1}}, {"learner": "linear"}
+LINEAR = {"learner": "linear"}
 QUERY = {"query": "SELECT 1", "connection": "X"}
 
 BASES: dict[str, Changes] = {
     "labels": {},
     "tallies": {"teachers": None, "student": None, "labeling": {"mechanism": "tallies", "rows": 3000}},
     "universal": {"teachers": None, "labeling": None, "student": STUMPS},
-    "a choice": {"student": {"candidates": [FITTED, RARER], "epsilon": 0.5}, "test": {"share": 0.5}},
 }
 BASES["a number"] = BASES["tallies"] | {"data.classes": None, "data.bounds": [0, 50.5], "data.label": "cost"}
 BASES["a stream"] = BASES["tallies"] | {"stream": {"season": 4}}
@@ -84,7 +83,6 @@ PLANS: dict[str, list[Changes]] = {
         {"data.bounds": 3},
         {"labeling": {"mechanism": "noisy_votes"}, "teachers": {"count": 9}},
         {"labeling": {"mechanism": "auto", "rows": 9}, "teachers": {"count": 9}},
-        {"student": {"candidates": [LINEAR, RARER], "epsilon": 0.1}, "test": {"share": 0.1}},
     ],
     "universal": [
         {"student.hypotheses": None},
@@ -97,18 +95,6 @@ PLANS: dict[str, list[Changes]] = {
         {"labeling": {"cutoff": 12}, "teachers": {"count": 0}, "student.epsilon": 1.0},
         {"labeling": {"cutoff": 12}, "teachers": {"count": 150}, "student.epsilon": None},
         {"labeling": {"cutoff": 12}, "teachers": {"count": 150}, "student.epsilon": 4.0},
-    ],
-    "a choice": [
-        {"test": None},
-        {"student.candidates": [FITTED]},
-        {"student.candidates": [FITTED, RARER, RARER]},
-        {"student.candidates": [LINEAR, FITTED]},
-        {"student.candidates": [{"epsilon": 1}, FITTED]},
-        {"student.candidates": [{"params": {"Cc": 1}}, FITTED]},
-        {"student.epsilon": None},
-        {"student.epsilon": 4.0},
-        {"student.refused": "soft"},
-        {"student.learner": "universal", "student.hypotheses": "stumps"},
     ],
     "a stream": [
         {"data.unit": None},

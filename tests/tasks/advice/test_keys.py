@@ -11,7 +11,6 @@ from jsonschema import Draft7Validator
 from pydantic import BaseModel
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.learners import Candidate
 from concord.artifacts.plan import Plan, parse_plan
 from concord.tasks.advice.keys import (
     PLAN_SCHEMA_FILE,
@@ -38,8 +37,6 @@ WRONG: dict[str, tuple[tuple[str, ...], Any]] = {
     "half a teacher": (("teachers", "count"), 1.5),
     "a section that is a number": (("student",), 7),
     "an encoding of several bytes": (("data", "format"), {"encoding": "utf-16"}),
-    "one candidate": (("student", "candidates"), [{"refused": "drop"}]),
-    "a candidate's slip of the pen": (("student", "candidates"), [{"refused": "drop"}, {"refuse": "drop"}]),
 }
 
 
@@ -56,7 +53,6 @@ def keys_of(model: Any, above: str = "") -> list[str]:
     for name, field in model.model_fields.items():
         parts = (field.annotation, *get_args(field.annotation))
         inner = next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None)
-        inner = Candidate if name == "candidates" else inner
         found += [f"{above}{field.alias or name}"] if inner is None else keys_of(inner, f"{above}{name}.")
     return found
 

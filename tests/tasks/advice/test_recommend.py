@@ -155,24 +155,6 @@ def test_a_settled_plan_keeps_what_has_meaning_alone(folder: Path) -> None:
     assert (noisy.labeling.queries, noisy.labeling.cutoff) == (200, None)
 
 
-@pytest.mark.parametrize("linear", [True, False])
-def test_candidates_stay_candidates_whichever_way_is_taken(folder: Path, linear: bool) -> None:
-    each: list[dict[str, Any]] = [{"params": {"C": 1.0}}, {"learner": "linear"} if linear else {"params": {"C": 2.0}}]
-    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000}, "test": {"share": 0.3}}
-    plan = parse_plan({**tables, "student": {"candidates": each, "epsilon": 0.5}})
-    chosen, _ = decided(plan, learn_encoding(plan))
-    assert chosen.tallied
-    assert chosen.student == plan.student
-    if not linear:
-        assert all(plan.naming(name).student == plan.student for name in ("tallies", "noisy_votes"))
-
-
-def test_candidates_that_differ_in_refused_rows_alone_need_a_mechanism_by_its_name(folder: Path) -> None:
-    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000}, "test": {"share": 0.3}}
-    with pytest.raises(WrongInput, match="must differ in more than refused"):
-        parse_plan({**tables, "student": {"candidates": [{"refused": "drop"}, {"refused": "random"}], "epsilon": 0.5}})
-
-
 # What cannot work -----------------------------------------------------------------------------------------------------
 
 

@@ -67,7 +67,7 @@ def of_number(scale: float) -> tuple[NumberTested, kinds.PrivateTest, dict[str, 
 @pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
 def test_a_test_s_figures_follow_from_its_counts(scale: float) -> None:
     test, kind, released = made(scale)
-    check_tested(test, kind, released, 1)
+    check_tested(test, kind, released)
 
 
 def narrower(share: dict[str, Any]) -> None:
@@ -83,7 +83,6 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a largest class": lambda test: test.update(majority=test["majority"] - 0.05),
     "the units": lambda test: test.update(rows=test["rows"] + 1),
     "the coverage": lambda test: test.update(level=0.5),
-    "the candidates": lambda test: test.update(among=0),
     "that it is clean": lambda test: test.update(clean=False),
     "the share": lambda test: test.update(share=0.9),
 }
@@ -95,7 +94,7 @@ def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
     said = test.model_dump(mode="json")
     CHANGES[change](said)
     with pytest.raises(NotVerified, match=r"the private test, .* (certified|recorded) as"):
-        check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
+        check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released)
 
 
 @pytest.mark.parametrize("of", ["all", "a class"])
@@ -115,12 +114,12 @@ def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -
     released["matrix"] = [[100, 3], [-2, -1]]
     test = recorded(kind, released)
     assert isinstance(test, TestRecord)
-    check_tested(test, kind, released, 1)
+    check_tested(test, kind, released)
     for recall, mean in ((0.4, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.7)):
         said = test.model_dump(mode="json")
         said["classes"][1]["recall"]["value"], said["balanced_accuracy"]["value"] = recall, mean
         with pytest.raises(NotVerified, match="but it was certified as"):
-            check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
+            check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released)
 
 
 @pytest.mark.parametrize(
@@ -134,13 +133,13 @@ def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -
 def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
     test, kind, released = made(5.0)
     with pytest.raises(NotVerified, match="is not what such a test releases"):
-        check_tested(test, kind, {**released, **broken}, 1)
+        check_tested(test, kind, {**released, **broken})
 
 
 @pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
 def test_a_number_s_figures_follow_from_its_counts(scale: float) -> None:
     test, kind, released = of_number(scale)
-    check_tested(test, kind, released, 1)
+    check_tested(test, kind, released)
     assert 0 <= test.rmse.low < test.rmse.value < test.rmse.high <= 50
     squares = [at and 4.0 ** (at - 7) for at in range(8)]
     assert test.rmse.value == pytest.approx(50 * np.sqrt(np.average(squares, weights=range(8, 0, -1))))
@@ -169,28 +168,28 @@ def test_a_figure_of_a_number_that_does_not_follow_is_found(change: str) -> None
     said = test.model_dump(mode="json")
     OF_NUMBER[change][0](said)
     with pytest.raises(NotVerified, match=OF_NUMBER[change][1]):
-        check_tested(NumberTested.model_validate_json(json.dumps(said)), kind, released, 1)
+        check_tested(NumberTested.model_validate_json(json.dumps(said)), kind, released)
 
 
 def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None:
     test, kind, released = of_number(5.0)
     with pytest.raises(NotVerified, match="whether the label is a number"):
-        check_tested(test, kind.model_copy(update={"classes": 2}), released, 1)
+        check_tested(test, kind.model_copy(update={"classes": 2}), released)
     shorter = {**released, "constant_errors": released["constant_errors"][1:]}
     with pytest.raises(NotVerified, match="the number of counts"):
-        check_tested(recorded(kind, shorter), kind, shorter, 1)
+        check_tested(recorded(kind, shorter), kind, shorter)
     beyond = test.model_copy(update={"constant": 60.5})
     with pytest.raises(NotVerified, match="constant is"):
-        check_tested(beyond, kind.model_copy(update={"constant": 60.5}), released, 1)
+        check_tested(beyond, kind.model_copy(update={"constant": 60.5}), released)
     empty = {**released, "errors": [-3] * 8, "constant_errors": [-1] * 8}
     nothing = recorded(kind, empty)
-    check_tested(nothing, kind, empty, 1)
+    check_tested(nothing, kind, empty)
     assert isinstance(nothing, NumberTested)
     assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
     said = nothing.model_dump(mode="json")
     said["rmse"]["value"] -= 1
     with pytest.raises(NotVerified, match="rmse is"):
-        check_tested(NumberTested.model_validate_json(json.dumps(said)), kind, empty, 1)
+        check_tested(NumberTested.model_validate_json(json.dumps(said)), kind, empty)
 
 
 @pytest.mark.parametrize("length", [1e-6, 1e9])
@@ -199,8 +198,8 @@ def test_a_number_s_figures_are_compared_whatever_its_unit(length: float) -> Non
     _, kind, released = of_number(5.0)
     kind = kind.model_copy(update={"bounds": (0.0, length), "constant": length / 2})
     test = recorded(kind, released)
-    check_tested(test, kind, released, 1)
+    check_tested(test, kind, released)
     said = test.model_dump(mode="json")
     said["rmse"]["value"] += length / 1000
     with pytest.raises(NotVerified, match="rmse is"):
-        check_tested(NumberTested.model_validate_json(json.dumps(said)), kind, released, 1)
+        check_tested(NumberTested.model_validate_json(json.dumps(said)), kind, released)
