@@ -10,6 +10,7 @@ GONE: dict[str, str] = {
     "data.public.delta": "name the files of the table, such as Parquet, or a query",
     "data.test.delta": "name the files of the table, such as Parquet, or a query",
     "privacy.lifetime.filter": "charges add up by Rényi order",
+    "concord count": "`concord.ask` asks the shards, and a plan with data.schema releases noisy tables",
     "concord serve": "call `concord extend` or `concord refresh` from the machine's cron, or deploy prefect.yaml",
     "concord link": "a table belongs to one domain, and each domain's cap is promised by itself",
     "homes": "a plan is of one holder of private rows",

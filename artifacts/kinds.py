@@ -308,23 +308,6 @@ class PrivateTest(Kind):
         return Noise("counts", None, self.scale), Noise("numbers of right and wrong", None, self.pair_scale)
 
 
-class GroupCounts(Kind):
-    """Counts of units by the columns `by`, in so many groups of that digest."""
-
-    command: ClassVar[str] = "concord count PLAN"
-
-    epsilon: float
-    scale: float
-    by: tuple[str, ...] = ()
-    groups: int = 0
-    digest: str = ""
-
-    @property
-    def noise(self) -> tuple[Noise, ...]:
-        """In the count of each group."""
-        return (Noise("counts", None, self.scale),)
-
-
 class ErrorEstimate(Kind):
     """An estimate of how much teachers err, from so many shards; a `share` of the units is set aside."""
 
@@ -351,7 +334,6 @@ KINDS: dict[str, type[Kind]] = {
     "stream": Stream,
     "universal": Universal,
     "private_test": PrivateTest,
-    "group_counts": GroupCounts,
     "error_estimate": ErrorEstimate,
 }
 """The kinds by the names of their mechanisms; those of votes in order of preference, as a plan may name them."""

@@ -1,7 +1,6 @@
 """Flows of questions:
 
 ask       one question to every shard, its common answer or a refusal, and the certificate of it
-answer    a question that counts of private units answer, once, and its certificate
 estimate  the teachers' error, released with noise, and a suggested cutoff
 """
 
@@ -20,13 +19,11 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, answer_once, begin
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, pass_door
-from concord.flows.stages import blocks, count_units, encode, measure, split
+from concord.flows.stages import blocks, encode, measure, split
 from concord.tasks.asking.questions import Question, answers, rehearse_question
 from concord.tasks.asking.teachers import check_shards, rehearse_teachers
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion
 from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, batch_of, check_code, keep_answers
-from concord.tasks.asks.unit_counts import UnitsQuestion
-from concord.tasks.data.encode import read_frame
 from concord.tasks.door.admit import check_ensemble, planned_domain
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
 from concord.tasks.publish.certify import certify_answers
@@ -111,24 +108,6 @@ def recorded(
         **admitted.balance.charged(run),
         "run_id": tracking.keep_estimate(domain, passed.session.id, fields, passed.at, answer=answer),
     }
-
-
-@flow(name="answer", flow_run_name="{question.verb} {plan.privacy.domain}")
-def answer(plan: Plan, home: Path, question: UnitsQuestion, again: bool = False) -> dict[str, Any]:
-    """Release the answer to a question that is drawn once from counts of the plan's private units, and certify it.
-
-    again   ask once more, which costs again
-    """
-    with running(plan, home, new_session=again) as run:
-        public = encode(run, run.plan, run.files("public"))
-        frames = (read_frame(batch.ref, run.stores.vault) for batch in public.batches)
-        asked, counts = question.asked(run.plan, public.encoding, frames)
-
-        def exact(private: PrivateFiles) -> list[Ref]:
-            return [count_units(run, run.plan, private.read_by(public.encoding), counts)]
-
-        admitted, passed = answer_once(run, asked, public, exact)
-        return certified(run, admitted, passed)
 
 
 @flow(name="estimate")

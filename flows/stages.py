@@ -16,7 +16,7 @@ from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asking.teachers import Block
 from concord.tasks.asks import estimate as asks_estimate
 from concord.tasks.asks import hypothesis as asks_hypothesis
-from concord.tasks.asks.unit_counts import Confusion, NumberErrors, Predictor, UnitCounts
+from concord.tasks.asks.unit_counts import Confusion, NumberErrors, Predictor
 from concord.tasks.asks.unit_counts import count_units as count_private_units
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
@@ -180,9 +180,3 @@ def count_number_errors(place: Place, plan: Plan, private: PrivateInput, student
     rows = private.at(place, plan)
     counts = NumberErrors(student.predictor(place), private.encoding.bounds, constant, rows.key)
     return count_private_units(rows, counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")
-
-
-@stage("count", reads=UNITS)
-def count_units(place: Place, plan: Plan, private: PrivateInput, counts: UnitCounts) -> Ref:
-    """Count private units as `counts` says, which is public."""
-    return count_private_units(private.at(place, plan), counts, f"counts/{plan.privacy.domain}/{place.key[:16]}")

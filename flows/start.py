@@ -76,7 +76,7 @@ def check_here(public: Path) -> None:
 def start_asking(
     asking: Flow[Concatenate[Plan, Path, P], FlowResult], plan: Plan, home: Path, *values: P.args, **asked: P.kwargs
 ) -> FlowResult:
-    """Run a flow that asks the private rows of a plan: `refresh`, `estimate` or `answer`. Raises as `start`."""
+    """Run a flow that asks the private rows of a plan: `refresh` or `estimate`. Raises as `start`."""
     check_tables(plan)
     return run_once(asking, home, plan.teachers)(plan, home, *values, **asked)
 

@@ -216,7 +216,7 @@ def is_of_a_kind(path: str) -> bool:
     return any(isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == stated for part in parts)
 
 
-NAMED = KINDS | {"questions", "counts"}
+NAMED = KINDS | {"questions"}
 CATALOGUES = {"TALLIES", "MECHANISMS", "STUDENT_TEST"}
 KNOW_NO_KIND = ("tasks/publish/", "tasks/verify/", "tasks/door/", "flows/", "artifacts/mlflow/")
 TABLES = {

@@ -55,7 +55,6 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "estimate": ("concord estimate plan.toml --epsilon 0.2",),
         "extend": ("concord extend census-1751dd7e --public arriving/",),
-        "count": ("concord count plan.toml --by ward,sex --epsilon 0.2",),
     },
     "Streams": {
         "refresh": ("concord refresh plan.toml",),

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from concord.artifacts.errors import ConcordError, EnvironmentFailed, in_one_line
+from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.flows.cli import record, review, verify
 from concord.flows.cli.app import (
     HOME,
@@ -24,14 +22,12 @@ from concord.flows.cli.app import (
     speak_plainly,
     subcommand,
 )
-from concord.flows.console import NARROW, out, say
+from concord.flows.console import out, say
 from concord.flows.ending import NOTHING_LOST
 
 __all__ = ["app", "command", "record", "review", "verify"]
 """`record`, `review` and `verify` add their commands to `app` as they are imported."""
 
-MOST_GROUPS_SHOWN = 20
-"""The most groups that the console shows; the released file has all of them."""
 INTERRUPTED = 130
 """The exit status after Ctrl-C, by the shell's rule: 128 plus the signal's number."""
 
@@ -275,51 +271,4 @@ def show_estimate(details: dict[str, Any]) -> None:
             "take a mechanism that pays by row: they err too often for a cutoff below the number of public rows"
         )
     for name, value in rows.items():
-        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
-
-
-@subcommand("count")
-def count_command(
-    call: Call,
-    plan: Annotated[Path, typer.Argument(help="The plan; its public table defines the groups.")],
-    by: Annotated[str, typer.Option(help="Columns whose categories form the groups, with commas.")],
-    epsilon: Annotated[float, typer.Option(help="The ε the counts cost.")],
-    again: AgainOption = False,
-    yes: YesOption = False,
-) -> None:
-    """Count private units by the values of columns, with noise; costs budget.
-
-    Groups are those of the public table; all other units are counted together. The counts are certified. The same call
-    repeats the first counts and spends nothing.
-    """
-    with call.with_plan(plan, yes=yes) as (loaded, home):
-        from concord.flows.ask import answer
-        from concord.flows.start import start_asking
-        from concord.tasks.asks.group_counts import CountQuestion
-
-        question = CountQuestion(tuple(name.strip() for name in by.split(",")), epsilon)
-        result = start_asking(answer, loaded, home, question, again) | {"within": question.within}
-    call.end(result, show_counts)
-
-
-def show_counts(details: dict[str, Any]) -> None:
-    """Print the counts, largest first, with their cost."""
-    from concord.artifacts.guarantee import claim_in_words
-    from concord.flows.outcome import spent_in_words
-
-    answer = details["answer"]
-    rows = sorted(zip(answer["groups"], answer["counts"], strict=True), key=lambda row: -row[1])
-    table = Table("group", "about", **NARROW)
-    for words, about in rows[:MOST_GROUPS_SHOWN]:
-        table.add_row(escape(in_one_line(", ".join(words))), f"{about:,}")
-    table.add_row("any other", f"{answer['others']:,}")
-    out.print(table)
-    lines = {
-        "groups": f"{len(rows):,}, each within {details['within']:,} of its exact count with probability 0.95",
-        "guarantee": f"{claim_in_words(details['guarantee'])}, in session {details['session']}",
-        "budget": spent_in_words(details["lifetime"]),
-        "counts": details["file"],
-        "certificate": details["certificate"],
-    }
-    for name, value in lines.items():
         out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)

@@ -24,7 +24,6 @@ from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import LABELS, Session
 from concord.tasks.data.grid import outside_of_schema
 from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, Noisy, PrivateTest, measured_error
 from concord.tasks.mechanisms.queries import FORMS
@@ -175,7 +174,6 @@ PUBLISHED = (
         "noisy counts of private units by true and named class, or by the errors of a named number and of a constant",
         tested,
     ),
-    Publication(GroupCounts, "noisy counts of private units by groups of public rows", answered),
 )
 KINDS = {kind.mechanism.name: kind for kind in PUBLISHED}
 """The kinds by the names of their mechanisms, besides MECHANISMS, which are of votes."""

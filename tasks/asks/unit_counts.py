@@ -1,13 +1,12 @@
-"""Counts of private units, one row of each: by public groups, or by what a student predicts for them, one row at a
-time.
+"""Counts of private units, one row of each, by what a student predicts for them, one row at a time.
 
 In a batch a prediction could depend on other rows: matrix products round by position, and an estimator may use all rows
 at once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import polars as pl
@@ -26,7 +25,6 @@ from concord.tasks.data.matrix import encode
 from concord.tasks.data.parts import division_of
 from concord.tasks.data.split import one_row_a_unit
 from concord.tasks.data.units import UNIT, PrivateRows, keyed_bits
-from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.private_test import PLACES, placed
 
@@ -37,15 +35,13 @@ Predictor = tuple[Says, Codes | None]
 
 
 class UnitCounts(Protocol):
-    """A rule by which units are counted: public, or released.
+    """A rule by which units of the test part are counted: public, or released.
 
     name  of the file of counts
-    part  part of the domain's units that is counted
     by_unit  whether a count depends on a unit's name, so that each copy of a row needs its own
     """
 
     name: ClassVar[str]
-    part: ClassVar[str]
     by_unit: ClassVar[bool]
 
     @property
@@ -56,28 +52,12 @@ class UnitCounts(Protocol):
         """The counts of some cast rows, each of another unit. No row can make it fail."""
 
 
-@runtime_checkable
-class UnitsQuestion(Protocol):
-    """A question to the private units that counts of them answer, as an operator puts it.
-
-    verb  the command that asks it
-    """
-
-    verb: ClassVar[str]
-
-    def asked(
-        self, plan: Plan, encoding: Encoding, public: Iterable[pl.DataFrame]
-    ) -> tuple[SingleAsk[Any], UnitCounts]:
-        """The ask of the session, and the rule of its counts, given the public rows. Raises WrongInput."""
-
-
 @private_stage
 def count_units(private: PrivateRows, counts: UnitCounts, folder: str) -> Ref:
-    """Write the counts of all units to a file of the vault."""
-    part = replace(private, part=counts.part)
+    """Write the counts of the units of the test part to a file of the vault."""
     total = np.zeros(counts.shape, dtype=np.int64)
     with silenced():
-        for rows in one_row_a_unit(part, folder, copies=counts.by_unit):
+        for rows in one_row_a_unit(replace(private, part=TEST), folder, copies=counts.by_unit):
             total += counts.counted(rows, private.encoding)
     with private.vault.create(f"{folder}/{counts.name}") as sink:
         sink.write(total.astype("<i8").tobytes())
@@ -136,7 +116,6 @@ class Confusion:
     classes: int
 
     name: ClassVar[str] = "confusion"
-    part: ClassVar[str] = TEST
     by_unit: ClassVar[bool] = False
 
     @property
@@ -165,7 +144,6 @@ class NumberErrors:
     key: bytes = field(repr=False)
 
     name: ClassVar[str] = "number_errors"
-    part: ClassVar[str] = TEST
     by_unit: ClassVar[bool] = True
     shape: ClassVar[tuple[int, ...]] = (2, len(PLACES))
 

@@ -8,7 +8,6 @@ Not covered  as there. Checked by tests/tasks/verify/test_every_field.py
 from typing import Any, Literal
 
 from concord.artifacts.kinds import (
-    GroupCounts,
     Kind,
     PrivateTest,
     Sketch,
@@ -45,35 +44,6 @@ class AnswerForm(Form):
         equal(f"the question in answer {number}", self.question, self.question if alone is None else alone)
         equal(f"whether answer {number} is none", self.answer is None, self.outcome != "answered")
         return repeated
-
-
-class GroupsForm(Frozen):
-    """Noisy counts by group, and of all others together."""
-
-    groups: tuple[tuple[str, ...], ...]
-    counts: Whole
-    others: int
-
-
-class CountsForm(Form):
-    """Counts of groups."""
-
-    format: Literal["concord counts 1"]
-    question: str
-    code: str
-    outcome: Literal["answered"]
-    answer: GroupsForm
-
-    name = "counts.json"
-    indented = True
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
-        """The question and its groups, by the settings and by the certified answer."""
-        kind, said = record.mechanism.kind.only(GroupCounts), self.repeated(record, number)
-        equal("the certified counts", said.pop("answer"), self.answer.model_dump(mode="json"))
-        sizes = {len(self.answer.groups), len(self.answer.counts), kind.groups}
-        equal("the number of groups", sizes, {kind.groups})
-        return {**said, "question": f"units by {', '.join(kind.by)}", "code": kind.digest}
 
 
 class BoxForm(Frozen):
@@ -153,6 +123,5 @@ FORMS: dict[type[Kind], type[Form]] = {
     Sketch: SketchForm,
     Stream: ReleaseForm,
     Universal: HypothesisForm,
-    GroupCounts: CountsForm,
 }
 """Forms by kind; any other answers questions."""

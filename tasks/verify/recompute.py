@@ -24,7 +24,6 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import (
     Confident,
     ErrorEstimate,
-    GroupCounts,
     Kind,
     LaplaceRelease,
     NoisyCounts,
@@ -305,11 +304,6 @@ def _estimate_answers(kind: ErrorEstimate) -> PureAnswers:
     return kind.steps / kind.scale, 1, 0.0
 
 
-def _counted_answers(kind: GroupCounts) -> PureAnswers:
-    """Counts of groups; a unit moves one of them by one."""
-    return 1 / kind.scale, 1, 0.0
-
-
 def _question_answers(kind: QuestionKind) -> PureAnswers:
     """One answer; and the planned δ, or in the papers' form the tail of its noise."""
     slip = kind.delta if isinstance(kind, OptimalRelease) else float(_odds(kind)[0][0])
@@ -399,7 +393,6 @@ ROUTES = {
     "sketch": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "universal": Route(_choice_answers, _choice_delta, _choice_charge, releases="hypothesis"),
     "error_estimate": Route(_estimate_answers, releases="answers"),
-    "group_counts": Route(_counted_answers, releases="answers"),
     "private_test": Route(_stated, _gaussian_delta, _concentrated_charge, _tested_moves, releases="answers"),
     "optimal_release": Route(_question_answers, _question_delta, releases="answers"),
     "laplace_release": Route(_question_answers, _question_delta, releases="answers"),

@@ -19,8 +19,6 @@ from concord.flows.season import NewUnits
 from concord.flows.stage import Described, Stages
 from concord.flows.stages import UNITS, StudentFile
 from concord.tasks.asking.teachers import Block
-from concord.tasks.asks.group_counts import Groups
-from concord.tasks.asks.unit_counts import UnitCounts
 from concord.tasks.data.arrivals import Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
@@ -59,12 +57,10 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     PublicBatch: (BATCH, PublicBatch(ref=ONE, first=1, rows=1)),
     HypothesisClass: (Stumps((0,)), Stumps((1,))),
     Relabelling: (relabelling(0.1), relabelling(0.2)),
-    UnitCounts: (Groups(("a",), (("x",),), ((0,),)), Groups(("a",), (("y",),), ((0,),))),
     Cost | None: (None, Cost.gaussian(1.0)),
     PrivateInput: (INPUT, replace(INPUT, erased=("00",))),
     PublicTables: (PUBLIC, replace(PUBLIC, test=files("00"))),
     StudentFile: (STUDENT, replace(STUDENT, ref=OTHER)),
-    Sequence[StudentFile]: ((STUDENT,), (STUDENT, STUDENT)),
     Sequence[int]: ((0, 5), (5, 10)),
     Certificate: (Certificate.model_construct(teachers=1), Certificate.model_construct(teachers=2)),
     Sequence[Ref]: ((ONE,), (ONE, OTHER)),

@@ -49,10 +49,7 @@ def sequences(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
     votes = {path: read_votes(data)[:, 0] for path, data in kept(home, "votes").items()}
     yield from ((f"votes of {path}", column) for path, column in votes.items())
     for path, data in kept(home, "counts").items():
-        if path.endswith(".npy"):
-            yield f"errors of {path}", np.load(io.BytesIO(data), allow_pickle=False)
-        else:
-            yield f"groups of {path}", np.frombuffer(data, "<i8")
+        yield f"errors of {path}", np.load(io.BytesIO(data), allow_pickle=False)
     for path, data in kept(home, "measured").items():
         yield f"errors of {path}", np.frombuffer(data, np.int64).reshape(-1, 2)[:, 0]
     for path, data in kept(home, "sums").items():

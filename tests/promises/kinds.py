@@ -21,14 +21,12 @@ from concord.tasks.asking.answers import canonical
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.asks.estimate import EstimateAsk
-from concord.tasks.asks.group_counts import CountsAsk, Groups
 from concord.tasks.asks.hypothesis import HypothesisAsk
 from concord.tasks.asks.questions import QuestionsAsk, keep_answers
 from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
@@ -64,9 +62,6 @@ NAMED = {"session": "d-0", "share": 0.5, "clean": True}
 CANDIDATES = hypothesis_class("thresholds", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
 HYPOTHESIS = HypothesisAsk(Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES, CLASSES, ())
 ESTIMATE = EstimateAsk(ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
-GROUPS = Groups(("shade",), (("dark", "light"),), ((0,), (1,)))
-COUNTED = {"by": list(GROUPS.columns), "groups": len(GROUPS.cells), "digest": GROUPS.digest}
-COUNTS = CountsAsk(GroupCounts.calibrate(epsilon=2.0), COUNTED, GROUPS)
 TESTING = {**NAMED, "student": "digest"}
 TEST = StudentTestAsk(PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=2, secret="rows"), TESTING, CLASSES)
 
@@ -183,7 +178,6 @@ class Single:
 SINGLE = {
     "hypothesis": Single(HYPOTHESIS, _array(len(CANDIDATES), 0), _array(len(CANDIDATES), 3)),
     "estimate": Single(ESTIMATE, bytes(64), np.arange(8).tobytes()),
-    "counts": Single(COUNTS, bytes(8 * 3), np.arange(3).tobytes()),
     "test": Single(TEST, np.full(4, 500).tobytes(), (500 + np.arange(4)).tobytes()),
 }
 EXAMPLES: dict[str, Any] = {

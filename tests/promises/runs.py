@@ -14,17 +14,14 @@ import pytest
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.flows.ask import answer
 from concord.flows.ask import estimate as estimating
 from concord.flows.refresh import refresh
 from concord.flows.start import start, start_asking, start_question
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.tally import total_of
-from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.questions import QuestionTerms
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.tallies import Tallies
 from tests.promises.canary import marked_labels, relabelling
@@ -170,27 +167,15 @@ def estimate(plan: Plan, home: Path) -> object:
     return start_asking(estimating, plan, home, epsilon=plan.privacy.epsilon / 8, share=0.3, beta=0.05, again=False)
 
 
-def groups(plan: Plan, home: Path) -> object:
-    return start_asking(answer, plan, home, question=CountQuestion(("shade",), plan.privacy.epsilon / 8), again=False)
-
-
 def far_off(patch: pytest.MonkeyPatch) -> list[int]:
     """Keep what is published from being an exact count by chance: a test's counts, an estimate's sum and sums of
     tallies were, each with odds of some 4e-4, and numbers of synthetic rows are. Returns the exact sums of estimates,
     once they pass the door."""
     totals: list[int] = []
-    tried, estimated, tallied, grouped = (
-        PrivateTest.release,
-        ErrorEstimate.release,
-        Tallies.release,
-        GroupCounts.release,
-    )
+    tried, estimated, tallied = PrivateTest.release, ErrorEstimate.release, Tallies.release
 
     def off(self: PrivateTest, matrix: Ints, source: RandomSource) -> Ints:
         return tried(self, matrix, source) + 12_345
-
-    def beyond(self: GroupCounts, counts: Ints, source: RandomSource) -> Ints:
-        return grouped(self, counts, source) + 12_345
 
     def with_noise_of_five_digits(self: Tallies, number: int, sums: Ints, source: RandomSource) -> Ints:
         drawn = type(source).gaussian
@@ -203,7 +188,6 @@ def far_off(patch: pytest.MonkeyPatch) -> list[int]:
         return estimated(self, total, source) % FEWEST + 12_345
 
     patch.setattr(PrivateTest, "release", off)
-    patch.setattr(GroupCounts, "release", beyond)
     patch.setattr("concord.tasks.student.synthetic.ROWS", FEWEST // 2)
     patch.setattr(Tallies, "release", with_noise_of_five_digits)
     patch.setattr(ErrorEstimate, "release", far)
@@ -227,17 +211,6 @@ def first_error_count(home: Path, marks: Marks) -> Marks:
             assert len(errors) > 100
             assert errors[0] > FEWEST
             marks = marks.with_total(f"first of {what}", int(errors[0]))
-    return marks
-
-
-def group_totals(home: Path, marks: Marks) -> Marks:
-    """With the number of units of each large group."""
-    for what, counts in sequences(home):
-        if what.startswith("groups of "):
-            large = [int(count) for count in counts if count >= FEWEST]
-            assert large
-            for number, count in enumerate(large):
-                marks = marks.with_total(f"group {number} of {what}", count)
     return marks
 
 
@@ -304,14 +277,6 @@ RUNS = (
         ask=estimate,
         works=("concord.tasks.asks.estimate.encode",),
         made=("errors of measured/",),
-    ),
-    Run(
-        "counts",
-        "group_counts",
-        ask=groups,
-        works=("concord.tasks.asks.unit_counts.one_row_a_unit",),
-        made=("groups of counts/",),
-        more=group_totals,
     ),
     Run("test", "private_test", gossiping, works=(ASIDE, PREDICTS), more=counted),
     Run("relabelled", "noisy_votes", relabelling, (("relabel__share", 0.4),), works=RELABELS),

@@ -11,11 +11,10 @@ import pytest
 
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import Session
-from concord.flows.ask import answer, estimate
+from concord.flows.ask import estimate
 from concord.flows.start import start, start_asking, start_question
 from concord.tasks import asks
 from concord.tasks.asking.questions import Question
-from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.questions import QuestionTerms
 from concord.tasks.verify.verify import verify
 from tests.promises.recorder import classes_of
@@ -99,7 +98,6 @@ def test_so_it_is_with_every_kind_of_release(home: Path, tables: dict[str, Any])
     start(changed(learning), home)
     start(changed(tallies | {"labeling": {"mechanism": "tallies", "rows": 300}}), home, new_session=True)
     start(changed(tables | {"student": UNIVERSAL}), home, new_session=True)
-    start_asking(answer, changed(tables), home, question=CountQuestion(("shade",), 0.5), again=False)
     start_asking(estimate, changed(tables), home, epsilon=0.5, share=0.3, beta=0.05, again=False)
     questioned(home, tables)
     sessions, ledger = Ledger.of(home).sessions("people"), (home / "ledger.db").read_bytes()

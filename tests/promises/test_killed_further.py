@@ -16,11 +16,10 @@ from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import STUDENT_TEST
 from concord.artifacts.stores import Stores
-from concord.flows.ask import answer, estimate
+from concord.flows.ask import estimate
 from concord.flows.learn import learn, study_again
 from concord.flows.results import budget_of
 from concord.flows.start import start, start_again
-from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.door.erase import close
 from concord.tasks.verify.verify import verify
 from tests.promises.commands import killed, plainly
@@ -48,10 +47,6 @@ def tallied(home: Path, data: Path, *, again: bool) -> None:
     learn.fn(plan_of(data, tallied=True), home, new_session=again)
 
 
-def counted(home: Path, data: Path, *, again: bool) -> None:
-    answer.fn(plan_of(data, tallied=True), home, CountQuestion(by=("shade",), epsilon=0.1), again=again)
-
-
 def estimated(home: Path, data: Path, *, again: bool) -> None:
     estimate.fn(plan_of(data, tallied=False), home, 0.5, 0.2, 0.05, again=again)
 
@@ -73,7 +68,6 @@ COMMANDS: dict[str, tuple[Asked, str, tuple[str, ...]]] = {
         "concord run PLAN",
         ("concord.artifacts.ledger.ledger.Ledger.commit_batch", "concord.flows.learn.publish"),
     ),
-    "counts": (counted, "concord count PLAN", ("concord.flows.ask.certify_answers",)),
     "an estimate": (
         estimated,
         "concord estimate PLAN",

@@ -14,10 +14,9 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
-from concord.flows.ask import answer, estimate
+from concord.flows.ask import estimate
 from concord.flows.learn import extend, learn, study_again
 from concord.flows.refresh import refresh
-from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.stream import periods_counted
 from concord.tasks.door.erase import close, erase, erased_units, forget
 from concord.tasks.verify.verify import verify
@@ -28,7 +27,6 @@ from tests.support.people import arrive, changed, people, tables_of_plan, write_
 from tests.support.sentences import facts
 
 DOMAIN = "domains/people"
-COUNT = CountQuestion(by=("shade",), epsilon=0.1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -119,7 +117,6 @@ LEARNING: dict[str, Command] = {
     "extend": lambda world: extend.fn(world.session, str(arrive(world.folder / "later", 8)), world.home),
     "study": lambda world: study_again.fn(world.session, world.home),
     "estimate": lambda world: estimate.fn(world.votes, world.home, 0.5, 0.2, 0.05),
-    "count": lambda world: answer.fn(untested(world.votes), world.home, COUNT),
     "erase a unit": lambda world: erase(Stores.of(world.home), "people", "p1-3"),
 }
 STREAM: dict[str, Command] = {"refresh": lambda world: refresh.fn(world.stream, world.home)}
@@ -135,10 +132,6 @@ READS_NOTHING: dict[str, Command] = {
 
 def other(plan: Plan) -> Plan:
     return plan.model_copy(update={"labeling": plan.labeling.model_copy(update={"cutoff": 8})})
-
-
-def untested(plan: Plan) -> Plan:
-    return plan.model_copy(update={"test": None})
 
 
 SECRETS: dict[str, tuple[Callable[[World], str], dict[str, Command]]] = {

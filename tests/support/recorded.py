@@ -6,7 +6,6 @@ from typing import Any
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.queries import FORMS
@@ -33,7 +32,6 @@ ADDED: dict[str, dict[str, Any]] = {
     "stream": {"codes": "7f"},
     "universal": {"hypotheses": "rectangles", "features": ["age"], "class": "8f", "candidates": 120},
     "private_test": {**ASIDE, "student": "9f", **NUMBER},
-    "group_counts": {"by": ["sex"], "groups": 2, "digest": "bf"},
     "error_estimate": {"share": 0.3},
 }
 """What an ask adds to the settings of its mechanism."""
@@ -45,7 +43,6 @@ DRAWN = {
     "stream": Stream.calibrate(**SUMS, season=12),
     "universal": Universal(epsilon=1.0, secret="rows"),
     "private_test": PrivateTest.calibrate(**BUDGET, classes=2, secret="rows"),
-    "group_counts": GroupCounts.calibrate(epsilon=1.0),
     "error_estimate": ErrorEstimate.calibrate(epsilon=1.0, shards=40),
 }
 """A mechanism of each kind."""
