@@ -46,7 +46,7 @@ def test_the_lines_of_the_documentation_run(home: Path, capsys: pytest.CaptureFi
         exec(lines, {})
         assert "epsilon=8.0" in capsys.readouterr().out
     (session,) = Ledger.of(home).sessions("people")
-    assert session.asked == 301
+    assert session.asked == 300
 
 
 def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
