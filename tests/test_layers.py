@@ -63,7 +63,7 @@ ALONE = {
     "tasks/asking/questions.py": {"cloudpickle"},
     "tasks/data/remote.py": {"sqlalchemy"},
     "tasks/data/frames.py": {"pandas"},
-    "tasks/publish/disclosures.py": {"sklearn", "yaml"},
+    "tasks/publish/disclosures.py": {"sklearn"},
     "tasks/publish/explain.py": {"sklearn"},
     "tasks/publish/export.py": {"sklearn"},
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},

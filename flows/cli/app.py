@@ -65,16 +65,7 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
             "concord predict models:/census-student@champion more.parquet --out classes.csv",
             "concord predict census-1751dd7e more.csv --id person --threshold ill=0.1 --out found.csv",
         ),
-        "explain": ("concord explain census-1751dd7e", "concord explain census-1751dd7e --rows test.parquet --json"),
         "export": ("concord export census-1751dd7e --to classifier",),
-        "certify": (
-            "concord certify census-1751dd7e --as registry --out census.yaml",
-            "concord certify census-1751dd7e --as markdown",
-        ),
-        "dossier": (
-            "concord dossier census-1751dd7e --out review",
-            "concord dossier copied/census-1751dd7e --key publisher.pem --out review",
-        ),
     },
     "Budget": {
         "budget": ("concord budget", "concord budget --json"),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.flows.cli import record, review, verify
+from concord.flows.cli import record, verify
 from concord.flows.cli.app import (
     HOME,
     AgainOption,
@@ -25,8 +25,8 @@ from concord.flows.cli.app import (
 from concord.flows.console import out, say
 from concord.flows.ending import NOTHING_LOST
 
-__all__ = ["app", "command", "record", "review", "verify"]
-"""`record`, `review` and `verify` add their commands to `app` as they are imported."""
+__all__ = ["app", "command", "record", "verify"]
+"""`record` and `verify` add their commands to `app` as they are imported."""
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, by the shell's rule: 128 plus the signal's number."""

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.flows.cli.app import HOME, Call, HomeOption, PublishedArgument, app, subcommand
+from concord.artifacts.errors import EnvironmentFailed
+from concord.flows.cli.app import HOME, Call, HomeOption, app, subcommand
 from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
@@ -49,32 +49,6 @@ def show_checks(details: dict[str, Any]) -> None:
     for check in details["checks"]:
         mark, style = MARKS[check["ok"], check["warning"]]
         say(f" {check['name']}: {check['detail']}", mark=mark, style=style)
-
-
-@subcommand("certify")
-def certify_command(
-    call: Call,
-    session: PublishedArgument,
-    kind: Annotated[str, typer.Option("--as", help="registry, cyclonedx or markdown.", metavar="KIND")],
-    out_file: Annotated[Path | None, typer.Option("--out", help="The file to write; default: the terminal.")] = None,
-) -> None:
-    """Write a certificate in another format: registry, inventory or model card.
-
-    The published files are verified first. No vault is needed, and nothing is spent. Missing entries of the plan's
-    [about] are listed.
-    """
-    from concord.flows.environment import published_by
-    from concord.tasks.publish.statements import statement
-
-    text, lacking = statement(published_by(session, call.home), kind)
-    if out_file:
-        if out_file.exists():
-            raise WrongInput(f"--out must be a new file, but {out_file} already exists")
-        out_file.write_text(text, encoding="utf-8")
-    details = {"as": kind, "text": text, "lacking": lacking, "file": str(out_file) if out_file else None}
-    call.end(details, *([] if out_file else [lambda _: out.print(text, soft_wrap=True)]))
-    if lacking:
-        say(f"missing in the plan: {', '.join(lacking)}", to=err)
 
 
 @subcommand("key")

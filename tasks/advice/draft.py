@@ -174,7 +174,7 @@ lifetime = {lifetime} # budget of all sessions on this data together; fixed by t
     about = (
         f"{name} = {_toml(value)}" if value else f'# {name} = "…" # {ABOUT[name]}' for name, value in given.items()
     )
-    publication = "\n".join(("[about] # shown in certificate, report and dossier, with missing entries marked", *about))
+    publication = "\n".join(("[about] # shown in certificate and report, with missing entries marked", *about))
     head = SCHEMA_LINE + PLAN_HEAD.format(command="run" if settings.season is None else "refresh")
     written = head + "\n".join((_data(settings, features, folder), privacy, asked, publication)) + "\n"
     return written, parse_plan({**tomllib.loads(written), "folder": str(folder)})

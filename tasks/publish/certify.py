@@ -58,6 +58,8 @@ from concord.tasks.student.concord_tallied import Tallied, TalliedNumber
 from concord.tasks.student.model import load
 from concord.tasks.student.study import Student
 
+MUCH = 3.0
+"""Least scale of noise, in units, at which a count below ten may well stand for none or for twice as many."""
 EXPECTED_DIGITS = 6
 """Digits to which an expected share is rounded."""
 
@@ -69,9 +71,26 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
     card   of an additive student
     """
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
-    shown = reworded(certificate, in_words)
-    return page_of(
-        "report.html.j2", certificate=shown, page=first_page(shown), figures=drawn, card=card, nobodys=NOBODYS
+    shown, given = reworded(certificate, in_words), {"nobodys": NOBODYS, "small_counts": small_counts(certificate)}
+    return page_of("report.html.j2", certificate=shown, page=first_page(shown), figures=drawn, card=card, **given)
+
+
+def small_counts(certificate: Certificate) -> str:
+    """Why counts below ten may be released, or that none is."""
+    noise = [part.noise for record in certificate.sessions for part in record.mechanism.kind.noise]
+    if not noise:
+        return "No count or sum of records is released, only labels of public rows or the choice of a model."
+    small = (
+        "So a number below ten, or below zero, may stand for many units, and one above ten for none: a small number "
+        "reveals no more about a person than a large one."
+        if min(noise) >= MUCH
+        else "With so little noise, a number is close to the exact count, and so is a small one. Only ε justifies its "
+        "release, and so large an ε may not be enough for you."
+    )
+    return (
+        "No exact count of records is released. A rule against counts below ten protects exact counts; every number "
+        f"released here has noise of scale {min(noise):.3g} units or more. {small} ε covers what one unit can change "
+        "in all numbers together."
     )
 
 

@@ -1,18 +1,13 @@
-"""Disclosures: a published certificate in prose, for users of the model, a registry and a guideline.
+"""Disclosures: a published certificate in prose. The model card of `concord export` describes a student, its guarantee,
+its inputs and its purpose. A certificate may be a stranger's: it is written `reworded`.
 
-The model card describes a published student, its guarantee, its inputs and its purpose. The other two use the subjects
-and keys of the registry and the guideline, in our words, and list what is missing. A certificate may be a stranger's:
-each writes it `reworded`.
-
-Checked by tests/tasks/publish/test_export.py, tests/tasks/publish/test_statements.py and
-tests/flows/cli/test_strangers_words.py
+Checked by tests/tasks/publish/test_export.py and tests/flows/cli/test_strangers_words.py
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import yaml
 from pydantic import BaseModel
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
@@ -22,33 +17,12 @@ from concord.artifacts.errors import in_one_line
 from concord.artifacts.measures import (
     AnyPublicTest,
     AnyTested,
-    GroupMeasured,
     NumberTested,
     PublicTest,
     number_tested_in_words,
 )
 
 NOT_STATED = "Not stated by the publisher."
-ABOUT = {
-    "registry": ("issuer", "date", "use", "justification"),
-    "cyclonedx": ("issuer", "use"),
-    "markdown": ("issuer", "use"),
-}
-"""The keys of `[about]` that each statement asks for."""
-STATIC = "The certificate names one state of the private data, `{}`; a later state is published anew."
-GROWING = (
-    "Rows arrive, and each release counts all units of its season that arrived so far; the season has {} releases, and "
-    "each unit is counted in one season."
-)
-CENTRAL = (
-    "One curator holds the private records and runs the software. The curator, the machine and its console are "
-    "trusted. Readers of the publication are not trusted."
-)
-COMPOSITION = (
-    "A ledger charges every session of the domain before its first answer is drawn, and refuses a session that would "
-    "exceed the domain's lifetime cap. {}"
-)
-
 MOST_FOUND = 20
 """Most classes whose recall the card lists."""
 TAKES = {
@@ -162,114 +136,3 @@ def measured_in_words(test: AnyPublicTest | None) -> str | None:
         return None if test is None else test.in_words
     recalls = (f"{item.name} {item.recall.in_words}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
     return f"{test.in_words}; recall of each class: {', '.join(recalls)}"
-
-
-def lacking(certificate: Certificate, kind: str) -> list[str]:
-    """Keys of `[about]` that the statement asks for and the plan did not give."""
-    return [f"about.{key}" for key in ABOUT[kind] if not getattr(certificate.about, key)]
-
-
-def registry(certificate: Certificate) -> str:
-    """A draft for the registry's reviewers: deployments-schema.yaml of opendp/deployments-registry-data."""
-    certificate = reworded(certificate, in_words)
-    about, promise, domain = certificate.about, certificate.guarantee, certificate.domain
-    absent = lacking(certificate, "registry")
-    basic = {
-        "name": f"{certificate.what.capitalize()} learned from {domain.name}",
-        "data_curators": [about.issuer or NOT_STATED],
-        "intended_use": about.use or NOT_STATED,
-        "data_product_type": "Machine learning model",
-        "data_product_region": NOT_STATED,
-        "description": description(certificate),
-        "publication_date": about.date,
-    }
-    deployment = {
-        "basic": basic,
-        "dp_variant": {
-            "variant_name": "Approximate DP" if promise.delta else "Pure DP",
-            "data_domain": f"Tables whose privacy unit is {promise.unit}; neighbours: {promise.neighbours}.",
-            "unprotected_quantities": unprotected(certificate),
-        },
-        "privacy_loss": {
-            "privacy_unit": promise.unit,
-            "privacy_unit_details": f"Two tables are adjacent if they differ as in: {promise.neighbours}.",
-            "privacy_parameters": {"epsilon": promise.epsilon, "delta": promise.delta},
-            "privacy_parameters_details": f"{certificate.delta_in_words} {of_lifetime(certificate)}",
-        },
-        "deployment_model": {
-            "model_name": "Central",
-            "model_name_details": CENTRAL,
-            "release_type": "One release" if domain.sessions == 1 else "Many releases",
-            "release_type_details": of_lifetime(certificate),
-            "data_source_type": "Dynamic" if certificate.mechanism.kind.season else "Static",
-            "data_source_type_details": sourced(certificate),
-            "access_type": "Non-interactive",
-            "access_type_details": "The student is published as a file. Predictions do not query the private records.",
-        },
-        "accounting": {
-            "post_processing": f"The student, {certificate.student.estimator}, is fitted to what was released.",
-            "composition": COMPOSITION.format(of_lifetime(certificate)),
-        },
-        "implementation": {
-            "preprocessing_and_hyperparameter_tuning": (
-                "Settings follow from public facts and the plan, or from a private choice that is charged. Settings "
-                "that an operator chose by looking at private rows are not covered."
-            ),
-            "mechanisms": " ".join(
-                (mechanism_in_words(certificate), "Noise is drawn in integers.", *certificate.caveats)
-            ),
-            "justification": about.justification or NOT_STATED,
-        },
-        "administrative": {
-            "notes": f"Not stated in the plan: {', '.join(absent)}." if absent else "Written from the certificate.",
-            "registry_authors": [about.issuer or NOT_STATED],
-        },
-    }
-    record = {"url_slug": certificate.session, "status": "Draft", "tier": 3, "deployment": deployment}
-    return str(yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
-
-
-def groups_of(certificate: Certificate) -> Sequence[GroupMeasured]:
-    """Figures by group, on public test rows."""
-    test = certificate.student.public_test
-    return () if test is None else test.groups
-
-
-def description(certificate: Certificate) -> str:
-    counts, mechanism = certificate.counts, certificate.mechanism
-    how = f"{counts.answered:,} released answers to {counts.asked:,} public rows"
-    what = how if certificate.teachers else mechanism.releases
-    return f"A {certificate.what}, {certificate.student.estimator}, that learned from: {what} ({mechanism.name})."
-
-
-def mechanism_in_words(certificate: Certificate) -> str:
-    """The mechanism, those of its settings that are single numbers, and its proof."""
-    scalars = {  # tables of numbers are in the certificate
-        name: value
-        for name, value in certificate.mechanism.settings.items()
-        if isinstance(value, int | float) and name != "name"
-    }
-    settings = ", ".join(f"{name} = {value}" for name, value in scalars.items())
-    return f"{certificate.mechanism.name} ({settings}). Proof: {certificate.mechanism.proof}."
-
-
-def sourced(certificate: Certificate) -> str:
-    """Whether the private data change over time."""
-    season = certificate.mechanism.kind.season
-    return GROWING.format(season) if season else STATIC.format(certificate.data_version)
-
-
-def unprotected(certificate: Certificate) -> str:
-    """What is not protected."""
-    given, besides = certificate.mechanism.kind.given, certificate.guarantee.unprotected
-    return f"The {given}, the plan and the declared classes or bounds. {besides}".rstrip()
-
-
-def of_lifetime(certificate: Certificate) -> str:
-    """What the domain may spend, and has spent."""
-    domain = certificate.domain
-    charged = "1 session has" if domain.sessions == 1 else f"{domain.sessions} sessions have"
-    return (
-        f"Over its lifetime the domain {domain.name} may spend {domain.cap.in_words}. So far {charged} been charged "
-        f"ε = {domain.spent.epsilon:.3g} at δ = {domain.spent.delta:g}."
-    )

@@ -1,38 +1,26 @@
 """Explain: the effect of each column on the predictions of a published student.
 
 A student that tallies of single columns are decoded to is additive: a scorecard says how many points each cell of a
-row adds, and ten points double the odds. Of any student, columns can be shuffled on public rows: the more answers that
-spoils, the more they matter (permutation importance, Breiman 2001).
+row adds, and ten points double the odds.
 
-Assumes      the student was verified; rows are public
+Assumes      the student was verified
 Guarantees   post-processing: nothing is spent
 Not covered  why: a column may stand for another that goes with it. Checked by tests/tasks/publish/test_explain.py
 """
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import numpy as np
-import polars as pl
-from sklearn.inspection import permutation_importance
 from sklearn.pipeline import Pipeline
 
-from concord.tasks.data.cells import cast_numbers
-from concord.tasks.data.files import format_of
-from concord.tasks.data.tables import open_public
 from concord.tasks.student.scorecard import is_linear
 from concord.tasks.student.scorecard import scorecard as points_of
 
 DOUBLE = 10
 """Points that double the odds."""
-MOST_ROWS = 5_000
-"""Most rows on which columns are shuffled, the first of the table."""
-REPEATS = 5
-"""How often each column is shuffled."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +40,6 @@ class Scorecard:
     classes: tuple[str, ...]
     base: tuple[int, ...]
     columns: dict[str, tuple[CellPoints, ...]]
-
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
 
 
 def scorecard(student: Pipeline) -> Scorecard | None:
@@ -99,44 +83,3 @@ def _range(low: float | str | None, high: float | str | None, kind: str) -> str:
     if low is None or high is None:
         return f"below {end}" if low is None else f"{least} or more"
     return f"{least} to below {end}"
-
-
-@dataclass(frozen=True)
-class Importance:
-    """Permutation importance of each column, in `measure`, the largest first; with standard deviations of repeats."""
-
-    measure: str
-    rows: int
-    columns: dict[str, tuple[float, float]]
-
-
-def importance(student: Any, path: str, target: str | None) -> Importance:
-    """The importance of every column on the public rows at `path`.
-
-    target   the label column; if the table has none, predictions are compared with those before shuffling
-    Raises WrongInput if the table lacks a column of the student.
-    """
-    table = open_public(path, "--rows", format_of(path, field="--rows"))
-    label = target if target in table.names else None
-    columns = [*student.feature_names_in_, *([] if label is None else [label])]
-    rows = pl.concat(table.frames(columns, label=label)).head(MOST_ROWS)
-    frame, numbers = rows.select([*student.feature_names_in_]).to_pandas(), not hasattr(student, "classes_")
-
-    def score(model: Any, shuffled: Any, right: Any) -> float:
-        said = model.predict(shuffled)
-        return -math.sqrt(float(np.mean((said - right) ** 2))) if numbers else float(np.mean(said == right))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a shuffled column is as unread as it was
-        right = student.predict(frame)
-        if label is not None:
-            right = cast_numbers(rows[label]) if numbers else rows[label].cast(pl.String).to_numpy()
-        found = permutation_importance(student, frame, right, scoring=score, n_repeats=REPEATS, random_state=0)
-    order = np.argsort(-found.importances_mean, kind="stable")
-    pairs = zip(found.importances_mean.tolist(), found.importances_std.tolist(), strict=True)
-    spoilt = dict(zip(frame.columns, pairs, strict=True))
-    of_numbers, of_classes = "root mean squared change", "share of predictions that change"
-    if label is not None:
-        of_numbers, of_classes = "root mean squared error", "accuracy"
-    what = of_numbers if numbers else of_classes
-    return Importance(what, len(frame), {frame.columns[at]: spoilt[frame.columns[at]] for at in order})

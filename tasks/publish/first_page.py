@@ -1,4 +1,4 @@
-"""First page: what a reader of report and dossier sees before anything is unfolded, as plain values for one template.
+"""First page: what a reader of the report sees before anything is unfolded, as plain values for one template.
 
     verdict ─ guarantee, and what an attacker gains │ performance ─ lifetime budget ─ checks
 
@@ -10,17 +10,16 @@ positives at 1 % false ones, where Gaussian noise allows 2 %.
 
 Assumes      texts of the certificate may be a stranger's: they come `reworded`, and the template escapes them. The
              settings on record ran, and prove what the certificate claims (tasks.verify)
-Guarantees   it is a function of the certificate, and of the checks if there are any. Of a certificate that a check
-             denies, no figure is shown. No attacker passes the shares shown, which are rounded up: a few ε are tried,
-             each δ is rounded up, and several sessions compose as in the certificate (artifacts.records.promised)
+Guarantees   it is a function of the certificate. No attacker passes the shares shown, which are rounded up: a few ε
+             are tried, each δ is rounded up, and several sessions compose as in the certificate
+             (artifacts.records.promised)
 Not covered  whether the certificate is right (tasks.verify); what an attacker knew before; what is as true of a unit
              whose rows were left out. Checked by tests/tasks/publish/test_first_page.py, and
              tests/privacy/test_membership.py against the law of Gaussian noise
 """
 
 import math
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,11 +33,14 @@ from concord.artifacts.measures import Estimate, NumberTest, NumberTested, Publi
 from concord.artifacts.records import promised
 from concord.artifacts.schemas import Budget
 from concord.tasks.asks.kinds import delta_of
-from concord.tasks.publish.disclosures import in_words
 
 STATED = {"issuer": "publisher", "contact": "contact", "date": "date", "use": "intended use"}
-STATED |= {"justification": "justification of these settings"}
-"""Keys of `[about]`, in words."""
+"""Keys of `[about]` that the page shows, in words."""
+CHECKS = (
+    *("certificate", "guarantee", "budget", "files", "released labels", "student", "public test", "what it says"),
+    *("ledger excerpt", "signature"),
+)
+"""The checks that `concord verify SESSION` makes."""
 FEW_WRONG = 0.01
 """False-positive rate at which the largest true-positive rate is stated."""
 POINTS = 50
@@ -47,9 +49,7 @@ EPSILONS = 16
 """Number of ε below the claimed one at which δ is computed, from 0 on in equal steps."""
 MOST_BARS = 11
 """Most classes whose recall is drawn."""
-Level = Literal["plain", "warned", "failed"]
-Checks = Sequence[Mapping[str, Any]]
-"""The checks of a published folder: name, ok, detail and warning of each."""
+Level = Literal["plain", "warned"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a certificate states that no check denies.
+    """What a certificate states.
 
     found    what an attacker gains, in a sentence; `curve` in points of a square of 100, from its upper left corner
     session  share of the lifetime budget that this session is charged, and what others are, in percent
@@ -94,23 +94,17 @@ class Facts:
 
 @dataclass(frozen=True)
 class FirstPage:
-    """The whole page. `reasons` are warnings, or the checks that failed if there are no `facts`.
-
-    passed, left    names of the checks that passed, and of what was not checked; None if none was made
-    """
+    """The whole page. `reasons` are warnings; `checks` those that `concord verify` makes."""
 
     title: str
-    purpose: str
     session: str
     data_version: str
     about: dict[str, str | None]
     level: Level
     verdict: str
     reasons: tuple[str, ...]
-    facts: Facts | None
-    passed: tuple[str, ...] | None
-    left: tuple[str, ...]
-    checks: tuple[str, ...]
+    facts: Facts
+    checks: tuple[str, ...] = CHECKS
 
 
 @cache
@@ -125,50 +119,20 @@ def page_of(name: str, **content: Any) -> str:
     return _template(name).render(**content)
 
 
-@cache
-def check_meanings() -> dict[str, str]:
-    """What each check of `concord verify FOLDER` means if it holds, by its name."""
-    text = Path(__file__).with_name("checks.toml").read_text(encoding="utf-8")
-    return {name: str(words) for name, words in tomllib.loads(text).items()}
-
-
-def first_page(certificate: Certificate, checks: Checks | None = None) -> FirstPage:
-    """The first page of a certificate, `reworded`; with the result of its checks, if they were made."""
-    failed = [check for check in checks or () if not check["ok"]]
-    passed = tuple(name_of(check) for check in checks or () if check["ok"] and not check["warning"])
+def first_page(certificate: Certificate) -> FirstPage:
+    """The first page of a certificate, `reworded`."""
     warnings = certificate.warnings
     useful, verdict = verdict_of(certificate)
-    level: Level = "plain" if useful and not warnings else "warned"
-    reasons = warnings
-    if failed:
-        count = "one check fails" if len(failed) == 1 else f"{len(failed)} checks fail"
-        level, verdict = "failed", f"Do not rely on it, and do not release it: {count}."
-        reasons = tuple(f"{name_of(check)}: {in_words(check['detail'])}" for check in failed)
     return FirstPage(
         title=f"Differentially private {certificate.what}: {certificate.domain.name}",
-        purpose="Privacy guarantee and performance"
-        if checks is None
-        else f"Release review: {len(passed)} checks passed, {len(failed) or 'none'} failed",
         session=certificate.session,
         data_version=certificate.data_version,
-        about={words: getattr(certificate.about, key) for key, words in STATED.items() if key != "justification"},
-        level=level,
+        about={words: getattr(certificate.about, key) for key, words in STATED.items()},
+        level="plain" if useful and not warnings else "warned",
         verdict=verdict,
-        reasons=reasons,
-        facts=None if failed else _facts(certificate),
-        passed=None if checks is None else passed,
-        left=tuple(
-            "what only the publisher knows" if name_of(check) == "not checked here" else name_of(check)
-            for check in checks or ()
-            if check["ok"] and check["warning"]
-        ),
-        checks=tuple(name for name in check_meanings() if name != "kept certificate"),
+        reasons=warnings,
+        facts=_facts(certificate),
     )
-
-
-def name_of(check: Mapping[str, Any]) -> str:
-    """A check's name in its session."""
-    return str(check["name"]).rpartition(": ")[2]
 
 
 def verdict_of(certificate: Certificate) -> tuple[bool, str]:

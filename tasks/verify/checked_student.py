@@ -1,4 +1,4 @@
-"""Hand on a published student: what `export`, `certify` and `predict`, and `load_student` in Python, make things of.
+"""Hand on a published student: what `export` and `predict`, and `load_student` in Python, make things of.
 
 Assumes      as in tasks.verify.certificate and tasks.verify.signed
 Guarantees   nothing is handed on if the certificate never agreed with the ledger of its home; if a file is not the one

@@ -89,11 +89,6 @@ def test_units_of_many_rows_are_learned_tested_explained_and_erased(
 
     said_to_be_synthetic(session, home, tmp_path, concord)
 
-    status, printed, _ = concord("explain", session, "--rows", str(tmp_path / "test.parquet"), "--json")
-    explained = json.loads(printed)
-    assert (status, {*explained["scorecard"]["columns"]}) == (0, {"wage", "age", "sex"})
-    assert explained["importance"]["columns"]["age"][0] > 0.05
-
     charged, published = Ledger.of(home).total("workers"), files_in(home / "released")
     assert any((home / "vault" / "sums").rglob("*.npy"))
     status, printed, _ = concord("erase", "--domain", "workers", "--unit", "p7", "--json")
@@ -108,19 +103,14 @@ def test_units_of_many_rows_are_learned_tested_explained_and_erased(
 
 def said_to_be_synthetic(session: str, home: Path, folder: Path, concord: Callable[..., tuple[int, str, str]]) -> None:
     """Wherever synthetic rows show, it is said that they are, and that they are nobody's."""
-    for command, option in (("dossier", "--out"), ("export", "--to")):
-        assert concord(command, session, option, str(folder / command))[0] == 0
+    assert concord("export", session, "--to", str(folder / "export"))[0] == 0
     released = home / "released" / session
     report = " ".join((released / "report.html").read_text().replace("&#39;", "'").split())
-    dossier = json.loads((folder / "dossier" / "dossier.json").read_text())
-    answers = {each["question"]: each["answer"] or "" for part in dossier["parts"] for each in part["questions"]}
-    assert NOBODYS in report
-    assert NOBODYS in answers["Can data of persons be extracted from the model?"]
-    assert "The declared schema" in answers["What is not protected?"]
+    assert NOBODYS in report.split("be extracted from the model")[1].split("</div>")[0]
+    assert "The declared schema" in report.split("What is not protected?")[1].split("</div>")[0]
     assert NOBODYS in (folder / "export" / "MODEL_CARD.md").read_text()
-    for page in (report, json.dumps(dossier)):
-        assert "learned from public rows" not in page
-        assert "chosen public rows" not in page
+    assert "learned from public rows" not in report
+    assert "chosen public rows" not in report
     for file in (released / "synthetic.parquet", folder / "export" / "synthetic.parquet"):
         assert pl.read_parquet_metadata(file)["what"] == SYNTHETIC
     client = MlflowClient(f"sqlite:///{home}/mlflow.db")

@@ -26,8 +26,6 @@ from concord.flows.outcome import Summary, in_words, measures_of
 from concord.flows.results import budget_of
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import render
-from concord.tasks.publish.dossier import dossier
-from concord.tasks.publish.dossier import render as render_dossier
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.console import heard
@@ -117,9 +115,8 @@ def after_a_run() -> str:
 
 
 def report() -> str:
-    """All of a report, and of the expert's page beside it."""
-    certificate, checks, _ = _published()
-    return "\n\n".join(map(_words_of, (render(certificate, {}), render_dossier(dossier(certificate, checks)))))
+    """All of a report."""
+    return _words_of(render(_published()[0], {}))
 
 
 def _words_of(page: str) -> str:

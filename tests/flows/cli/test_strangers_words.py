@@ -47,7 +47,6 @@ WORDS = (
     "[/]",
     "=cmd|' /C calc'!A0",
 )
-KINDS = ("registry", "cyclonedx", "markdown")
 KEPT = ("session", "format", "$schema", "path", "digest", "by", "status", "filter", "part", "name", "date", "champion")
 """What a stranger cannot name at will, or by which files are found."""
 
@@ -133,23 +132,6 @@ def asked(*words: object) -> tuple[int, str]:
 def test_verify_prints_them_as_they_stand(folder: Path) -> None:
     assert asked("verify", folder)[0] == 4
     assert asked("verify", folder, "--json")[0] == 4
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_certify_prints_and_writes_them_as_they_stand(folder: Path, tmp_path: Path, kind: str) -> None:
-    """The certificate was printed as it was: a terminal was cleared, and a line said in green that all was well."""
-    assert asked("certify", folder, "--as", kind)[0] == 0
-    status, printed = asked("certify", folder, "--as", kind, "--json")
-    text = json.loads(printed.splitlines()[0])["text"]
-    assert (status, stands(text)) == (0, True)
-    assert asked("certify", folder, "--as", kind, "--out", tmp_path / kind)[0] == 0
-    assert (tmp_path / kind).read_text() == text
-    if kind == "markdown":
-        check_markdown(text)
-    if kind == "cyclonedx":
-        assert json.loads(text)["components"][0]["modelCard"]["modelParameters"]["inputs"] == [
-            {"format": word} for word in WORDS
-        ]
 
 
 def check_markdown(text: str) -> None:

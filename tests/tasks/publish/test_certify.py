@@ -20,7 +20,6 @@ from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import certificate_of, render
-from concord.tasks.publish.dossier import dossier
 from tests.support.published import SESSION, TEACHERS, World, certified, opening, recertified, session, world
 from tests.support.sentences import facts
 
@@ -57,7 +56,6 @@ def test_the_units_that_the_plan_states_stand_beside_delta(small: World) -> None
     for certificate in (silent, stating):
         page = " ".join(render(certificate, {}).split())
         assert page.index("δ = 1e-05") < page.index(certificate.delta_in_words) < page.index("What the guarantee means")
-        assert certificate.delta_in_words in dossier(certificate, ())["claim"]
     assert whole(stating).params["units"] == "20000"
     assert "units" not in whole(silent).params
 

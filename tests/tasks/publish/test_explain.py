@@ -1,12 +1,8 @@
-"""What columns do: a scorecard that adds up to the student's odds, and shuffling that spoils what matters."""
+"""What columns do: a scorecard that adds up to the student's odds."""
 
-import json
 import math
-import os
-import shutil
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,18 +10,16 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.schemas import Encoding, OneHot, Scaled
+from concord.artifacts.schemas import Encoding, Scaled
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_columns
 from concord.tasks.data.tables import open_public
-from concord.tasks.publish.explain import importance, scorecard
+from concord.tasks.publish.explain import scorecard
 from concord.tasks.student.concord_tallied import added
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.infer import linear_student
 from concord.tasks.student.model import published_student
-from tests.support.console import heard
-from tests.support.sentences import says
 
 ROWS = 400
 
@@ -105,60 +99,7 @@ def test_a_number_s_card_is_of_its_place_and_another_student_has_none(tmp_path: 
 
 
 def fitted() -> Any:
-    """A student that looks at `size` alone."""
+    """A student that was fitted to labels."""
     size = Scaled(kind="numeric", name="size", mean=0, scale=1, fill=0, low=-3, high=3, missing=False)
-    shade = OneHot(name="shade", vocabulary=("dark", "light"), missing=False)
-    X = np.array([[-2, 1, 0], [2, 1, 0], [-2, 0, 1], [2, 0, 1]] * 5, dtype=np.float32)
-    model = LogisticRegression().fit(X, np.where(X[:, 0] > 0, "yes", "no"))
-    return published_student(Encoding(columns=(size, shade), label="kind", classes=("no", "yes")), model)
-
-
-def test_shuffling_what_matters_spoils_answers_and_what_does_not_spoils_none(tmp_path: Path) -> None:
-    rows = rows_of(4).with_columns(kind=pl.when(pl.col("size") > 0).then(pl.lit("yes")).otherwise(pl.lit("no")))
-    rows.write_parquet(tmp_path / "rows.parquet")
-    found = importance(fitted(), str(tmp_path / "rows.parquet"), "kind")
-    assert (found.measure, found.rows, [*found.columns]) == ("accuracy", ROWS, ["size", "shade"])
-    assert found.columns["size"][0] == pytest.approx(0.5, abs=0.1)
-    assert found.columns["shade"] == (0.0, 0.0)
-    own = importance(fitted(), str(tmp_path / "rows.parquet"), "absent")
-    assert own.measure == "share of predictions that change"
-    assert own.columns["size"][0] == pytest.approx(0.5, abs=0.1)
-
-
-def test_the_command_says_both(tmp_path: Path) -> None:
-    from tests.support.published import SESSION, certified, world
-    from tests.tasks.verify.signed_folder import STABLE
-
-    made = world(tmp_path / "home")
-    certified(made, STABLE, made.truth)
-    folder, rows = made.released.root / SESSION, made.home / "test.parquet"
-    status, printed, _ = heard("explain", str(folder), "--rows", str(rows), "--json")
-    found = json.loads(printed)
-    assert (status, found["scorecard"], found["importance"]["measure"]) == (0, None, "accuracy")
-    assert [*found["importance"]["columns"]][-1] == "note"
-    status, printed, _ = heard("explain", str(folder))
-    assert (status, "no scorecard" in printed) == (0, True)
-
-
-def test_rows_that_a_session_of_the_home_learned_from_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also by a link, or as one file of a folder."""
-    from concord.flows.cli import review
-    from concord.tasks.data.places import files_of
-    from tests.support.published import SESSION, certified, world
-    from tests.tasks.verify.signed_folder import STABLE
-
-    made = world(tmp_path / "home")
-    certified(made, STABLE, made.truth)
-    secret = tmp_path / "private" / "a.parquet"
-    secret.parent.mkdir()
-    shutil.copy(made.home / "test.parquet", secret)
-    os.link(secret, tmp_path / "link.parquet")
-    checkpoint = SimpleNamespace(files=files_of([secret]))
-    monkeypatch.setattr("concord.tasks.door.checkpoint.read_checkpoint", lambda *_, **__: checkpoint)
-    for named in (secret, secret.parent, tmp_path / "link.parquet"):
-        status, printed, said = heard("explain", SESSION, "--rows", str(named), "--home", str(made.home))
-        assert (status, printed) == (2, "")
-        assert says(said, "--rows", "file of data.private")
-    review._check_public(str(made.home / "test.parquet"), made.home)
+    model = LogisticRegression().fit(np.array([[-2], [2]], dtype=np.float32), np.array(["no", "yes"]))
+    return published_student(Encoding(columns=(size,), label="kind", classes=("no", "yes")), model)

@@ -166,7 +166,7 @@ def test_the_card_tells_free_text_from_words() -> None:
 
 
 def test_columns_stand_in_the_order_of_the_table() -> None:
-    """They stood in reverse on the card, in the example and in `explain`."""
+    """They stood in reverse on the card and in the example."""
     known = [column.name for column in ENCODING.columns if column.kind != "null"]
     assert [*columns_of(published_student(ENCODING, None))] == known
 

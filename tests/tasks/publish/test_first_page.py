@@ -1,4 +1,4 @@
-"""The first page of report and dossier: its verdict, figures and bars are the certificate's; what is missing shows."""
+"""The first page of the report: its verdict, figures and bars are the certificate's; what is missing shows."""
 
 from typing import Any
 
@@ -19,20 +19,16 @@ from concord.artifacts.measures import (
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.sections import AboutPlan
 from concord.tasks.publish.certify import render
-from concord.tasks.publish.dossier import dossier
-from concord.tasks.publish.dossier import render as render_dossier
 from concord.tasks.publish.first_page import (
     Facts,
-    check_meanings,
     first_page,
     guarantees_of,
     most_found,
-    name_of,
     verdict_of,
 )
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
-from tests.support.published import SESSION, World, with_leading
+from tests.support.published import SESSION, World
 from tests.support.recorded import RECORDED
 from tests.support.sentences import says
 
@@ -44,15 +40,8 @@ def certificate(small: World) -> Certificate:
     return PublishedSession.at(small.released.root / SESSION).certificate
 
 
-@pytest.fixture(scope="module")
-def checks(small: World) -> list[dict[str, Any]]:
-    return [check.model_dump() for check in verify_published(small.released.root / SESSION)]
-
-
 def facts_of(certificate: Certificate) -> Facts:
-    facts = first_page(certificate).facts
-    assert facts is not None
-    return facts
+    return first_page(certificate).facts
 
 
 def share(value: float, low: float, high: float) -> Estimate:
@@ -223,31 +212,7 @@ def test_who_published_it_and_what_is_missing_stand_at_the_top(certificate: Cert
     assert all(words in head for words in ("A ward", "dp@ward.example", "To plan beds", "2026-03-01"))
 
 
-def test_report_and_dossier_begin_alike_and_the_dossier_counts_its_checks(
-    certificate: Certificate, checks: list[dict[str, Any]]
-) -> None:
-    report, review = first_page(certificate), first_page(certificate, checks)
-    assert (report.facts, report.verdict, report.about) == (review.facts, review.verdict, review.about)
-    pages = [render(certificate, {}), render_dossier(dossier(certificate, checks))]
-    first = [page.split('<div class="verdict')[1].split("<h2>Checks</h2>")[0] for page in pages]
-    assert first[0] == first[1]
-    made = [name_of(check) for check in checks if not check["warning"]]
-    assert sorted(report.checks) == sorted(made) == sorted(review.passed or ())
-    assert {*report.checks} < check_meanings().keys()
-    assert report.passed is None
-    assert review.left == ("signer", "what only the publisher knows")
-    assert says(pages[1], "Passed: 10", "signer")
-
-
-def test_of_a_certificate_that_a_check_denies_no_figure_is_shown(
-    certificate: Certificate, checks: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor is anything computed from settings that were not verified."""
-    monkeypatch.setattr(
-        "concord.tasks.publish.first_page.guarantees_of", lambda _: pytest.fail("computed from unverified settings")
-    )
-    false = [{**checks[0], "ok": False, "detail": "it is another's"}, *checks[1:]]
-    page = first_page(with_leading(certificate, mechanism=certificate.mechanism), false)
-    assert (page.level, page.facts, page.reasons) == ("failed", None, ("certificate: it is another's",))
-    assert page.verdict == "Do not rely on it, and do not release it: one check fails."
-    assert "Privacy guarantee" not in render_dossier(dossier(certificate, false)).split("What it claims")[0]
+def test_the_checks_that_it_names_are_those_that_are_made(certificate: Certificate, small: World) -> None:
+    made = verify_published(small.released.root / SESSION)
+    named = [check.name.rpartition(": ")[2] for check in made if not check.warning]
+    assert sorted(first_page(certificate).checks) == sorted(named)

@@ -4,11 +4,13 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from concord.artifacts.certificate import Certificate
-from concord.tasks.publish.certify import render
+from concord.tasks.mechanisms.tallies import Round, Tallies
+from concord.tasks.publish.certify import render, small_counts
 from concord.tasks.publish.explain import CellPoints, Scorecard
 from concord.tasks.verify.folder import PublishedSession
 from tests.support.published import SESSION, World, with_leading
@@ -127,6 +129,27 @@ def test_it_says_what_it_cannot_say(certificate: Certificate) -> None:
     known = only_the_publisher(certificate.model_copy(update={"about": about}))
     assert "The board &lt;chose&gt; it." in known
     assert "Why were this ε" not in known
+
+
+def test_a_reviewer_s_questions_are_answered_and_no_law_is_said_to_be_met(certificate: Certificate) -> None:
+    words = " ".join(Page(render(certificate, FIGURES)).words.split())
+    answers = words.split("A reviewer’s questions")[1].split("What the guarantee means")[0]
+    assert "No count or sum of records is released" in answers
+    assert says(answers, "people", "tasks/mechanisms/stable.py", certificate.student.file.digest)
+    for claimed in ("complies", "compliant", "conforms", "is anonymous.", "satisfies", "fulfils"):
+        assert claimed not in words.casefold()
+
+
+def test_why_a_small_number_may_be_released_follows_from_the_noise(certificate: Certificate) -> None:
+    def said(*noise: float) -> str:
+        rounds = tuple(Round(fields=2, cells=60, least=4, share=0.5, scale=each * 16) for each in noise)
+        many: dict[str, Any] = {"epsilon": 2.5, "delta": 1e-5, "classes": 2, "steps": 16, "secret": "rows"}
+        settings = Tallies(**many, many=False, rounds=rounds).settings()
+        made = certificate.mechanism.model_copy(update={"settings": settings})
+        return small_counts(with_leading(certificate, mechanism=made))
+
+    assert says(said(2.0, 3.0), "scale 2 units", "close to the exact count")
+    assert "may stand for many units" in said(3.0)
 
 
 def test_no_advice_on_another_epsilon_stands_in_it(certificate: Certificate) -> None:

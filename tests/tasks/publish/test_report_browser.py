@@ -1,4 +1,4 @@
-"""Report and dossier in a real browser: nothing is fetched, nothing is complained of, nothing is cut off."""
+"""The report in a real browser: nothing is fetched, nothing is complained of, nothing is cut off."""
 
 from pathlib import Path
 
@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish import dossier
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.published import verify_published
-from tests.support.published import SESSION, certified, world
+from tests.support.published import certified, world
 from tests.tasks.publish.browser import CHROMIUM, visit
 
 PHONE, DESKTOP = 390, 1280
@@ -40,18 +37,6 @@ def test_it_opens_offline_and_fits_its_window(report: str, tmp_path: Path, width
     assert (seen.width, seen.taken, seen.cut) == (width, width, 0)
     red, green, blue = (int(part) for part in seen.paper.removeprefix("rgb(").removesuffix(")").split(","))
     assert (red + green + blue > 3 * 128) is not dark
-
-
-@pytest.mark.parametrize("width", [PHONE, DESKTOP])
-def test_the_dossier_fits_its_window(tmp_path: Path, width: int) -> None:
-    small = world(tmp_path / "world")
-    certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
-    folder = small.released.root / SESSION
-    checks = [check.model_dump() for check in verify_published(folder)]
-    page = dossier.render(dossier.dossier(PublishedSession.at(folder).certificate, checks))
-    seen = visit(page.replace("<details>", "<details open>"), width, tmp_path / "visit")
-    assert (seen.asked, seen.console) == (set(), [])
-    assert (seen.width, seen.taken, seen.cut) == (width, width, 0)
 
 
 def test_a_page_that_fetches_complains_or_runs_over_would_be_seen(report: str, tmp_path: Path) -> None:
