@@ -54,7 +54,7 @@ class TeachersPlan(Learner):
     count: Annotated[int, Field(ge=0, le=100_000), in_units("teachers")] = 0
     """The number of teachers. With more teachers, noise matters less, but each teacher is weaker: a shard needs a few
     dozen rows. Tallies have no teachers."""
-    runner: Annotated[Literal["threads", "processes", "dask"], OPERATOR] = "threads"
+    runner: Annotated[Literal["threads", "dask"], OPERATOR] = "threads"
     """Where teachers are trained and vote; for tallies, where private rows are encoded and counted."""
     address: Annotated[str | None, OPERATOR] = None
     """The address of a Dask cluster that shares the home folder, tls://HOST:PORT; by default one is started on this

@@ -12,6 +12,6 @@ Its own      `vote`, `tally`, `sketch` and `hypothesis` (the ways to learn: what
              `stage` (the stage decorators), `cache` (keys and results of stages), `replay` (a cached run without an
              engine), `console` (the terminal), `ending` (the end of a command by a signal), `outcome` (the summary of a
              run), `environment` (settings of Prefect and MLflow), `database` (Prefect's), `serving` (flows on a
-             server), `server`, `hosted` (the process of a server), `cluster` (threads, processes or Dask for teachers)
+             server), `server`, `hosted` (the process of a server), `cluster` (threads or Dask for teachers)
 Imports      tasks and artifacts; nothing else imports Prefect, Typer or Rich
 """

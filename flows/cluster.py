@@ -1,4 +1,4 @@
-"""Task runners for teachers: threads, processes, a Dask cluster on this machine, or one of the operator's.
+"""Task runners for teachers: threads, a Dask cluster on this machine, or one of the operator's.
 
 Anyone who can connect to a Dask scheduler can run code on its workers, and the web pages of both show what they do. The
 processes of a cluster made here listen on ports that every local user can reach: they accept only a certificate made
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 import concord
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.flows import server
-from concord.flows.ending import end_with_parent, shield_workers
+from concord.flows.ending import shield_workers
 
 PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
 START_SECONDS = 30
@@ -42,8 +42,6 @@ def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
     if teachers.runner == "threads":
         return ThreadPoolTaskRunner(max_workers=workers)
     shield_workers()
-    if teachers.runner == "processes":
-        return ProcessPoolTaskRunner(max_workers=workers, initializer=end_with_parent)
     try:
         from prefect_dask.task_runners import DaskTaskRunner
     except ImportError:

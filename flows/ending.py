@@ -60,19 +60,6 @@ def shield_workers() -> None:
         _shield()
 
 
-def end_with_parent() -> None:
-    """In a worker process: end when the parent process ends, since no signal announces that."""
-
-    def follow() -> None:
-        from multiprocessing import parent_process
-
-        if parent := parent_process():
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
-
-
 def leave(status: int, sentence: str) -> None:
     """End this process and its children now, if it is a command under `watch`."""
     if not _watched.is_set():

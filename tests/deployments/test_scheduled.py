@@ -266,7 +266,7 @@ def test_a_run_that_dies_is_finished_by_the_next(session: str, home: Path, arriv
     assert state_of(home, session)[3] == labels
 
 
-RUNNERS = {"threads": "ThreadPoolTaskRunner", "processes": "ProcessPoolTaskRunner", "dask": "DaskTaskRunner"}
+RUNNERS = {"threads": "ThreadPoolTaskRunner", "dask": "DaskTaskRunner"}
 
 
 @pytest.mark.slow

@@ -167,12 +167,9 @@ def test_a_result_that_cannot_be_read_is_foreign(kept_here: SealedResults) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", ["processes", "dask"])
 @pytest.mark.usefixtures("session")
-def test_workers_of_every_kind_seal_what_they_write_and_believe_nothing_else(
-    plan: Plan, home: Path, runner: str
-) -> None:
-    elsewhere = changed(plan, teachers__runner=runner)
+def test_workers_seal_what_they_write_and_believe_nothing_else(plan: Plan, home: Path) -> None:
+    elsewhere = changed(plan, teachers__runner="dask")
     name_the_first_block(home)
     assert {stage.name for stage in start(elsewhere, home).stages if not stage.cached} == {"teach"}
     assert not any(SealedResults(home=home).is_foreign(file.name) for file in results(home, "teach"))

@@ -93,7 +93,7 @@ def test_the_command_leaves_nothing_private_in_its_console_and_in_prefect(
     named, or it would go with the server. Its workers have processes of their own."""
     folder, home = tmp_path / "data", tmp_path / "home"
     private, few = canary_tables(folder)["data"]["private"], {"teachers__count": 60, "teachers__block": 30}
-    talking = {"teachers__estimator": f"tests.promises.tellers.{estimator}", "teachers__runner": "processes"}
+    talking = {"teachers__estimator": f"tests.promises.tellers.{estimator}", "teachers__runner": "dask"}
     plan = write_plan(folder, data__private=private, **few, **talking)
     command = [
         sys.executable,

@@ -49,7 +49,7 @@ def test_no_process_is_left_after_kills(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runner", ["threads", "processes", "dask"])
+@pytest.mark.parametrize("runner", ["threads", "dask"])
 def test_nothing_that_listens_trusts_a_stranger(tmp_path: Path, runner: str) -> None:
     """Anyone who can connect to a Dask scheduler can run code on it."""
     stuck = {"teachers__estimator": "tests.promises.stalling.Stuck", "teachers__runner": runner}
