@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.atomic import check_format, is_home, make_folder, tidy
-from concord.artifacts.home.users import check_owner
+from concord.artifacts.home.users import check_own
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.settings import Settings, sqlite_file
+from concord.artifacts.settings import Settings
 from concord.flows.server import ADDRESS_VARIABLE, serving
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def prepare(home: Path) -> Path:
     """Make the home folder if missing. Returns its absolute path.
 
-    Raises EnvironmentFailed, such as for a home or a ledger that another user made; NotVerified for a home of another
+    Raises EnvironmentFailed, such as for a home that another user made; NotVerified for a home of another
     format.
     """
     from concord.artifacts.home.released import settle  # with NumPy and Arrow, while the server starts
@@ -30,10 +30,7 @@ def prepare(home: Path) -> Path:
     home = home.absolute()
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        check_owner("the home folder", home)
-        ledger = sqlite_file(Settings.now().ledger_of(home))
-        if ledger is not None and ledger.exists():
-            check_owner("the ledger", ledger)
+        check_own("the home folder", home, 0o022)
         for folder in (home / "prefect", home / "results"):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not os.access(home, os.W_OK):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.certificate import Certificate, Certified
@@ -130,11 +129,11 @@ def certify(
 
 def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certified, Tracked]:
     """Certificate and report, written or from the cache; and their run in MLflow, recorded if it is missing."""
-    run, passed, stores, studied = learned.run, learned.passed, learned.run.stores, datetime.now(UTC)
+    run, passed, stores = learned.run, learned.passed, learned.run.stores
     public = PublicRows(encoding=learned.encoding, batches=tuple(learned.admitted.stream.batches))
 
     def recorded(certified: Certified, tracking: "Tracking") -> Tracked:
-        return tracking.publish(publication_of(run.plan, certified, public, stores), passed.at, studied)
+        return tracking.publish(publication_of(run.plan, certified, public, stores), passed.at)
 
     def work() -> tuple[tuple[Certified, Tracked], bool]:
         files = {each.session.id: each.released for each in (passed, *learned.before)}

@@ -1,10 +1,12 @@
-"""Users: whose a file is, and files that their owner alone may read.
+"""Users: whose a folder is, and files that their owner alone may read.
 
 What another user made may hold anything: keys that they know, or a ledger that they wrote.
 
 Assumes      folders above it are not another user's to rename
-Guarantees   a home, vault, secret or ledger that another user made is not used, and the sentence names both users
-Not covered  root, who can make files of any user's. Checked by tests/artifacts/home/test_users.py
+Guarantees   a home that is another user's, or that others may write, is not used; nor is a vault that is another
+             user's, or that others may read
+Not covered  root, who can make files of any user's; a ledger kept elsewhere. Checked by
+             tests/artifacts/home/test_users.py
 """
 
 import os
@@ -17,18 +19,23 @@ MOST_BYTES = 1 << 16
 """More than a file with one secret holds."""
 
 
-def check_owner(what: str, path: Path) -> None:
-    """Raise EnvironmentFailed, naming it as `what`, if a file or folder belongs to another user than the one who runs;
-    OSError if it is not there."""
-    if (owner := path.stat().st_uid) != os.geteuid():
-        theirs, ours = user_name(owner), user_name(os.geteuid())
+def check_own(what: str, path: Path, closed: int) -> None:
+    """Raise EnvironmentFailed, naming it as `what`, if a folder is another user's, or if others have one of the rights
+    in `closed`, such as 0o077; OSError if it is not there."""
+    found, ours = path.stat(), os.geteuid()
+    if found.st_uid != ours:
         raise EnvironmentFailed(
-            f"{what} {path} belongs to {theirs}, and this runs as {ours}: run it as {theirs}; or, if nobody else has "
-            f"put anything there, let root give it to {ours} by `chown -R {os.geteuid()} {path}`; or name another home"
+            f"{what} {path} belongs to {_user_name(found.st_uid)}, and this runs as {_user_name(ours)}: run it as "
+            f"{_user_name(found.st_uid)}; or, if nobody else has put anything there, let root give it to "
+            f"{_user_name(ours)} by `chown -R {ours} {path}`; or name another home"
+        )
+    if (mode := found.st_mode & 0o777) & closed:
+        raise EnvironmentFailed(
+            f"{what} {path} must be closed to others (0700), found {mode:04o}: `chmod -R go= {path}`"
         )
 
 
-def user_name(number: int) -> str:
+def _user_name(number: int) -> str:
     """The name of the user with that number."""
     try:
         return pwd.getpwuid(number).pw_name

@@ -19,9 +19,9 @@ from typing import BinaryIO
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified, refused
+from concord.artifacts.errors import NotVerified, refused
 from concord.artifacts.home.atomic import UNFINISHED, discard, make_folder, passing_folder, sync_folder, write_whole
-from concord.artifacts.home.users import check_owner
+from concord.artifacts.home.users import check_own
 from concord.artifacts.schemas import AnyPath, Ref
 
 KEY_BYTES = 32
@@ -77,8 +77,8 @@ class Vault:
     """The vault of one home folder.
 
     Assumes      other users of the machine are not root
-    Guarantees   files 0600 and folders 0700 from birth; another user's vault or secret is refused, and a changed, moved
-                 or foreign file on reading; what `create` and `make_secret` have returned from is there after a power
+    Guarantees   files 0600 and folders 0700 from birth; another user's vault is refused, and a changed, moved or
+                 foreign file on reading; what `create` and `make_secret` have returned from is there after a power
                  cut
     Not covered  deletion by the owner; whoever has the disk or a copy of it, unless its operator encrypted the volume.
                  Checked by tests/artifacts/home/test_vault.py
@@ -93,24 +93,18 @@ class Vault:
         with self._in_one_sentence("opened"):
             root.parent.mkdir(parents=True, exist_ok=True)
             make_folder(root)
-            check_owner("the vault", root)
-            mode = root.stat().st_mode & 0o777
-        if mode & 0o077:
-            raise EnvironmentFailed(
-                f"the vault {root} must be readable by its owner alone (0700), found {mode:04o}: `chmod -R go= {root}`"
-            )
+            check_own("the vault", root, 0o077)
         own = self._installation()
         self._seal, self._digests = derive(own, "seal"), derive(own, "digests")
 
     def secret(self, name: str) -> bytes:
         """The 32-byte secret of that name, such as sessions/ID.
 
-        Raises NotVerified if its file is missing or damaged, EnvironmentFailed if it is another user's.
+        Raises NotVerified if its file is missing or damaged.
         """
         if not self.has_secret(name):
             raise NotVerified(f"the vault lacks the key {self.root}/secrets/{name}: restore a copy of it")
         with self._in_one_sentence("read"), suppress(NotVerified):
-            check_owner("the key", self.root / "secrets" / name)
             key, check = self._parts(f"secrets/{name}", SEAL_BYTES)
             if len(key) == KEY_BYTES and hmac.compare_digest(check, _check(key, name)):
                 return key

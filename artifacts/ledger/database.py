@@ -41,7 +41,6 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateTable
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.users import check_owner, user_name
 from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.settings import sqlite_file
 
@@ -127,7 +126,6 @@ class Entries:
         with self.engine.connect() as connection:
             if self.engine.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-                check_owner("the ledger", self.file or Path())
             else:
                 connection.execute(text("SET LOCAL synchronous_commit = on"))
                 connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"))
@@ -145,14 +143,10 @@ class Entries:
             message = " ".join(str(cause).split())
             code = getattr(cause, "sqlite_errorcode", None)
             if code is not None and code & 0xFF in MAY_NOT_WRITE and self.file is not None:
-                user = user_name(os.geteuid())
-                why = f"cannot be written ({message}): it belongs to {user}, as whom this runs: make the file and its "
-                why += "folder writable"
-                try:
-                    check_owner("the ledger", self.file)
-                except OSError:
-                    why = f"cannot be found ({message}): restore it, or give {user} access to its folder"
-                raise EnvironmentFailed(f"the ledger {self.file} {why}") from None
+                raise EnvironmentFailed(
+                    f"the ledger {self.file} cannot be found or written ({message}): restore it, or make the file and "
+                    "its folder writable"
+                ) from None
             if isinstance(failed, OperationalError | InterfaceError) and code != sqlite3.SQLITE_ERROR:
                 raise EnvironmentFailed(f"the ledger's database failed: {message}") from None
             raise NotVerified(f"the ledger's database cannot be read: {message}") from None

@@ -103,18 +103,15 @@ class Tracked:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """The publication of one stage after the door: settings as parameters, numbers as metrics, a note in Markdown, and
-    the datasets it read."""
+class RunContent:
+    """What a run shows: settings as parameters, numbers as metrics."""
 
     params: dict[str, str]
     metrics: dict[str, float]
-    note: str = ""
-    read: tuple[str, ...] = ()
 
 
-def published_stages(certificate: Certificate) -> dict[str, Stage]:
-    """The stages after the door, in order, from a certificate."""
+def content_of(certificate: Certificate) -> RunContent:
+    """What the run of a certificate shows."""
     leading, domain, whole = certificate.leading, certificate.domain, certificate.guarantee
     student, relabelling = certificate.student, certificate.relabelling
     mechanism = {name: value for name, value in leading.mechanism.settings.items() if name != "relabel"}
@@ -122,36 +119,30 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
     own = {"epsilon": leading.guarantee.epsilon, "delta": leading.guarantee.delta}
     settings, measured = ({}, student.params) if student.estimator.startswith(TALLIED) else (student.params, {})
     together = {"epsilon_together": whole.epsilon, "delta_together": whole.delta}
-    return {
-        "release": Stage(
-            _settings(mechanism, "mechanism.")
-            | _settings({} if relabelling is None else relabelling.model_dump(), "relabel.")
-            | _settings({"teachers": leading.teachers, "data_version": certificate.data_version})
-            | _settings({} if certificate.units is None else {"units": certificate.units}),
-            own | (asked if leading.teachers else {}) | (together if [*own.values()] != [*together.values()] else {}),
-            "The release: outputs of the mechanism, and the charge to the domain. No earlier stage is shown.",
-            (certificate.mechanism.kind.of_rows,),
-        ),
-        "study": Stage(
-            _settings(settings, "student.")
-            | _settings({"student": student.estimator})
-            | ({} if student.refused is None else _settings({"refused": student.refused}))
-            | ({} if student.public_test is None else {TEST_TABLE: student.public_test.table}),
-            measured | _on_public_rows(student.accuracy, student.public_test),
-            f"The student, learned from released labels and {certificate.mechanism.kind.of_rows} alone.",
-            tuple(datasets_of(certificate)),
-        ),
-        **_aside(certificate.test),
-        "certify": Stage(
-            _settings({"certificate": certificate.format}),
-            {
-                "domain_epsilon_spent": domain.spent.epsilon,
-                "domain_delta_spent": domain.spent.delta,
-                "lifetime_used": domain.used,
-            },
-            "The certificate and the report, written from the ledger and released files.",
-        ),
-    }
+    tested = _aside(certificate.test)
+    return RunContent(
+        _settings(mechanism, "mechanism.")
+        | _settings({} if relabelling is None else relabelling.model_dump(), "relabel.")
+        | _settings({"teachers": leading.teachers, "data_version": certificate.data_version})
+        | _settings({} if certificate.units is None else {"units": certificate.units})
+        | _settings(settings, "student.")
+        | _settings({"student": student.estimator})
+        | ({} if student.refused is None else _settings({"refused": student.refused}))
+        | ({} if student.public_test is None else {TEST_TABLE: student.public_test.table})
+        | tested.params
+        | _settings({"certificate": certificate.format}),
+        own
+        | (asked if leading.teachers else {})
+        | (together if [*own.values()] != [*together.values()] else {})
+        | measured
+        | _on_public_rows(student.accuracy, student.public_test)
+        | tested.metrics
+        | {
+            "domain_epsilon_spent": domain.spent.epsilon,
+            "domain_delta_spent": domain.spent.delta,
+            "lifetime_used": domain.used,
+        },
+    )
 
 
 def _on_public_rows(accuracy: Estimate | None, test: AnyPublicTest | None) -> dict[str, float]:
@@ -196,14 +187,14 @@ def _by_class(classes: Sequence[AnyClass]) -> dict[str, AnyClass]:
     return {f"{at}.{name}" if alike else name: item for at, (name, item) in enumerate(zip(names, classes, strict=True))}
 
 
-def _aside(record: SessionRecord | None) -> dict[str, Stage]:
-    """The stage of a test on private units that were set aside, if there was one."""
+def _aside(record: SessionRecord | None) -> RunContent:
+    """The content about a test on private units that were set aside, if there was one."""
     if record is None or record.tested is None:
-        return {}
-    return {"test": _tested(record.tested, record.mechanism.kind.bounds, record.guarantee.epsilon)}
+        return RunContent({}, {})
+    return _tested(record.tested, record.mechanism.kind.bounds, record.guarantee.epsilon)
 
 
-def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> Stage:
+def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> RunContent:
     """Metrics of a private test, each with the ends of its interval; per class only if there are few classes."""
     if isinstance(test, NumberTested):
         measured: dict[tuple[str, str], Estimate | None] = {
@@ -219,22 +210,10 @@ def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> 
     ends = _with_ends(measured, "test_")
     ends |= {f"test_{name}": value for name, value in points.items() if value is not None}
     settings = {"share": test.share, "clean": test.clean, "level": test.level}
-    return Stage(
+    return RunContent(
         _settings(settings if bounds is None else {**settings, "bounds": [*bounds]}, "test."),
         {"test_rows": float(test.rows), "test_epsilon": epsilon, **ends},
-        "The student, evaluated on private units that were set aside. Counts are noisy; intervals include the noise.",
     )
-
-
-def whole(certificate: Certificate) -> Stage:
-    """The publication of all stages together, for the run that they are nested in."""
-    params = {name: value for stage in published_stages(certificate).values() for name, value in stage.params.items()}
-    return Stage(params, figures(certificate), guarantee_text(certificate), tuple(datasets_of(certificate)))
-
-
-def figures(certificate: Certificate) -> dict[str, float]:
-    """The numbers of a certificate, as metrics."""
-    return {name: value for stage in published_stages(certificate).values() for name, value in stage.metrics.items()}
 
 
 def _settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

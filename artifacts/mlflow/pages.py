@@ -3,42 +3,16 @@
 Nothing here imports MLflow. Checked by tests/artifacts/mlflow/test_tracking.py.
 """
 
-import json
-
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.sections import ALIAS
 
-VIEW = "concord"
-"""The name of the view of an experiment's runs that a link opens."""
-MEASURED = ("accuracy", "rmse", "test_accuracy", "test_rmse")
-"""What the list shows of a student, each with its interval: on public test rows, and by a private test."""
-COLUMNS = ("epsilon", "delta", "lifetime_used", *(f"{name}{end}" for name in MEASURED for end in ("", "_low", "_high")))
-SHOWN_AS = {
-    "mlflow.experimentKind": "custom_model_development",
-    f"mlflow.sharedViewState.{VIEW}": json.dumps(
-        {
-            "searchFilter": "",
-            "orderByKey": "attributes.start_time",
-            "orderByAsc": False,
-            "startTime": "ALL",
-            "lifecycleFilter": "Active",
-            "modelVersionFilter": "All Runs",
-            "datasetsFilter": [],
-            "selectedColumns": [f"metrics.`{name}`" for name in COLUMNS],
-            "runsExpanded": {},
-            "runsPinned": [],
-            "runsHidden": [],
-            "groupBy": None,
-        }
-    ),
-}
-"""The kind of an experiment, without which MLflow's pages guess whether it has trained models or prompts; and a view of
-its runs with COLUMNS, because MLflow's list shows no metric by itself. MLflow leaves out columns that no run has."""
+SHOWN_AS = {"mlflow.experimentKind": "custom_model_development"}
+"""The kind of an experiment, without which MLflow's pages guess whether it has trained models or prompts."""
 
 
 def runs_page(experiment: str) -> str:
     """The address, within MLflow's pages, of an experiment's runs in the view for trained models."""
-    return f"#/experiments/{experiment}/runs?viewStateShareKey={VIEW}&workflowType=machine_learning"
+    return f"#/experiments/{experiment}/runs?workflowType=machine_learning"
 
 
 def budget_in_words(certificate: Certificate) -> str:
@@ -61,9 +35,9 @@ def about_domain(certificate: Certificate, experiment: str) -> str:
     return (
         f"{budget_in_words(certificate)}\n\n"
         f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
-        f"certified; the stages after its release are nested in it.\n\n"
+        f"certified.\n\n"
         f"To find runs by mechanism and ε: `{wanted}`\n\n"
-        f"[All runs with ε, δ, lifetime budget used, and accuracy or RMSE with its interval]({runs_page(experiment)})"
+        f"[All runs]({runs_page(experiment)})"
     )
 
 

@@ -1,13 +1,10 @@
 """Reading MLflow's records of sessions, for verification and erasure.
 
-MLflow stores absolute addresses of its files. In a home that was moved or copied they point to its former place; the
-files in this home are read all the same, and `artifacts.mlflow.write` records them again when they are used.
+MLflow stores absolute addresses of its files, so a home's own store is used only where it was made.
 
-Assumes      the files of a home's own store lie below its folder `mlartifacts`, as they did where the home was
-Guarantees   digests are computed from the bytes of the files, not taken from MLflow; nothing is read below the folder
-             `mlartifacts` of another place
-Not covered  writing: artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py,
-             tests/tasks/verify/test_verify.py and tests/promises/test_move.py
+Guarantees   digests are computed from the bytes of the files, not taken from MLflow
+Not covered  writing: artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py and
+             tests/tasks/verify/test_verify.py
 
 Only MLflow's explicit client is used: the fluent API has one active run per thread and one store per process.
 """
@@ -30,7 +27,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import Recorded
 from concord.artifacts.mlflow.pages import runs_page
-from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing
+from concord.artifacts.mlflow.store import check_place, client_of, in_one_sentence, make_if_missing
 from concord.artifacts.sections import ALIAS
 from concord.artifacts.settings import (
     STORE,
@@ -42,8 +39,6 @@ from concord.artifacts.settings import (
     sqlite_file,
 )
 
-EXPERIMENT = re.compile(r"(file://.*)/[^/]+")
-"""The folder of an experiment's files, below the home's."""
 COPIES: list[TemporaryDirectory[str]] = []
 """Copies of stores that cannot be written, for as long as this process lasts."""
 NOBODYS = "0"
@@ -53,7 +48,6 @@ KINDS = ("session", "estimate", "answers")
 """The tags that name a run's session, by what it is for."""
 NOT_OURS = {"registered_model_meta", "__pycache__"}
 """What MLflow and Python add to a model's folder when it is used."""
-PARENT = "mlflow.parentRunId"
 MODEL = "student"
 """What a logged model is called."""
 
@@ -61,25 +55,18 @@ MODEL = "student"
 class Records:
     """The tracking store of one home folder, or the one that MLFLOW_TRACKING_URI names, for reading."""
 
-    def __init__(self, uri: str, folder: Path, *, ours: bool = False) -> None:
-        """`uri` of the store; if that is a database, its files go below `folder`. Raises EnvironmentFailed.
-
-        ours   the store is this home's own: its files lie below `folder` wherever the home was
-        """
-        self._uri, self._folder, self._elsewhere = uri, folder, set[str]()
+    def __init__(self, uri: str, folder: Path) -> None:
+        """`uri` of the store; if that is a database, its files go below `folder`. Raises EnvironmentFailed."""
+        self._uri, self._folder = uri, folder
         with in_one_sentence():
             if (file := sqlite_file(uri)) and file.is_file():
                 with closing(sqlite3.connect(file)) as database:  # MLflow does not notice another kind of file
                     database.execute("SELECT count(*) FROM sqlite_master")
             self._client = client_of(uri)
-            for experiment in self._client.search_experiments(view_type=ViewType.ALL) if ours else ():
-                place = EXPERIMENT.fullmatch(experiment.artifact_location or "")
-                if place and place[1].endswith(f"/{folder.name}") and place[1] != folder.as_uri():
-                    self._elsewhere.add(place[1])  # where this home's artifacts were before it was moved
 
     @classmethod
     def of(cls, home: Path) -> Self:
-        """The store of a home folder; its files are found even if the home was moved."""
+        """The store of a home folder. Raises EnvironmentFailed, as if it was made in another place."""
         check_answers(STORE)
         folder, database = home.absolute() / "mlartifacts", own_store_file(home)
         if not own_store(home):
@@ -93,7 +80,10 @@ class Records:
                 with closing(sqlite3.connect(address, uri=True)) as store, closing(sqlite3.connect(copy)) as made:
                     store.backup(made)
                 database = copy
-        return cls(sqlite_address(database), folder, ours=True)
+        records = cls(sqlite_address(database), folder)
+        with in_one_sentence():
+            check_place(database, folder)
+        return records
 
     def runs(self, session: str) -> list[str]:
         """Ids of the finished runs of a session, the latest first."""
@@ -117,9 +107,11 @@ class Records:
         """Ids of the runs, deleted ones too, that no session has made."""
         with in_one_sentence():
             found = [each.experiment_id for each in self._client.search_experiments(ViewType.ALL)]
-            runs = [*self._search(found, "", ViewType.ALL)]
-        ours = {run.info.run_id for run in runs if not run.data.tags.keys().isdisjoint(KINDS)}
-        return [run.info.run_id for run in runs if ours.isdisjoint((run.info.run_id, run.data.tags.get(PARENT)))]
+            return [
+                run.info.run_id
+                for run in self._search(found, "", ViewType.ALL)
+                if run.data.tags.keys().isdisjoint(KINDS)
+            ]
 
     def _search(self, experiments: list[str], wanted: str, view: int = ViewType.ACTIVE_ONLY) -> Iterator[Run]:
         """All runs of those experiments, however many."""
@@ -179,13 +171,6 @@ class Records:
                 model_files={name: sha256(data) for name, data in self._files(place).items()} if place else {},
             )
 
-    def _here(self, location: str) -> str:
-        """The present address of an artifact location."""
-        for root in self._elsewhere:
-            if location.startswith(f"{root}/"):
-                return self._folder.as_uri() + location.removeprefix(root)
-        return location
-
     def _champion(self, name: str) -> RunData | None:
         """The run of the champion among students registered as `name`; None without one, or if its run is gone."""
         version = self._client.get_registered_model(name).aliases.get(ALIAS)
@@ -202,16 +187,15 @@ class Records:
         return str(self._client.get_registered_model(name).aliases.get(ALIAS)) == version
 
     def _names(self, location: str) -> set[str]:
-        """The files at an artifact location; MLflow's client would look at a run's first place."""
-        found = mlflow.artifacts.list_artifacts(artifact_uri=self._here(location), tracking_uri=self._uri)
+        """The files at an artifact location."""
+        found = mlflow.artifacts.list_artifacts(artifact_uri=location, tracking_uri=self._uri)
         return {Path(file.path).name for file in found}
 
     def _files(self, location: str) -> dict[str, bytes]:
         """The contents of the files at an artifact location, by path."""
         with TemporaryDirectory() as folder:
-            place = self._here(location)
             root = Path(
-                mlflow.artifacts.download_artifacts(artifact_uri=place, dst_path=folder, tracking_uri=self._uri)
+                mlflow.artifacts.download_artifacts(artifact_uri=location, dst_path=folder, tracking_uri=self._uri)
             )
             paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
             return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}

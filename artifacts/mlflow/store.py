@@ -41,6 +41,7 @@ STORE_PATIENCE = 20.0
 """Seconds to wait for another process that writes to a SQLite store, as MLflow itself waits."""
 AUTOFLUSH = "(raised as a result of"
 """The beginning of SQLAlchemy's line before the reason, if a query failed to write."""
+PLACES = "SELECT artifact_location FROM experiments WHERE artifact_location LIKE 'file:%'"
 STORE_LOCK = "mlflow.lock"
 """Held by the process that makes a store, or migrates it."""
 
@@ -93,7 +94,20 @@ def ready_store(home: Path) -> Path | None:
                 sync_folder(database.parent)
             _make(database)
         client_of(Settings.now().store_of(home))
+        if own_store(home):
+            check_place(own_store_file(home), home.absolute() / "mlartifacts")
     return aside
+
+
+def check_place(database: Path, folder: Path) -> None:
+    """Raise EnvironmentFailed if a home's own store names another home's folder for its files: the home was moved."""
+    with closing(sqlite3.connect(database)) as store:
+        places = [str(place).rpartition("/")[0] for (place,) in store.execute(PLACES)]
+    if any(place.endswith(f"/{folder.name}") and place != folder.as_uri() for place in places):
+        raise EnvironmentFailed(
+            f"the MLflow store of {folder.parent} was made where the home was before: move mlflow.db and mlartifacts "
+            "away; each session is recorded anew when a command uses it"
+        )
 
 
 class OtherVersion(EnvironmentFailed):

@@ -51,21 +51,20 @@ from concord.artifacts.mlflow.describe import (
     TEST_ROWS,
     Champion,
     Publication,
-    Stage,
+    RunContent,
     Tracked,
+    content_of,
     dataset,
     guarantee_text,
     listing,
     logged_digests,
     mlflow_signature,
-    published_stages,
     run_name,
     tags,
     takes_alias,
-    whole,
 )
 from concord.artifacts.mlflow.pages import SHOWN_AS, about_domain, about_students, registered
-from concord.artifacts.mlflow.read import MODEL, PARENT, Records
+from concord.artifacts.mlflow.read import MODEL, Records
 from concord.artifacts.mlflow.store import in_one_sentence
 from concord.artifacts.process import ProcessChange
 from concord.artifacts.sections import ALIAS
@@ -126,10 +125,10 @@ MOST_AT_ONCE = 1000
 class Tracking(Records):
     """The tracking store, for writing."""
 
-    def publish(self, publication: Publication, started: datetime, studied: datetime) -> Tracked:
+    def publish(self, publication: Publication, started: datetime) -> Tracked:
         """Record a publication as a run of its domain's experiment, and register its student.
 
-        Each stage after the door is a nested run. The door was passed at `started`, the student ready at `studied`.
+        The door was passed at `started`.
         """
         certificate = publication.certificate
         with in_one_sentence():
@@ -144,7 +143,6 @@ class Tracking(Records):
             with self._run(experiment, run_name(certificate), begun, described) as run:
                 self._log(run.info.run_id, publication)
                 model_id = self._log_model(run, publication)
-                self._log_stages(run, model_id, publication, studied)
                 model_uri = self._register(run, model_id, certificate)
                 return Tracked(run.info.run_id, model_uri, self._is_champion(model_uri))
 
@@ -180,14 +178,12 @@ class Tracking(Records):
         return str(run.info.run_id)
 
     def _experiment(self, domain: str) -> str:
-        """The experiment of a domain; if the home was moved, a new one is made here and the old one renamed."""
+        """The experiment of a domain, made if it is missing."""
         found = self._client.get_experiment_by_name(domain)
         if found is not None:
             if found.lifecycle_stage == LifecycleStage.DELETED:
                 self._client.restore_experiment(found.experiment_id)
-            if self._here(str(found.artifact_location)) == found.artifact_location:
-                return str(found.experiment_id)
-            self._client.rename_experiment(found.experiment_id, f"{domain} ({found.experiment_id}, in another place)")
+            return str(found.experiment_id)
         served = self._uri.startswith(("http://", "https://"))  # a server decides where files go
         location = None if served else (self._folder / domain).as_uri()
         return str(self._client.create_experiment(domain, artifact_location=location, tags=SHOWN_AS))
@@ -208,7 +204,7 @@ class Tracking(Records):
         """Whether the files that a run names, and its model's, are there; verification checks their content."""
         experiment, run_id = [run.info.experiment_id], run.info.run_id
         logged = self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'")
-        if version is None or not logged or self._here(run.info.artifact_uri) != run.info.artifact_uri:
+        if version is None or not logged:
             return False
         files, model = self._names(run.info.artifact_uri), self._names(logged[0].artifact_location)
         return logged_digests(run.data.tags).keys() <= files and MODEL_FILE in model
@@ -229,13 +225,11 @@ class Tracking(Records):
                 self._client.delete_model_version(version.name, version.version)
             for model in self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'"):
                 self._client.delete_logged_model(model.model_id)
-            for nested in self._client.search_runs(experiment, f"tags.`{PARENT}` = '{run_id}'"):
-                self._client.delete_run(nested.info.run_id)
             self._client.delete_run(run_id)
 
     def _log(self, run_id: str, publication: Publication) -> None:
         now = _now()
-        self._log_settings(run_id, whole(publication.certificate))
+        self._log_settings(run_id, content_of(publication.certificate))
         points = [Metric(name, value, now, at) for name, line in publication.series.items() for at, value in line]
         digests = json.dumps({file.name: sha256(file.read_bytes()) for file in publication.files}, sort_keys=True)
         for first in range(0, len(points), MOST_AT_ONCE):
@@ -245,27 +239,10 @@ class Tracking(Records):
         for file in publication.files:
             self._client.log_artifact(run_id, str(file))
 
-    def _log_settings(self, run_id: str, stage: Stage) -> None:
+    def _log_settings(self, run_id: str, content: RunContent) -> None:
         now = _now()
-        metrics = [Metric(name, value, now, 0) for name, value in stage.metrics.items()]
-        self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in stage.params.items()])
-
-    def _log_stages(self, parent: Run, model_id: str, publication: Publication, ready: datetime) -> None:
-        """A nested run for each stage. All times are after the door: the release is a single moment."""
-        door = parent.info.start_time
-        studied = max(door, _milliseconds(ready))
-        lasted = {"release": (door, door), "choose": (door, door), "study": (door, studied)}
-        lasted["test"] = studied, studied
-        lasted["certify"] = studied, max(studied, _now())
-        for name, stage in published_stages(publication.certificate).items():
-            begun, ended = lasted[name]
-            tagged = {"stage": name, PARENT: parent.info.run_id, NOTE: stage.note}
-            run_id = self._client.create_run(parent.info.experiment_id, begun, tagged, name).info.run_id
-            self._log_settings(run_id, stage)
-            self._client.log_inputs(run_id, [_dataset(data, publication.datasets[data]) for data in stage.read])
-            if name == "study":
-                self._client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
-            self._client.set_terminated(run_id, end_time=ended)
+        metrics = [Metric(name, value, now, 0) for name, value in content.metrics.items()]
+        self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in content.params.items()])
 
     def _log_model(self, run: Run, publication: Publication) -> str:
         """Log the student as a model of the run. Returns the model's id."""
@@ -310,9 +287,9 @@ def _dataset(name: str, digest: str) -> DatasetInput:
     return DatasetInput(shown, [InputTag(key, value) for key, value in result.items()])
 
 
-def _settings_and_numbers(fields: Mapping[str, Any]) -> Stage:
+def _settings_and_numbers(fields: Mapping[str, Any]) -> RunContent:
     numbers = {name: float(value) for name, value in fields.items() if isinstance(value, int | float)}
-    return Stage({name: str(value) for name, value in fields.items() if name not in numbers}, numbers)
+    return RunContent({name: str(value) for name, value in fields.items() if name not in numbers}, numbers)
 
 
 def _now() -> int:

@@ -75,9 +75,9 @@ def ui_command(
 ) -> None:
     """Open the audit view: MLflow's list of a domain's runs, on this machine only.
 
-    The list shows ε, δ, the lifetime budget used, and accuracy or RMSE with its interval. The command prints the link;
-    with a tracking server of your own, that server's link. MLflow's gateway and assistant, which would send text
-    elsewhere, are switched off: the page of prompts is empty, and the assistant's button does nothing.
+    The command prints the link; with a tracking server of your own, that server's link. MLflow's gateway and
+    assistant, which would send text elsewhere, are switched off: the page of prompts is empty, and the assistant's
+    button does nothing.
     """
     from concord.artifacts.settings import Settings
     from concord.flows.environment import reopen

@@ -14,12 +14,11 @@ Not covered  what artifacts.home.released does not cover; times of files that no
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate, schema
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import Released, digest_of
+from concord.artifacts.home.released import digest_of
 from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
@@ -46,8 +45,7 @@ CHARGING = ("domain", "recap", "divide", "open", "settle")
 def publish_certificate(certificate: Certificate, files: Mapping[str, bytes | Ref], stores: Stores) -> dict[str, Ref]:
     """Publish a certificate together with its schema and its evidence: excerpt, key, statement and its schema.
 
-    Files that the session's certificate names for the first time, and all of them if it names another session for the
-    first time, get new times: their own would show how long private work went on after them.
+    All files that the certificate names get new times: their own would show how long private work went on after them.
 
     files   further files of its session's folder, by name, that are published with it
     Returns all of them by name. Raises NotVerified if the certificate agrees with no state of the ledger.
@@ -68,19 +66,8 @@ def publish_certificate(certificate: Certificate, files: Mapping[str, bytes | Re
         predicate=PrivacyClaim.of(certificate, LedgerHead(entries=len(excerpt.entries), head=excerpt.head)),
     )
     signed = {ATTESTATION_FILE: key.envelope(PAYLOAD_TYPE, statement.text)}
-    known = {*own, *_named_before(certificate, released)}
-    released.restamp([file for file in certificate.files if file not in known])
+    released.restamp([file for file in certificate.files if file not in own])
     return released.publish(folder, {**files, **evidence, **signed, **text})
-
-
-def _named_before(certificate: Certificate, released: Released) -> tuple[Ref, ...]:
-    """The files that the session's present certificate names; none if it is of other sessions, or unknown here."""
-    found = released.find(f"{certificate.session}/{CERTIFICATE_FILE}")
-    with suppress(ValueError):
-        last = None if found is None else Certificate.model_validate_json(released.read(found))
-        if last and [each.session for each in last.sessions] == [each.session for each in certificate.sessions]:
-            return last.files
-    return ()
 
 
 def _json(value: dict[str, Any]) -> bytes:

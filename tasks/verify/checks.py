@@ -9,8 +9,8 @@ Assumes      the certificate was compared with the ledger; MLflow returns what i
 Guarantees   found and named, if it was changed or is missing: a released label file; any file of the MLflow run, with
              its certificate; any file of the registered model, its description and its tags; the run's tags of the
              guarantee, its note, parameters and figures; answers released in a batch that the ledger never committed
-Not covered  in MLflow, the words of a description or a note that another version wrote; additional records: nested
-             runs, curves except for their last point, datasets, descriptions of experiments and registered models,
+Not covered  in MLflow, the words of a description or a note that another version wrote; additional records:
+             curves except for their last point, datasets, descriptions of experiments and registered models,
              times; the version that an alias names, which operators choose; a server, which may hold sessions of other
              homes
              Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
@@ -39,11 +39,11 @@ from concord.artifacts.mlflow.describe import (
     NOTE,
     SERIES,
     Recorded,
+    content_of,
     guarantee_text,
     listing,
     logged_digests,
     tags,
-    whole,
 )
 from concord.artifacts.schemas import CertificatePart
 from concord.artifacts.sessions import Session
@@ -283,18 +283,18 @@ def run_figures(subject: CheckedSession) -> str:
     """The guarantee and the figures that MLflow shows are the certificate's, and its guarantee is the ledger's."""
     run = _run(subject)
     certificate = _certificate(run)
-    stage, epsilon = whole(certificate), subject.session.epsilon
+    content, epsilon = content_of(certificate), subject.session.epsilon
     equal("MLflow's guarantee", certificate.leading.guarantee.epsilon, epsilon)
-    note = {NOTE: stage.note} if certificate.versions.get("concord") == __version__ else {}
+    note = {NOTE: guarantee_text(certificate)} if certificate.versions.get("concord") == __version__ else {}
     _all_equal("tag", run.tags, {**tags(certificate), **note})
-    equal("MLflow's list of parameters", sorted(run.params), sorted(stage.params))
-    _all_equal("parameter", run.params, stage.params)
-    equal("MLflow's list of metrics", sorted(run.metrics.keys() - set(SERIES)), sorted(stage.metrics))
-    _all_equal("metric", run.metrics, stage.metrics)
+    equal("MLflow's list of parameters", sorted(run.params), sorted(content.params))
+    _all_equal("parameter", run.params, content.params)
+    equal("MLflow's list of metrics", sorted(run.metrics.keys() - set(SERIES)), sorted(content.metrics))
+    _all_equal("metric", run.metrics, content.metrics)
     for name in SERIES:
         if name.startswith("epsilon") and not 0 <= run.metrics.get(name, 0) <= epsilon:
             raise NotVerified(f"MLflow's series {name} passes the guarantee")
-    return f"{len(stage.metrics)} metrics, the parameters and the tags are as certified"
+    return f"{len(content.metrics)} metrics, the parameters and the tags are as certified"
 
 
 def _all_equal(kind: str, found: Mapping[str, object], certified: Mapping[str, object]) -> None:

@@ -70,7 +70,7 @@ LOST = [
 
 
 def shown(home: Path) -> list[str]:
-    """The status of all runs that MLflow shows of the domain, but those nested in others."""
+    """The status of all runs that MLflow shows of the domain."""
     client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     return [run.info.status for run in client.search_runs(experiments, "tags.session != ''")]

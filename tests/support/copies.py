@@ -1,5 +1,4 @@
-"""A copy of a home with MLflow's addresses rewritten, as if it had been made there, as most tests need. For a home that
-was moved see tests/promises/test_move.py."""
+"""A copy of a home with MLflow's addresses rewritten, as if it had been made there."""
 
 import shutil
 import sqlite3

@@ -30,4 +30,4 @@ def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None
     written = Certified.model_validate({**found, "figures": there, "evidence": beside})
     public = PublicRows(encoding=world.encoding, batches=tuple(world.batches))
     stores = Stores(world.vault, Ledger.of(world.home), world.released)
-    return Tracking.of(world.home).publish(publication_of(world.plan, written, public, stores), started, started)
+    return Tracking.of(world.home).publish(publication_of(world.plan, written, public, stores), started)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.users import check_owner
+from concord.artifacts.home.users import check_own
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.flows.environment import prepare, reopen
@@ -47,30 +47,21 @@ def test_a_home_that_another_user_made_is_read_and_not_used(tmp_path: Path, monk
     assert sorted(home.rglob("*")) == before
 
 
-def test_a_ledger_that_another_user_made_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = named(Ledger.of(tmp_path))
-    another_runs(monkeypatch)
-    with pytest.raises(EnvironmentFailed, match=facts(f"{tmp_path}/ledger.db", f"belongs to {ME}")):
-        ledger.recap("census", 5.0, 1e-5, "more")
-    monkeypatch.undo()
-    assert ledger.caps("census") == ((4.0, 4e-5),)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="it takes two users")
-@pytest.mark.parametrize("planted", ["vault", "vault/secrets/installation", "ledger.db"])
-def test_what_another_user_planted_in_an_own_home_is_not_used(tmp_path: Path, planted: str) -> None:
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+def test_a_home_that_others_may_write_is_not_used(tmp_path: Path, mode: int) -> None:
+    """Who may write it could put a vault or a ledger of their own there."""
     home = prepare(tmp_path / "home")
-    Vault(home / "vault")
-    named(Ledger.of(home))
-    os.chown(home / planted, 54321, -1)
-    with pytest.raises(EnvironmentFailed, match=facts(home / planted, "belongs to user 54321", "runs as root")):
-        Vault(prepare(home) / "vault")
+    home.chmod(mode)
+    with pytest.raises(EnvironmentFailed, match=facts(home, "closed to others", f"{mode:04o}", f"chmod -R go= {home}")):
+        prepare(home)
+    home.chmod(0o755)
+    prepare(home)
 
 
 def test_what_is_one_s_own_is_used(tmp_path: Path) -> None:
-    check_owner("the home folder", tmp_path)
+    check_own("the home folder", tmp_path, 0o077)
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
-    check_owner("the home folder", link)
+    check_own("the home folder", link, 0o077)
     with pytest.raises(FileNotFoundError):
-        check_owner("the home folder", tmp_path / "none")
+        check_own("the home folder", tmp_path / "none", 0o077)

@@ -23,5 +23,5 @@ def test_on_a_server_the_audit_view_is_a_link_to_the_domain_s_list_of_runs(
     monkeypatch.setattr("sys.argv", ["concord", "ui", "people"])
     with pytest.raises(SystemExit):
         command()
-    listed = f"http://127.0.0.1:9/#/experiments/{experiment}/runs?viewStateShareKey=concord"
+    listed = f"http://127.0.0.1:9/#/experiments/{experiment}/runs?workflowType=machine_learning"
     assert listed in capsys.readouterr().out.replace("\n", "")

@@ -12,7 +12,7 @@ import pytest
 from concord.artifacts.certificate import Certificate, library_versions
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import whole
+from concord.artifacts.mlflow.describe import content_of
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.stores import Stores
 from concord.flows.cache import digested
@@ -56,8 +56,8 @@ def test_the_units_that_the_plan_states_stand_beside_delta(small: World) -> None
     for certificate in (silent, stating):
         page = " ".join(render(certificate, {}).split())
         assert page.index("δ = 1e-05") < page.index(certificate.delta_in_words) < page.index("What the guarantee means")
-    assert whole(stating).params["units"] == "20000"
-    assert "units" not in whole(silent).params
+    assert content_of(stating).params["units"] == "20000"
+    assert "units" not in content_of(silent).params
 
 
 def test_the_units_are_the_plan_s(small: World) -> None:

@@ -24,6 +24,7 @@ from concord.tasks.verify.limited import Check
 from concord.tasks.verify.verify import verify
 from tests.support import postgresql
 from tests.support.chained import database
+from tests.support.copies import copied
 from tests.support.published import CLASSES, SESSION, opening, world
 from tests.support.sentences import says
 from tests.support.tracked import tracked
@@ -109,8 +110,10 @@ def test_each_place_that_holds_a_session_is_enough(tmp_path: Path, home: Path, w
         (other / f"vault/sessions/{SESSION}").mkdir(parents=True)
         (other / f"vault/sessions/{SESSION}/recipe.json").touch()
     else:
-        shutil.copytree(home / "mlartifacts", other / "mlartifacts")
-        copy(home / "mlflow.db", other)
+        copied(home, other)
+        for kept in ("released", "vault", "held"):
+            shutil.rmtree(other / kept, ignore_errors=True)
+        (other / "ledger.db").unlink()
     assert failing(verify(other))[HELD].startswith(f"{where}: {SESSION}, which")
 
 

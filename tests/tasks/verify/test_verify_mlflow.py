@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copy, copytree
+from shutil import copy
 from typing import Any
 
 import pytest
@@ -14,12 +14,13 @@ from mlflow.tracking import MlflowClient
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import DIGESTS, MODEL_FILE, NOTE, SERIES, Recorded, tags, whole
+from concord.artifacts.mlflow.describe import DIGESTS, MODEL_FILE, NOTE, SERIES, Recorded, content_of, tags
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.settings import sqlite_address
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.checks import CheckedSession
 from concord.tasks.verify.verify import IN_MLFLOW, verify
+from tests.support.copies import copied
 from tests.support.published import SESSION, World, world
 from tests.support.tracked import tracked
 
@@ -62,11 +63,11 @@ def found(subject: CheckedSession) -> list[str]:
 def relied_on(run: Recorded) -> dict[str, set[str]]:
     """What an auditor reads of a run and its model, by field and name, listed from the certificate."""
     certificate = Certificate.model_validate_json(run.certificate)
-    stage, guarantee = whole(certificate), set(tags(certificate))
+    content, guarantee = content_of(certificate), set(tags(certificate))
     return {
         "tags": guarantee | {NOTE, DIGESTS},
-        "params": set(stage.params),
-        "metrics": set(stage.metrics),
+        "params": set(content.params),
+        "metrics": set(content.metrics),
         "files": set(run.files),
         "model_tags": guarantee | {"digest.model"},
         "model_files": set(run.model_files),
@@ -155,8 +156,7 @@ def test_a_change_that_mlflow_itself_makes_is_read_and_named(small: World, tmp_p
 
 def test_runs_that_no_session_made_are_named_also_if_they_were_deleted(small: World, tmp_path: Path) -> None:
     """Readers are told that all of the store is published, and a deleted run is still in it."""
-    home = tmp_path / "home"
-    copytree(small.home, home)
+    home = copied(small.home, tmp_path / "home")
     store = MlflowClient(sqlite_address(home / "mlflow.db"))
     (own,) = (each.experiment_id for each in store.search_experiments() if each.name == "people")
     assert named(home) is None
