@@ -57,7 +57,7 @@ def _pass_aside(learned: Learned, private: PrivateFiles, ask: SingleAsk[Any], co
 
 
 def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) -> Learned:
-    """Make the test that the plan asks for, of the session's first student; later students are tested only on request.
+    """Make the test that the plan asks for, of the session's first student. Later ones are not tested.
 
     Returns `learned` with the time of the last release: no published time may be earlier.
     """
