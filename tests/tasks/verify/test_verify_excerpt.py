@@ -56,7 +56,6 @@ UNTOLD: dict[str, Callable[[dict[str, Any]], object]] = {
     "the proof": lambda values: leading(values)["mechanism"].update(proof="a page of theirs"),
     "that nobody sees an older copy": lambda values: values["caveats"].pop(-2),
     "that a pre-check was shown": lambda values: values["caveats"].pop(),
-    "the version": lambda values: values["versions"].update({"concord when opened": "0.1.0"}),
 }
 
 

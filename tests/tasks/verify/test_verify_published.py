@@ -95,7 +95,7 @@ def other_session(values: dict[str, Any]) -> None:
 
 
 def other_accuracy(values: dict[str, Any]) -> None:
-    values["student"]["accuracy"] = 0.999
+    values["student"]["accuracy"] = {"value": 0.999, "low": 0.99, "high": 1.0}
 
 
 def no_caveats(values: dict[str, Any]) -> None:
