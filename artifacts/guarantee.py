@@ -217,7 +217,7 @@ def later_rows_in_words(
         return f"none can be labelled, because the session ends with these rows; {wider}"
     most = "any number" if queries is None else f"{queries - asked:,.0f}"
     until = "" if cutoff is None else f", until {cutoff - refused:,.0f} more rows are refused"
-    return f"{most} can still be labelled by `concord extend`, or one at a time from Python{until}"
+    return f"{most} can still be labelled by `concord extend`{until}"
 
 
 def season_in_words(session: Session) -> str:

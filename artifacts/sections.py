@@ -1,6 +1,6 @@
 """The sections of the plan, each checked by itself; `artifacts.plan` checks them against one another.
 
-The docstring of a key, and its unit, go into its JSON schema, and from there to editors, `concord plan --explain`
+The docstring of a key, and its unit, go into its JSON schema, and from there to editors
 (tasks/advice/keys.py) and the reference page. A run publishes the values of all keys but those marked OPERATOR.
 """
 
@@ -243,14 +243,13 @@ class LabelingPlan(Section):
 
     mechanism: MechanismName = "stable"
     """The mechanism: `tallies` releases noisy sums of private rows, the others release labels by the teachers' votes.
-    `auto` is `tallies` wherever the plan allows it; otherwise `stable` if cutoff is given, or `noisy_votes`. `concord
-    plan` simulates each."""
+    `auto` is `tallies` wherever the plan allows it; otherwise `stable` if cutoff is given, or `noisy_votes`."""
     cutoff: Annotated[int, Field(ge=1, le=1_000_000), in_units("refusals")] | None = None
     """Refusals after which the session ends; a refusal is a row on which teachers disagree. It may be missing until the
-    plan is run: `concord plan` and `concord estimate` suggest one."""
+    plan is run: `concord estimate` suggests one."""
     queries: Annotated[int, Field(ge=1, le=10**12), in_units("public rows")] | None = None
     """If the mechanism ends by rows: the number of rows that are paid for; by default all public rows. A larger number
-    leaves room for `concord extend` and single answers."""
+    leaves room for `concord extend`."""
     batch: Annotated[int, Field(ge=1, le=10_000_000), in_units("public rows")] = 65_536
     """Rows that are released at once. Each batch is durable before the next, and published in a file of its own."""
     rows: Annotated[int, Field(ge=1, le=10**12), in_units("private units")] | None = None
@@ -281,7 +280,7 @@ class LabelingPlan(Section):
         if "cutoff" in MECHANISMS.get(self.mechanism, ()) and self.cutoff is None:
             raise WrongInput(
                 f"labeling.cutoff must be given for mechanism = {self.mechanism!r}, which ends by refusals: "
-                "`concord plan` compares some, `concord estimate` suggests one from the private rows, at a price"
+                "`concord estimate` suggests one from the private rows, at a price"
             )
 
 

@@ -186,21 +186,11 @@ def init(out: str | Path = "plan.toml", *, home: str | Path | None = None, **giv
 
 
 @our_settings()
-def plan(
-    path: str | Path | None = None,
-    *,
-    agreement: str | float | None = None,
-    home: str | Path | None = None,
-    **figures: float | None,
-) -> dict[str, Any]:
-    """Compare the mechanisms for a plan, as `concord plan` does, from public figures alone; nothing is spent.
-
-    figures   epsilon, delta, teachers, queries, classes and rows, which take precedence over the plan
-    """
+def plan(path: str | Path, *, home: str | Path | None = None) -> dict[str, Any]:
+    """Simulate a plan, as `concord plan` does, from public figures alone; nothing is spent."""
     from concord.tasks.advice.report import plan_report
 
-    guess = None if agreement is None else str(agreement)
-    return plan_report(None if path is None else Path(path), guess, _home(home), **figures)
+    return plan_report(Path(path), _home(home))
 
 
 @our_settings()

@@ -119,7 +119,7 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
     again   open a further estimate in the domain, which costs again
     """
     check_parameters(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
-    instead = "choose a cutoff by `concord plan` and a public guess, or estimate a copy of the plan without [relabel], "
+    instead = "choose a cutoff by a public guess, or estimate a copy of the plan without [relabel], "
     check_shards(plan, "an estimate evaluates the teachers", f"{instead}whose teachers have more rows and other labels")
     held_out = EstimateAsk(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
     with running(plan, home, new_session=again) as run:

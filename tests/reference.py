@@ -20,9 +20,9 @@ Row = tuple[str, ...]
 KEYS_HEAD = """\
 # All keys of a plan
 
-`concord plan --explain KEY` shows the same text. Editors that read `#:schema` lines complete and check keys as you
-type: `concord init` writes the line, and the schema beside the plan. Choose no value by looking at private rows. The
-value of a key is published with a session (*known to everyone*), or stays on the operator's side (*the operator*).
+Editors that read `#:schema` lines complete and check keys as you type: `concord init` writes the line, and the schema
+beside the plan. Choose no value by looking at private rows. The value of a key is published with a session (*known to
+everyone*), or stays on the operator's side (*the operator*).
 
 This page is generated from the plan's types by `make reference`.
 

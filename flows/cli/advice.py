@@ -74,13 +74,7 @@ def show_written(found: Mapping[str, Any]) -> None:
 
 
 def show_plan(found: dict[str, Any]) -> None:
-    """Print the mechanisms as a table, best first, and the advised one; what was simulated; and any choice."""
-    if found["mechanisms"] and not {"sketch", "tallies"} & found.keys():
-        _show_mechanisms(found)
-    if found.get("votes"):
-        _show_rehearsed(found["votes"])
-    if found["choice"]:
-        _show_choice(found["choice"])
+    """Print what the plan asks for, what was simulated, and what it costs."""
     at = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}"
     if "sketch" in found:
         sketch = found["sketch"]
@@ -89,17 +83,35 @@ def show_plan(found: dict[str, Any]) -> None:
         for name in sketch["left_out"]:
             out.print(f"column {name!r} is left out: data.schema declares no categories", markup=False, soft_wrap=True)
         _show_rehearsed(sketch)
-    if "tallies" in found:
+    elif "tallies" in found:
         tallies = found["tallies"]
         title = f"{at}, {tallies['codes']:,} codes of {tallies['columns']} columns"
         _show_sums(title, ("round", "sums of", "columns"), tallies["rounds"], tallies["rho"])
         _show_rehearsed(tallies)
         if tallies["releases"]:
             show_releases(tallies["releases"])
-    if found.get("later_rows"):
+    else:
+        _show_votes(at, found)
+    if found["later_rows"]:
         out.print(f"Later rows: {found['later_rows']}.", markup=False, soft_wrap=True)
     if found["lifetime"]:
         out.print(f"As planned, {found['lifetime']['reason']}.", markup=False, soft_wrap=True)
+
+
+def _show_votes(at: str, found: dict[str, Any]) -> None:
+    """Print what the plan's mechanism is expected to do, and what was simulated."""
+    (own,) = found["mechanisms"]
+    named = own["name"] if own["cutoff"] is None else f"{own['name']}, cutoff {own['cutoff']:,}"
+    if found.get("votes"):
+        _show_rehearsed(found["votes"])
+    if relabelled := found.get("relabel"):
+        left = "ε = {epsilon:.4g}, δ = {delta:.4g}".format(**found["mechanism_at"])
+        out.print(
+            f"Relabelling and {own['name']} (at {left}) together spend the budget of labels. Teachers learn from a "
+            f"secret subset alone: {relabelled['share']:.1%} of the private rows on average.",
+            soft_wrap=True,
+        )
+    out.print(f"{at}: {named}: {own['reason']}.", markup=False, soft_wrap=True)
 
 
 def _show_sums(title: str, asked: tuple[str, str, str], steps: list[dict[str, Any]], rho: float) -> None:
@@ -109,62 +121,6 @@ def _show_sums(title: str, asked: tuple[str, str, str], steps: list[dict[str, An
         table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
     out.print(table)
     out.print(f"Opening the session charges the domain the whole ρ = {rho:.4g}.")
-
-
-HEADINGS = (  # what the headings mean
-    "margin needed: lead of the largest class, in votes, at which a row gets its label with probability 99%. "
-    "cutoff: refusals until the session ends. informative: equivalent number "
-    "of labels without noise; the simulation shows what a student learns."
-)
-
-
-def _show_mechanisms(found: dict[str, Any]) -> None:
-    at = found["mechanism_at"]
-    title = f"ε = {at['epsilon']:.4g}, δ = {at['delta']:.4g}, {found['teachers']:,} teachers, {found['queries']:,} rows"
-    headings = ("cutoff", "margin needed", "rows answered", "labels changed", "informative")
-    table = _table(title, "mechanism", *headings)
-    for item in found["mechanisms"]:
-        counts = (_count(item[name]) for name in ("cutoff", "margin_needed", "expected_answered"))
-        rest = (f"{item['label_error']:.1%}", _count(item["informative"]))
-        table.add_row(item["name"], *counts, *rest, style=None if item["feasible"] else "dim")
-    out.print(table)
-    out.print(HEADINGS, style="dim", soft_wrap=True)
-    of_choice = found["choice"]["epsilon"] if found["choice"] else 0
-    if found["choice"]:
-        out.print(f"The choice of the student takes {of_choice:g} of ε = {found['epsilon']:g}.")
-    if found["relabel"]:
-        out.print(
-            f"Relabelling and the mechanism above together cost ε = {found['epsilon'] - of_choice:g}, δ = "
-            f"{found['delta']:g}. Teachers learn from a secret subset alone: {found['relabel']['share']:.1%} of the "
-            "private rows on average."
-        )
-    guess = "as simulated by a typical signal" if found["votes"] and not found["guessed"] else "a public guess"
-    out.print(
-        f"Expected if the largest class has {found['agreement']:.1%} of the votes on average, {guess}.", soft_wrap=True
-    )
-    best, own = found["recommended"], found["planned"]
-    if own is not None:
-        named = own["name"] if own["cutoff"] is None else f"{own['name']}, cutoff {own['cutoff']:,}"
-        out.print(f"As planned, {named}: {own['reason']}.", markup=False)
-    advice = f"Recommended: {best['name']}, {best['reason']}." if best else f"This cannot work: {found['reason']}."
-    out.print(advice, soft_wrap=True)
-    for item in found["mechanisms"]:
-        if best is None or item["name"] != best["name"]:
-            out.print(f"{item['name']}: {item['reason']}.", markup=False, soft_wrap=True)
-
-
-def _show_choice(choice: dict[str, Any]) -> None:
-    kind = choice["hypotheses"]
-    out.print(
-        f"The student is chosen for ε = {choice['epsilon']:g}, δ = 0: one of {choice['candidates']:,} {kind}, one for "
-        f"each labelling of the {choice['public_rows']:,} public rows. With probability {1 - choice['beta']:.0%}, the "
-        f"error of the best of them exceeds that of the best of all {kind} by at most {choice['cover_error']:.1%}, "
-        "because public rows are few. The student's error exceeds that of the best of them by at most:"
-    )
-    table = _table("private units needed", "excess error", "units")
-    for excess, units in choice["private_units"].items():
-        table.add_row(f"{excess:.1%}", _count(units))
-    out.print(table)
 
 
 def _show_rehearsed(found: dict[str, Any]) -> None:

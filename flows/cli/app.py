@@ -50,8 +50,7 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "plan": (
             "concord plan plan.toml",
-            "concord plan --explain labeling.cutoff",
-            "concord plan --epsilon 1 --delta 1e-6 --teachers 1000 --queries 18000 --classes 2 --agreement 0.998",
+            "concord plan plan.toml --json",
         ),
         "estimate": ("concord estimate plan.toml --epsilon 0.2",),
         "extend": ("concord extend census-1751dd7e --public arriving/",),

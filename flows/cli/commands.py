@@ -191,44 +191,16 @@ def init_command(
     call.end(write_plan(given, path, call.home, tallies=tallies, terminal=terminal), show_written)
 
 
-@dataclass(frozen=True)
-class PlanFigures:
-    """Public figures that take precedence over those of a plan."""
-
-    epsilon: Annotated[float | None, typer.Option(help="The ε that may be spent.")] = None
-    delta: Annotated[float | None, typer.Option(help="The δ that may be spent.")] = None
-    teachers: Annotated[int | None, typer.Option(help="Teachers, each on a shard of its own.")] = None
-    queries: Annotated[int | None, typer.Option(help="Public rows to label.")] = None
-    classes: Annotated[int | None, typer.Option(help="Classes.")] = None
-    rows: Annotated[int | None, typer.Option(help="About how many private units, as publicly known.")] = None
-
-
 @subcommand("plan")
 def plan_command(
     call: Call,
-    figures: PlanFigures,
-    path: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan to take the figures from.")] = None,
-    agreement: Annotated[
-        str | None, typer.Option(help="A public guess: the mean share of the winning class, or a table of votes.")
-    ] = None,
-    explain: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Explain a key or a section of a plan, and do nothing else.")
-    ] = None,
+    path: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan.")],
 ) -> None:
-    """Compare the mechanisms for a budget, from public figures alone; nothing is spent.
-
-    Options given here take precedence over the plan.
-    """
-    if explain is not None:
-        from concord.tasks.advice.keys import details, explained
-
-        keys = explained(explain)
-        call.end(details(keys), lambda _: out.print(*map(str, keys), sep="\n", markup=False, highlight=False))
-        return
+    """Simulate a plan on public rows, and state what it costs; nothing is spent."""
     from concord.flows.cli.advice import show_plan
     from concord.tasks.advice.report import plan_report
 
-    call.end(plan_report(path, agreement, call.home, **asdict(figures)), show_plan)
+    call.end(plan_report(path, call.home), show_plan)
 
 
 @subcommand("estimate")

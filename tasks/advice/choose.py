@@ -7,11 +7,10 @@ mechanism; that plan runs, is charged and is recorded.
 Assumes      the public facts in `PublicFacts` belong to the plan
 Guarantees   no private row is read. The choice follows from the plan and the types of public columns, by no arithmetic:
              it is the same on every machine
-Not covered  whether another way would teach more: `concord plan` simulates each, if the plan names it.
-             Checked by tests/tasks/advice/test_recommend.py
+Not covered  whether another way would teach more. Checked by tests/tasks/advice/test_recommend.py
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -21,13 +20,11 @@ import polars as pl
 
 from concord.artifacts.domains import Filter
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.guarantee import later_rows_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
-from concord.artifacts.sections import MECHANISMS, TALLIES
-from concord.tasks.advice.compare import LabelRequest, Option, recommend
-from concord.tasks.advice.expect import Premises, premises_of
+from concord.artifacts.sections import TALLIES
 from concord.tasks.advice.tallies import check_columns, planned_sizes
+from concord.tasks.advice.votes import PlannedVotes
 from concord.tasks.data.cells import cast_rows, systematic_sample
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import labelled_rows, learn_encoding
@@ -75,9 +72,9 @@ class PublicFacts:
             shares=class_shares(plan, encoding),
         )
 
-    def request(self, plan: Plan) -> LabelRequest:
-        """The request that a voting mechanism would answer. Raises WrongInput if no budget is left for it."""
-        return Premises(**premises_of(plan, self.rows, self.order)).request
+    def votes(self, plan: Plan) -> PlannedVotes:
+        """The votes of a plan on these rows. Raises WrongInput if they cannot be asked for within its budget."""
+        return PlannedVotes.of(plan, self.rows, self.order)
 
 
 def class_shares(plan: Plan, encoding: Encoding) -> tuple[float, ...] | None:
@@ -121,30 +118,3 @@ def no_tallies(plan: Plan, encoding: Encoding) -> str | None:
     except WrongInput as wrong:
         return str(wrong)
     return None
-
-
-def recommended(
-    options: Sequence[Option], plan: Plan | None, public: PublicFacts | None, own: Option | None
-) -> dict[str, Any]:
-    """The recommended option and the reason, or why there is none; and whether the session of the plan's `own` option,
-    or else of the recommended one, can be extended."""
-    try:
-        best = recommend(options)
-    except WrongInput as none:
-        return {"recommended": None, "reason": str(none), "later_rows": None}
-    named = {"name": best.name, "cutoff": best.cutoff, "reason": best.reason}
-    later = None if plan is None or public is None else later_rows(plan, public.rows, own or best)
-    return {"recommended": named, "reason": best.reason, "later_rows": later}
-
-
-def later_rows(plan: Plan, rows: int, option: Option) -> str:
-    """Whether the plan's session can be extended after its own `rows`, as expected of that option, in words."""
-    by_rows = "queries" in MECHANISMS[option.name]
-    paid = plan.labeling.queries or rows
-    asked = min(rows, paid) if by_rows else rows
-    return later_rows_in_words(
-        queries=paid if by_rows else None,
-        cutoff=option.cutoff,
-        asked=asked,
-        refused=asked - option.expected_answered,
-    )

@@ -23,13 +23,12 @@ from concord.artifacts.home.atomic import is_home
 from concord.artifacts.parts import LEARNING, NOTHING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import Settings, sqlite_file
 from concord.artifacts.stores import checked_ledger
 from concord.tasks.advice.choose import PublicFacts, decided
-from concord.tasks.advice.expect import Premises, premises_of
 from concord.tasks.advice.tallies import planned_sketch, planned_tallies
+from concord.tasks.advice.votes import PlannedVotes
 from concord.tasks.data.grid import grid_of
 from concord.tasks.mechanisms.exponential import Universal
 
@@ -159,10 +158,9 @@ def costs_of(plan: Plan, public: PublicFacts | None, account: Account) -> list[C
             case "votes" if plan.relabel is not None:
                 cost = Cost.approximate(plan.epsilon_of_labels, plan.privacy.delta)  # whatever answers, the whole
             case "votes" if not plan.undecided:
-                labeling, rows = plan.labeling, public.rows if public else plan.labeling.queries
-                if rows is not None and (labeling.cutoff is not None or MECHANISMS[labeling.mechanism] != ("cutoff",)):
-                    request = Premises(**premises_of(plan, rows, account.domain.filter.order)).request
-                    cost = request.calibrated(labeling.mechanism, labeling.cutoff).cost
+                rows = public.rows if public else plan.labeling.queries
+                if rows is not None:
+                    cost = PlannedVotes.of(plan, rows, account.domain.filter.order).mechanism.cost
         if cost is None:
             return None
         costs.append(cost)

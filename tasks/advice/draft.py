@@ -12,7 +12,6 @@ Not covered  how good the plan is: `concord plan` states what to expect. Checked
 
 import json
 import os
-import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,8 @@ from typing import Any
 from concord.artifacts.errors import WrongInput, is_printable
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
-from concord.artifacts.sections import MECHANISMS, TALLIES
+from concord.artifacts.sections import TALLIES
 from concord.artifacts.table_schema import read_schema
-from concord.tasks.advice.compare import Option
 from concord.tasks.advice.draft_schema import UNDECLARED, declared_in_words
 from concord.tasks.advice.keys import SCHEMA_LINE
 from concord.tasks.asking.teachers import PROPOSED
@@ -43,10 +41,11 @@ from concord.tasks.data.remarks import (
 )
 from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
 from concord.tasks.data.units import open_private
-from concord.tasks.mechanisms.mechanism import mechanism_class
 
 LIFETIME = 4
 """Lifetime budget that `concord init` writes for a domain, as a multiple of a session's budget."""
+ROWS_A_TEACHER, MOST_TEACHERS = 50, 2000
+"""Private units of a teacher, and most teachers, of the plan that `concord init` writes for votes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,16 +112,6 @@ class InitSettings(PlanFacts):
     date: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnsembleAdvice:
-    """The number of teachers, the mechanism with most informative labels of their votes on the public rows, and the
-    number of rows that are paid for, later ones too, if it ends by rows."""
-
-    teachers: int
-    best: Option
-    queries: int
-
-
 def usual_delta(rows: int) -> float:
     """The power of ten that is at most 1/(10·rows): publishing one row in n at random would have δ = 1/n."""
     return float(f"1e-{1 + len(str(rows))}")
@@ -155,9 +144,10 @@ def check_column(option: str, name: str, private: str, form: TextFormat = COMMAS
     open_private(private, form).frames({name: option})
 
 
-def draft(settings: InitSettings, ensemble: EnsembleAdvice | None, folder: Path) -> tuple[str, Plan]:
-    """The plan as commented TOML, its paths relative to `folder`, and parsed; without an ensemble, for tallies.
+def draft(settings: InitSettings, folder: Path, voted_on: int | None = None) -> tuple[str, Plan]:
+    """The plan as commented TOML, its paths relative to `folder`, and parsed.
 
+    voted_on   number of public rows, for a plan of votes on them; None for tallies
     Raises WrongInput if it would not load.
     """
     features = described(settings)
@@ -169,7 +159,7 @@ epsilon = {settings.epsilon!r} # budget of this session: a smaller ε gives more
 delta = {settings.delta!r} # well below one over the number of units
 lifetime = {lifetime} # budget of all sessions on this data together; fixed by the first run
 """
-    asked = _votes(settings, ensemble) if ensemble else _tallies(settings, lists="list" in features.values())
+    asked = _votes(settings, voted_on) if voted_on else _tallies(settings, lists="list" in features.values())
     given = {name: getattr(settings, name) for name in ABOUT}
     about = (
         f"{name} = {_toml(value)}" if value else f'# {name} = "…" # {ABOUT[name]}' for name, value in given.items()
@@ -300,33 +290,25 @@ ABOUT = {
 """What a publication says of itself, if the plan does."""
 
 
-def _votes(settings: InitSettings, ensemble: EnsembleAdvice) -> str:
-    best, size = ensemble.best, settings.rows // ensemble.teachers
+def _votes(settings: InitSettings, rows: int) -> str:
+    teachers = min(MOST_TEACHERS, max(1, settings.rows // ROWS_A_TEACHER))
+    size, queries = settings.rows // teachers, rows + max(10, rows // 10)  # a tenth of the present rows may come later
     teacher = ", ".join(f"{key} = {_toml(value)}" for key, value in PROPOSED.params.items())
-    counting = mechanism_class(best.name).counts
-    cutoff = None if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
-    queries = f"queries = {ensemble.queries} # rows that are paid for, including later ones (`concord extend`)"
-    ends = "\n".join(filter(None, (cutoff, queries if "queries" in MECHANISMS[best.name] else None)))
-    regression = ("RidgeCV", "{ alphas = [1.0, 10.0, 100.0, 1000.0, 10000.0] }")
-    learner, params = regression if counting else ("LogisticRegression", "{ max_iter = 1000 }")
-    refused = "soft" if counting else "drop"
-    why = "it learns from the noisy counts" if counting else "rows without an answer are left out"
     return f"""\
 [teachers]
-count = {ensemble.teachers} # about {size:,} units each; with more teachers, noise matters less but each is weaker
+count = {teachers} # about {size:,} units each; with more teachers, noise matters less but each is weaker
 estimator = {_toml(PROPOSED.estimator)}
 params = {{ {teacher} }}
 
 [labeling]
-{textwrap.fill(best.reason, 118, initial_indent="# ", subsequent_indent="# ")}
-mechanism = "{best.name}"
-{ends}
+mechanism = "noisy_votes" # releases noisy counts of the teachers' votes on each row
+queries = {queries} # rows that are paid for, including later ones (`concord extend`)
 rows = {settings.rows} # private units, roughly; δ is judged by their number
 
 [student]
-estimator = "sklearn.linear_model.{learner}"
-params = {params}
-refused = "{refused}" # {why}
+estimator = "sklearn.linear_model.RidgeCV"
+params = {{ alphas = [1.0, 10.0, 100.0, 1000.0, 10000.0] }}
+refused = "soft" # it learns from the noisy counts
 """
 
 

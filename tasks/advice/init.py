@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, quoted
-from concord.artifacts.plan import parsed
+from concord.artifacts.guarantee import NO_LATER_ROWS
+from concord.artifacts.plan import Plan, parsed
 from concord.artifacts.schemas import COMMAS
-from concord.artifacts.sections import NAME_PATTERN, TALLIES, AboutPlan
+from concord.artifacts.sections import NAME_PATTERN, AboutPlan
 from concord.artifacts.sources import check_address
 from concord.artifacts.table_schema import schema_of
 from concord.artifacts.wrong_plan import RULES
+from concord.tasks.advice.choose import PublicFacts, class_shares, no_tallies
+from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import (
     ABOUT,
     LIFETIME,
@@ -27,14 +30,18 @@ from concord.tasks.advice.draft import (
     check_public,
     classes_of,
     described,
+    draft,
     features_of,
     usual_delta,
 )
 from concord.tasks.advice.draft_schema import SCHEMA_FILE, WHY, answered, fields_of, question, written
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SHIPPED
-from concord.tasks.advice.suggest import suggest
+from concord.tasks.advice.rehearse_sketch import SketchAhead, expect_sketch
+from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
+from concord.tasks.advice.rehearse_votes import VotesAhead, expect_votes
 from concord.tasks.data.csv_files import words_of
 from concord.tasks.data.files import format_of
+from concord.tasks.data.grid import reading_encoding
 from concord.tasks.data.remarks import MAY_BE_NAMES, remarks_on
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
 from concord.tasks.data.units import open_private
@@ -102,22 +109,68 @@ def write_plan(
         _write(schema, written(fields))  # all ranges and categories are left open, to be filled in first
         return {"plan": None, "schema": str(schema), "columns": {field["name"]: field["type"] for field in fields}}
     settings = settings_of({**given, "schema": str(schema)}, terminal)
-    suggested = suggest(settings, path.absolute().parent, home, tallies=tallies)
-    _write(path, suggested.text, {PLAN_SCHEMA_FILE: SHIPPED.read_bytes()})  # which its first line names
-    voting = suggested.ensemble
+    text, plan, ahead = _with_expectation(settings, path.absolute().parent, home, tallies=tallies)
+    _write(path, text, {PLAN_SCHEMA_FILE: SHIPPED.read_bytes()})  # which its first line names
     return {
         "plan": str(path),
         "schema": settings.schema,
         "format": words_of(settings.format),
         "columns": described(settings),
-        "teachers": voting.teachers if voting else 0,
-        "mechanism": voting.best.name if voting else TALLIES,
-        "cutoff": voting.best.cutoff if voting else None,
-        "reason": suggested.reason,
-        "later_rows": suggested.later_rows,
-        "classes": [asdict(item) for item in suggested.classes],
-        "releases": [asdict(item) for item in suggested.releases] if settings.season else None,
+        "teachers": plan.teachers.count,
+        "mechanism": plan.labeling.mechanism,
+        **ahead,
     }
+
+
+SKETCHED = (
+    "a part of the budget buys tables of the private rows; synthetic rows that resemble these take the place of public "
+    "ones"
+)
+
+
+def _with_expectation(
+    settings: InitSettings, folder: Path, home: Path, *, tallies: bool | None
+) -> tuple[str, Plan, dict[str, Any]]:
+    """The plan as text and parsed, and what to expect of it. Raises WrongInput if private rows cannot be asked so,
+    BudgetRefused if the lifetime budget does not cover it."""
+    text, plan = draft(settings, folder)
+    for needs_tallies, why in (
+        (settings.public is None, "needs --public: synthetic rows are labelled by tallies alone"),
+        (settings.bounds, "does not apply with --bounds: the label is a number, which needs tallies"),
+        (settings.season, "does not apply with --season: a stream releases running sums, which need tallies"),
+    ):
+        if needs_tallies and tallies is False:
+            raise WrongInput(f"--no-tallies {why}")
+    account, public, later = Account.of(plan, home), None, NO_LATER_ROWS
+    ahead: SketchAhead | TalliesAhead | VotesAhead | None
+    reasons = list[str]()
+    if settings.public is None:
+        ahead, reasons = expect_sketch(plan, class_shares(plan, reading_encoding(plan))), [SKETCHED]
+    else:
+        public = PublicFacts.of(plan, account.domain.filter.order)
+        against = no_tallies(plan, public.encoding)
+        if against is not None and (tallies or settings.bounds or settings.season):
+            raise WrongInput(f"tallies cannot be asked: {against}")
+        if against is None and tallies is not False:
+            ahead = expect_tallies(plan, public)
+        else:
+            text, plan = draft(settings, folder, public.rows)
+            planned = public.votes(plan)
+            ahead, later = expect_votes(plan, public, planned), planned.later_rows(planned.queries)
+            reasons = [f"no tallies: {against}"] if against else []
+    check_cover(plan, public, account)
+    return (
+        text,
+        plan,
+        {
+            "reason": "; ".join([*reasons, ahead.reason] if ahead else reasons),
+            "later_rows": later,
+            "classes": [asdict(item) for item in ahead.classes] if ahead else [],
+            "releases": [asdict(item) for item in ahead.releases]
+            if isinstance(ahead, TalliesAhead) and ahead.releases
+            else None,
+        },
+    )
 
 
 def settings_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> InitSettings:

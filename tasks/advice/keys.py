@@ -8,13 +8,11 @@ Checked by tests/tasks/advice/test_keys.py, which makes both anew and compares.
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
-from concord.artifacts.sections import near
 
 PLAN_SCHEMA_FILE = "concord-plan.schema.json"
 SCHEMA_LINE = f"#:schema {PLAN_SCHEMA_FILE}\n"
@@ -40,10 +38,6 @@ class Key:
     default: str
     known_to: str
     words: str
-
-    def __str__(self) -> str:
-        unit = f" ({self.unit})" if self.unit else ""
-        return f"{self.name}: {self.values}{unit}; default: {self.default}; known to {self.known_to}\n  {self.words}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,22 +75,6 @@ def sections() -> tuple[KeySection, ...]:
     """Every section with its keys, in the order of the plan's types."""
     schema = plan_schema()
     return tuple(_sections(schema, schema["$defs"]))
-
-
-def explained(name: str) -> list[Key]:
-    """The keys of a section or with a full name, or else those that end in it. Raises WrongInput if there is none."""
-    asked, every = name.strip("[]"), [key for section in sections() for key in section.keys]
-    exact = [key for key in every if asked in (key.name, key.name.rpartition(".")[0])]
-    found = exact or [key for key in every if key.name.endswith(f".{asked}")]
-    if not found:
-        known = [key.name for key in every] + [key.name.rpartition(".")[2] for key in every]
-        raise WrongInput(f"{name!r} is no key of a plan{near(asked, sorted({*known}))}")
-    return found
-
-
-def details(found: list[Key]) -> dict[str, Any]:
-    """Keys as one JSON object."""
-    return {"keys": [asdict(key) for key in found]}
 
 
 def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str = "everyone") -> Iterator[KeySection]:

@@ -23,12 +23,10 @@ from itertools import product
 
 import numpy as np
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import labels_table
 from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.compare import LabelRequest, Option
 from concord.tasks.advice.rehearse import (
     ClassAhead,
     Rehearsed,
@@ -41,12 +39,13 @@ from concord.tasks.advice.rehearse import (
     rehearse_classes,
 )
 from concord.tasks.advice.synthetic_labels import SIGNALS, assumed_shares, typical_truth
+from concord.tasks.advice.votes import PlannedVotes
 from concord.tasks.asking.arrays import is_linear
 from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, read_only
 from concord.tasks.data.guard import silenced
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.distance import Draws, Floats, Ints
-from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.mechanism import Expectation, Mechanism, expectation
 from concord.tasks.student.evaluate import probabilities
 from concord.tasks.student.study import SEED, fitted, lessons
 
@@ -127,16 +126,17 @@ class Ensemble:
         return counts
 
 
-def simulated_votes(teachers: TeachersPlan, plan: Plan, public: PublicFacts, rows: float | None) -> Floats | None:
-    """Votes (m, C) on public rows of teachers that have so many private rows each, with synthetic labels of a typical
+def expected_answers(plan: Plan, public: PublicFacts, planned: PlannedVotes) -> Expectation | None:
+    """What to expect of the planned mechanism on votes of simulated teachers, with synthetic labels of a typical
     signal; None if no feature has codes, since then there are none."""
     codes, classes, rng = public.codes(plan), len(plan.data.classes), np.random.default_rng(1)
     if not codes.fine:
         return None
-    ensemble = Ensemble.of(teachers, encode(public.sample, public.encoding), classes, rows)
+    ensemble = Ensemble.of(plan.teachers, encode(public.sample, public.encoding), classes, planned.shard)
     truth = typical_truth(codes, codes.of(public.sample), public.shares or assumed_shares(classes, 0).tolist(), rng)
     private = ensemble.private(rng)
-    return ensemble.votes(private, labels_of(private, truth, rng)).astype(np.float64)
+    votes = ensemble.votes(private, labels_of(private, truth, rng)).astype(np.float64)
+    return expectation(planned.mechanism, -np.sort(-votes, axis=1), planned.queries)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,19 +154,18 @@ class VotesStage(Stage):
     mechanism: Mechanism
 
     @classmethod
-    def of(cls, plan: Plan, public: PublicFacts, request: LabelRequest, mechanism: Mechanism) -> "VotesStage":
-        """The ensemble for a request, by a plan's teachers and its first student."""
+    def of(cls, plan: Plan, public: PublicFacts, planned: PlannedVotes) -> "VotesStage":
+        """The ensemble of a plan, and its first student."""
         codes, names = public.codes(plan), plan.data.classes
-        teachers = plan.teachers.model_copy(update={"count": request.teachers})
         return cls(
             codes=codes,
             rows=codes.of(public.sample),
             classes=len(names),
-            ensemble=Ensemble.of(teachers, encode(public.sample, public.encoding), len(names), request.rows),
+            ensemble=Ensemble.of(plan.teachers, encode(public.sample, public.encoding), len(names), planned.shard),
             names=names,
-            asked=min(request.queries, MOST_ASKED),
+            asked=min(planned.queries, MOST_ASKED),
             student=plan.student,
-            mechanism=mechanism,
+            mechanism=planned.mechanism,
         )
 
     def private(self, rng: np.random.Generator) -> Ints:
@@ -215,34 +214,26 @@ class VotesAhead:
 
 
 def expect_votes(
-    plan: Plan,
-    public: PublicFacts,
-    request: LabelRequest,
-    option: Option,
-    draws: Sequence[tuple[str, int]] = DRAWS,
+    plan: Plan, public: PublicFacts, planned: PlannedVotes, draws: Sequence[tuple[str, int]] = DRAWS
 ) -> VotesAhead | None:
-    """What to expect if the votes asked for pass the mechanism of that option; None if it does not fit the budget, if
-    no student is fitted, or if no feature has codes: then there are no synthetic labels."""
+    """What to expect if the votes of a plan pass its mechanism; None if no student is fitted, or if no feature has
+    codes: then there are no synthetic labels."""
     if plan.student.learner != "fitted" or not public.codes(plan).fine:
         return None
-    try:
-        mechanism = request.calibrated(option.name, option.cutoff)
-    except WrongInput:
-        return None
-    stage = VotesStage.of(plan, public, request, mechanism)
+    stage = VotesStage.of(plan, public, planned)
     found = [rehearse_classes(signal, stage, draw, public.shares) for signal, draw in draws]
     classes = expect_classes(plan.data.classes, found)
-    size, trained, voters = stage.ensemble.size, stage.ensemble.trained, request.teachers
+    size, trained, voters = stage.ensemble.size, stage.ensemble.trained, planned.teachers
     who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"
-    stated = " (labeling.rows is not stated)" if request.rows is None else ""
-    by = f"by {who}, on {size:,} rows each{stated}, which label {stage.asked:,} of {request.queries:,} rows"
+    stated = " (labeling.rows is not stated)" if planned.shard is None else ""
+    by = f"by {who}, on {size:,} rows each{stated}, which label {stage.asked:,} of {planned.queries:,} rows"
     return VotesAhead(
-        mechanism=mechanism.name,
-        cutoff=mechanism.cutoff,
+        mechanism=planned.mechanism.name,
+        cutoff=planned.mechanism.cutoff,
         teachers=voters,
         trained=trained,
         shard=size,
-        queries=request.queries,
+        queries=planned.queries,
         asked=stage.asked,
         rehearsed=tuple(found),
         classes=classes,

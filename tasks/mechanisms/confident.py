@@ -47,7 +47,6 @@ class ConfidentGNMax(FieldSettings):
     counts: ClassVar[bool] = True
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
-    needs: ClassVar[str] = "the number of rows"
     proof: ClassVar[str] = "tasks/mechanisms/confident.py: Confident-GNMax (Papernot et al. 2018), data-independent"
     pays_for: ClassVar[str] = "a little for each row, and more for each answer"
     take_if: ClassVar[str] = "teachers disagree sometimes"
@@ -134,7 +133,7 @@ class ConfidentGNMax(FieldSettings):
         """Odds of failing the test, and of a label changed by the noise of its counts."""
         short = self.threshold - 0.5 - votes[:, 0]
         changed = changed_odds(votes, self.scale, ndtr, ndtri)
-        return Odds(np.asarray(ndtr(short / self.test_scale)), changed, self.scale**2)
+        return Odds(np.asarray(ndtr(short / self.test_scale)), changed)
 
 
 MECHANISM = ConfidentGNMax

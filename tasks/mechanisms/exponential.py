@@ -33,9 +33,7 @@ answered by Algorithm 5, for public rows: the two costs add.
 Proof. An added row raises the error count of every candidate by one or by nothing, so scores are monotone and a
 candidate's weight is e^(−ε·errors). A row whose label changes raises the counts of those that were right by one and
 lowers those of all others by one, as does any changed row at most: not monotone, and the weight is e^(−ε·errors/2). ∎
-Sizes for which it learns: `tasks.advice.expect`: cover_error and selection_rows.
 Checked by tests/privacy/test_universal.py, on every pair of small tables.
-
 """
 
 import math

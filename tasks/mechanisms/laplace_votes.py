@@ -34,7 +34,6 @@ class LaplaceVotes(NoisyCounts):
     """Counts under discrete Laplace noise of `scale`."""
 
     name: ClassVar[str] = "laplace_votes"
-    unit_variance: ClassVar[float] = 2.0
     proof: ClassVar[str] = (
         "tasks/mechanisms/laplace_votes.py: LNMax (Papernot et al. 2017), data-independent, with optimal composition "
         "(Kairouz, Oh & Viswanath 2015)"

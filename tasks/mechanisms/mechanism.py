@@ -98,10 +98,6 @@ class Mechanism(Protocol):
     def answers(self) -> int | None:
         """Largest number of rows it may release; None if released rows are not limited."""
 
-    @property
-    def needs(self) -> str:
-        """Settings that must be fixed before it is asked."""
-
     def odds(self, votes: Floats) -> Odds:
         """Odds for each row of votes (rows, classes), whose counts are in falling order."""
 
@@ -197,17 +193,10 @@ def from_settings(kind: Kind) -> Mechanism:
 
 @dataclass(frozen=True)
 class Expectation:
-    """Expected result of a stream: rows answered, and the share of their labels that noise has changed.
-
-    refused  the share of the rows asked that is refused
-    kept     reliability of released counts: the share of their variance about the mean that comes from the votes and
-             not from noise; None if only labels are released
-    """
+    """Expected result of a stream: rows answered, and the share of their labels that noise has changed."""
 
     answered: float
     changed: float
-    kept: float | None = None
-    refused: float = 0.0
 
 
 def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectation:
@@ -223,12 +212,7 @@ def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectatio
         # Wald: rows asked until the T-th refusal or the last row are the expected refusals over their rate.
         answered = _expected_up_to(mechanism.cutoff, queries, rate) * (1 - rate) / rate
     weights = answered_odds / max(answered_odds.sum(), 1e-300)
-    changed = float((weights * by_row.changed).sum())
-    kept = None
-    if by_row.variance is not None:
-        own = float((weights[:, None] * (votes - votes.mean(axis=1, keepdims=True)) ** 2).sum())
-        kept = own / max(own + float(votes.shape[1]) * by_row.variance, 1e-300)
-    return Expectation(answered=answered, changed=changed, kept=kept, refused=rate)
+    return Expectation(answered=answered, changed=float((weights * by_row.changed).sum()))
 
 
 def _expected_up_to(most: int, trials: int, chance: float) -> float:

@@ -66,11 +66,9 @@ class NoisyCounts(FieldSettings, ABC):
 
     keyed: ClassVar[bool] = False
     counts: ClassVar[bool] = True
-    unit_variance: ClassVar[float] = 1.0
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
     answers: ClassVar[None] = None
-    needs: ClassVar[str] = "the number of rows"
 
     epsilon: float
     delta: float
@@ -120,7 +118,7 @@ class NoisyCounts(FieldSettings, ABC):
     def odds(self, votes: Floats) -> Odds:
         """Odds that noise outweighs the margin and changes a label; nothing is refused."""
         changed = changed_odds(votes, self.scale, self.distribution, self.quantile)
-        return Odds(np.zeros(len(votes)), changed, self.unit_variance * self.scale**2)
+        return Odds(np.zeros(len(votes)), changed)
 
 
 @dataclass(frozen=True, kw_only=True)

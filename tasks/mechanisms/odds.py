@@ -6,8 +6,8 @@
 Each mechanism has a method `odds`; this file holds what they share.
 
 Statement
-    Assumes      the votes are public: a figure, votes on public rows of teachers trained on public data, or a
-                 simulation. Votes of the private teachers are not, nor are their odds
+    Assumes      the votes are public: a figure, or a simulation. Votes of the private teachers are not, nor are their
+                 odds
     Guarantees   nothing about privacy; the same guess gives the same profile. Odds of refusal are exact, except for
                  `confident`; these, and odds of changed labels, treat discrete noise as continuous, with a correction
                  of half a vote
@@ -28,10 +28,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.distance import Floats, Ints
 
 Shares = NDArray[np.float64]
@@ -40,51 +39,20 @@ TYPICAL_AGREEMENT = 0.9
 """Mean share of the winning class if nothing is known of rows and columns, close to that of linear teachers on tables
 and digits."""
 PROFILE_ROWS = 512
-"""Most rows of a profile: more would only slow planning."""
+"""Rows of a profile."""
 
 
-def profile(agreement: ArrayLike, classes: int) -> Shares:
-    """The profile (rows, classes) of a guess. Raises WrongInput if `agreement` is not a valid guess.
-
-    agreement   the mean share of the winning class; or that share by row (rows,); or vote counts or shares by class
-                (rows, classes)
-    """
-    guess = np.asarray(agreement, np.float64)
-    if guess.ndim == 0:
-        above = (float(guess) * classes - 1) / (classes - 1)
-        if not 0 < above <= 1:
-            raise WrongInput(f"agreement must be above 1/classes = {1 / classes:.3g} and at most 1, got {guess:g}")
-        quantiles = (np.arange(PROFILE_ROWS) + 0.5) / PROFILE_ROWS
-        spread: Any = betaincinv(above, 1 - above, quantiles) if above < 1 else np.ones(PROFILE_ROWS)
-        return _spread((1 + (classes - 1) * np.asarray(spread)) / classes, classes)
-    if not guess.size or not np.isfinite(guess).all() or guess.min() < 0:
-        raise WrongInput("agreement must hold at least one row, of finite numbers that are not negative")
-    if guess.ndim == 1:
-        return _thinned(_spread(guess, classes))
-    if guess.ndim != 2 or guess.shape[1] != classes or guess.sum(axis=1).min() <= 0:
-        raise WrongInput(f"agreement must have a vote in every row and {classes} columns of votes, got {guess.shape}")
-    return _thinned(-np.sort(-guess / guess.sum(axis=1, keepdims=True), axis=1))
-
-
-def _spread(winner: Floats, classes: int) -> Shares:
-    """Rows of shares with these winners (rows,), the rest held by as few rivals as can hold it."""
-    if winner.min() < (1 - 1e-9) / classes or winner.max() > 1:
-        raise WrongInput(f"a winner's share must be between 1/classes = {1 / classes:.3g} and 1, got {winner.min():g}")
-    rest = 1 - winner
-    held = [winner]
-    for _ in range(classes - 1):
+def profile(agreement: float, classes: int) -> Shares:
+    """The profile (rows, classes) of a guess, the mean share of the winning class, above 1/classes and at most 1."""
+    above = (agreement * classes - 1) / (classes - 1)
+    quantiles = (np.arange(PROFILE_ROWS) + 0.5) / PROFILE_ROWS
+    spread: Any = betaincinv(above, 1 - above, quantiles) if above < 1 else np.ones(PROFILE_ROWS)
+    winner = (1 + (classes - 1) * np.asarray(spread)) / classes
+    held, rest = [winner], 1 - winner
+    for _ in range(classes - 1):  # as few rivals as can hold it
         held.append(np.minimum(winner, rest))
         rest = rest - held[-1]
     return np.stack(held, axis=1)
-
-
-def _thinned(shares: Shares) -> Shares:
-    """At most PROFILE_ROWS rows, evenly spaced in order of margin."""
-    rows = len(shares)
-    if rows <= PROFILE_ROWS:
-        return shares
-    order = np.argsort(shares[:, 0] - shares[:, 1], kind="stable")
-    return shares[order[(2 * np.arange(PROFILE_ROWS) + 1) * rows // (2 * PROFILE_ROWS)]]
 
 
 MIDDLES = (np.arange(64) + 0.5) / 64
@@ -93,14 +61,10 @@ MIDDLES = (np.arange(64) + 0.5) / 64
 
 @dataclass(frozen=True)
 class Odds:
-    """By row: the probability that it is refused, and that noise changes the label released for it.
-
-    variance   of the noise in every released count; None if only labels are released
-    """
+    """By row: the probability that it is refused, and that noise changes the label released for it."""
 
     refused: Floats
     changed: Floats
-    variance: float | None = None
 
 
 def only_refused(refused: Floats) -> Odds:

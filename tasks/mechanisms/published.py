@@ -69,11 +69,6 @@ class PublishedAlgorithm(NoisyThreshold):
             )
         return made
 
-    @property
-    def needs(self) -> str:
-        """Settings to fix before it is asked, with the paper's k."""
-        return f"a cutoff and the number of rows; the paper asks for {self.teachers:,} teachers"
-
 
 def noise_scale(epsilon: float, delta: float, cutoff: int) -> float:
     """λ of Algorithm 2, line 1, in votes."""

@@ -142,11 +142,6 @@ class Relabelled:
         return self.inner.answers
 
     @property
-    def needs(self) -> str:
-        """As the inner mechanism."""
-        return self.inner.needs
-
-    @property
     def proof(self) -> str:
         """The proofs of the inner mechanism and of the relabelling."""
         return f"{self.inner.proof}; {RELABELLED_PROOF}"

@@ -190,7 +190,6 @@ class SparseVector(NoisyThreshold):
     """The noisy threshold at the best settings for a budget; the stream may be endless."""
 
     name: ClassVar[str] = "sparse_vector"
-    needs: ClassVar[str] = "a cutoff; the number of rows is unlimited"
     proof: ClassVar[str] = (
         "tasks/mechanisms/sparse_vector.py: sparse vector on the distance to instability (Lyu, Su & Li 2017) with "
         "optimal composition (Kairouz, Oh & Viswanath 2015)"

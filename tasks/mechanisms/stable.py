@@ -84,7 +84,6 @@ class StableVoting:
     counts: ClassVar[bool] = False
     queries: ClassVar[None] = None
     answers: ClassVar[None] = None
-    needs: ClassVar[str] = "a cutoff; the number of rows is unlimited"
     calibrated: ClassVar[Collection[str]] = ("order", "refusal")
     proof: ClassVar[str] = (
         "tasks/mechanisms/stable.py: stable voting, a supermartingale over refusals; kin to optimal partition "

@@ -14,8 +14,6 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.tasks.advice.compare import LabelRequest, margin_needed
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import REFUSED
 from concord.tasks.mechanisms.mechanism import calibrate
@@ -47,37 +45,6 @@ def seconds(work: Callable[[], Any], times: int = 3) -> float:
 def calibrated(name: str, epsilon: float, queries: int = 10**4, cutoff: int = CUTOFF, delta: float = DELTA) -> Any:
     settings: dict[str, Any] = {"cutoff": cutoff, "queries": queries, "classes": 2, "teachers": TEACHERS}
     return calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)
-
-
-def margin(name: str, epsilon: float, queries: int) -> str:
-    """The lead in votes with which a row fails with odds of 1% at most."""
-    request = LabelRequest(
-        epsilon=epsilon,
-        delta=DELTA,
-        teachers=TEACHERS,
-        queries=queries,
-        classes=2,
-        agreement=0.9,
-        order=LEAST_ORDER,
-    )
-    try:
-        needed = margin_needed(request.calibrated(name, CUTOFF if name in BY_REFUSAL else None), request)
-    except WrongInput:
-        return "–"
-    return "–" if needed is None else f"{needed:,}"
-
-
-def test_margins(capsys: pytest.CaptureFixture[str]) -> None:
-    with capsys.disabled():
-        print(
-            f"\nmargin for 1% failures, δ = {DELTA:g}, 2 classes; those that pay by refusal at T = {CUTOFF}, the others"
-        )
-        print(f"for m rows; confident's includes its threshold for {TEACHERS:,} teachers")
-        print(f"{'':>14}{'ε':>6}" + "".join(f"{f'm = {length:,}':>16}" for length in LENGTHS))
-        for name in (*BY_REFUSAL, *BY_ROW):
-            for epsilon in EPSILONS:
-                margins = "".join(f"{margin(name, epsilon, length):>16}" for length in LENGTHS)
-                print(f"{name:>14}{epsilon:>6}{margins}")
 
 
 def votes_of(rows: int) -> Any:

@@ -13,10 +13,10 @@ import pytest
 from concord.flows.cli.app import speak_plainly
 from concord.flows.cli.commands import command
 from concord.flows.console import out
+from tests.support.people import write_plan, write_tables
 from tests.support.processes import own_environment
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
-PLANNING = ("plan", "--epsilon", "1", "--delta", "1e-6", "--teachers", "250", "--queries", "1000", "--classes", "2")
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, encoding: str, *arguments: str) -> tuple[str, str]:
@@ -43,8 +43,10 @@ def test_a_console_that_cannot_say_epsilon_says_it_in_plain_letters(
     assert "δ" in printed(monkeypatch, "utf-8", "budget", "--home", str(home))[0]
 
 
-def test_a_plan_is_compared_on_an_ascii_console(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "epsilon" in printed(monkeypatch, "ascii", *PLANNING)[0]
+@pytest.mark.usefixtures("simulated_once")
+def test_a_plan_is_simulated_on_an_ascii_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = write_plan(write_tables(tmp_path))
+    assert "epsilon" in printed(monkeypatch, "ascii", "plan", str(plan))[0]
 
 
 def test_json_is_exact_on_an_ascii_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

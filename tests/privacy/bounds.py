@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.advice.expect import selection_rows
 from concord.tasks.mechanisms.error_estimate import check_parameters, exact_cutoff
 
 Accuracy = Callable[[float, float], float]
@@ -258,6 +257,19 @@ def cover_rows(*, dimension: int, alpha: float, beta: float) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if log_odds(middle) <= math.log(beta) else (middle, high)
     return high
+
+
+def selection_rows(*, candidates: int, alpha: float, beta: float, rate: float) -> int:
+    """Private rows n for which the exponential mechanism errs α more than the best candidate; fails with odds β.
+
+    rate   fall of the logarithm of a weight with each error: ε if rows are secret, ε/2 if labels are
+    Least n with 2·√(ln(4c/β)/(2n)) + ln(2c/β)/(rate·n) <= α for c candidates: Hoeffding's inequality for all, both
+    ways, and the mechanism's own utility (McSherry & Talwar 2007).
+    """
+    check_parameters(fractions={"alpha": alpha, "beta": beta}, positive={"candidates": candidates, "rate": rate})
+    spread, choice = math.sqrt(2 * math.log(4 * candidates / beta)), math.log(2 * candidates / beta) / rate
+    root = (spread + math.sqrt(spread**2 + 4 * alpha * choice)) / (2 * alpha)
+    return math.ceil(root**2)
 
 
 def universal_sizes(*, dimension: int, alpha: float, beta: float, epsilon: float) -> Sizes:

@@ -17,9 +17,8 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import KINDS, Kind, Votes
 from concord.artifacts.privacy import ORDERS, Cost
 from concord.artifacts.sections import MECHANISMS
-from concord.tasks.advice.compare import LabelRequest, plan_mechanisms
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource, plurality
-from concord.tasks.mechanisms.mechanism import FieldSettings, calibrate, from_settings
+from concord.tasks.mechanisms.mechanism import FieldSettings, calibrate, expectation, from_settings
 from concord.tasks.mechanisms.odds import Odds
 from concord.tasks.verify.recompute import ROUTES, Route
 from tests.privacy.attacks import Attack, one_vote_moved
@@ -41,7 +40,6 @@ class Responses(FieldSettings):
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
     answers: ClassVar[None] = None
-    needs: ClassVar[str] = "the number of rows"
 
     epsilon: float
     delta: float
@@ -106,11 +104,9 @@ def made(epsilon: float = 12.0) -> Responses:
 
 def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
     assert from_settings(Kind.of(made().settings())) == made()
-    request = LabelRequest(epsilon=300.0, delta=1e-9, teachers=600, queries=120, classes=2)
-    option = next(mechanism for mechanism in plan_mechanisms(request) if mechanism.name == NAME)
-    assert option.feasible
-    assert option.label_error == pytest.approx(1 / (1 + math.exp(300 / 120)))
-    assert option.needs == Responses.needs
+    expected = expectation(made(300.0), np.array([[600.0, 0.0]]), 120)
+    assert expected.answered == 120
+    assert expected.changed == pytest.approx(1 / (1 + math.exp(300 / 120)))
 
 
 def test_settings_of_a_later_version_are_not_taken_for_those_of_this_one() -> None:

@@ -14,12 +14,11 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS, Cost
-from concord.tasks.advice.expect import selection_rows
 from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
 from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
-from tests.privacy.bounds import cover_rows, universal_sizes
+from tests.privacy.bounds import cover_rows, selection_rows, universal_sizes
 from tests.privacy.relabel_law import Law, Table, columns, loss, pairs, tables, worst_delta, worst_loss
 from tests.support.sentences import facts
 

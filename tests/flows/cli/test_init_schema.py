@@ -132,7 +132,7 @@ def test_with_the_schema_filled_in_the_same_command_writes_the_plan(given: tuple
     assert (status, error) == (0, "")
     planned = json.loads(printed)
     assert [(each["name"], each["feasible"]) for each in planned["mechanisms"]] == [("sketch", True)]
-    assert planned["recommended"]["reason"] == planned["sketch"]["reason"]
+    assert planned["mechanisms"][0]["reason"] == planned["sketch"]["reason"]
     status, printed, error = without_home("plan", "plan.toml")
     assert (status, "two-way tables" in printed, "without privacy" in printed) == (0, True, True)
     data = load_plan(Path("plan.toml")).data

@@ -1,24 +1,18 @@
-"""The command `plan`: figures from options, from a plan and from a guess; what it prints, draws and refuses."""
+"""The command `plan`: what it expects of the plan's own mechanism, what it prints, and what it refuses."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.schemas import TextFormat
 from concord.flows.cli.show import show
 from concord.flows.outcome import Summary
-from concord.tasks.advice.expect import read_agreement
 from concord.tasks.advice.rehearse import span
 from tests.support import console
 from tests.support.people import tables_of_plan, write_plan, write_tables
 from tests.support.sentences import says
-
-ASKED = ("--epsilon", "1", "--delta", "1e-5", "--teachers", "300", "--queries", "300", "--classes", "2")
 
 
 def concord(*arguments: str) -> tuple[int, str, str]:
@@ -31,86 +25,50 @@ def planned(*arguments: str) -> Any:
     return json.loads(printed)
 
 
-def test_json_holds_the_mechanisms_best_first_with_their_reasons() -> None:
-    found = planned(*ASKED)
-    keys = {"name", "feasible", "cutoff", "margin_needed", "expected_answered", "reason"}
-    assert all(keys <= set(item) for item in found["mechanisms"])
-    best = found["mechanisms"][0]
-    assert found["recommended"]["name"] == best["name"]
-    assert found["recommended"]["reason"].startswith(best["reason"])
-    assert best["informative"] == max(item["informative"] for item in found["mechanisms"])
-
-
-def test_the_table_names_every_mechanism_and_the_one_to_take() -> None:
-    status, printed, _ = concord(*ASKED)
-    assert status == 0
-    best = planned(*ASKED)["recommended"]["name"]
-    assert f"Recommended: {best}, " in printed
-    assert "the largest class has 90.0% of the votes" in printed
-    for name in ("stable", "sparse_vector", "published", "noisy_votes", "confident", "laplace_votes"):
-        assert name in printed
-
-
-def test_a_plan_says_its_figures_and_options_go_before_it(tmp_path: Path) -> None:
+def test_json_holds_the_mechanism_of_the_plan_alone(tmp_path: Path) -> None:
     plan = str(write_plan(write_tables(tmp_path)))
-    tables = tables_of_plan(tmp_path)
-    found = planned(plan)
-    assert found["epsilon"] == tables["privacy"]["epsilon"]
-    assert found["teachers"] == tables["teachers"]["count"]
-    assert found["classes"] == len(tables["data"]["classes"])
-    assert found["queries"] == pl.read_parquet(tmp_path / tables["data"]["public"]).height
-    assert planned(plan, "--teachers", "999")["teachers"] == 999
-    assert planned(plan, "--queries", "7")["queries"] == 7
+    tables, found = tables_of_plan(tmp_path), planned(plan)
+    (own,) = found["mechanisms"]
+    assert (own["name"], own["cutoff"]) == (found["votes"]["mechanism"], found["votes"]["cutoff"]) == ("stable", 12)
+    assert own["feasible"] == found["votes"]["feasible"]
+    rows = pl.read_parquet(tmp_path / tables["data"]["public"]).height
+    assert 0 < own["expected_answered"] <= rows == found["queries"]
+    assert (found["epsilon"], found["teachers"]) == (tables["privacy"]["epsilon"], tables["teachers"]["count"])
+    assert says(" ".join(concord(plan)[1].split()), "stable, cutoff 12", f"{own['expected_answered']:,.0f} of {rows}")
 
 
 def test_a_plan_that_relabels_is_planned_with_what_relabelling_leaves(tmp_path: Path) -> None:
     plan = str(write_plan(write_tables(tmp_path), relabel__share=0.3))
-    found, printed = planned(plan), concord(plan)[1]
+    found, printed = planned(plan), " ".join(concord(plan)[1].split())
     inner, whole = found["mechanism_at"], tables_of_plan(tmp_path)["privacy"]
     assert (found["epsilon"], found["delta"]) == (whole["epsilon"], whole["delta"])
     assert inner["epsilon"] != whole["epsilon"]
     assert found["relabel"]["share"] == 0.3
-    assert f"ε = {inner['epsilon']:.4g}, δ = {inner['delta']:.4g}, 150 teachers" in printed
-    assert "Teachers learn from a secret subset alone: 30.0%" in " ".join(printed.split())
-
-
-def test_the_planned_mechanism_is_stated_and_simulated(tmp_path: Path) -> None:
-    own = planned(str(write_plan(write_tables(tmp_path))))
-    assert (own["planned"]["name"], own["planned"]["cutoff"]) == ("stable", 12)
-    assert (own["votes"]["mechanism"], own["votes"]["cutoff"]) == ("stable", 12)
-    best = planned(*ASKED)
-    assert (best["planned"], best["votes"]) == (None, None)
+    assert f"ε = {inner['epsilon']:.4g}, δ = {inner['delta']:.4g}" in printed
+    assert "Teachers learn from a secret subset alone: 30.0%" in printed
 
 
 def test_auto_stands_for_votes_that_end_at_the_cutoff_of_the_plan(tmp_path: Path) -> None:
     changes = {"labeling__mechanism": "auto", "labeling__cutoff": 9}
     found = planned(str(write_plan(write_tables(tmp_path), **changes)))
-    assert (found["planned"]["name"], found["planned"]["cutoff"]) == ("stable", 9)
+    assert [(own["name"], own["cutoff"]) for own in found["mechanisms"]] == [("stable", 9)]
 
 
 UNIVERSAL = {"student__learner": "universal", "student__hypotheses": "stumps"}
 
 
-def test_a_student_that_is_chosen_is_told_of_instead_of_mechanisms(tmp_path: Path) -> None:
+def test_a_student_that_is_chosen_without_labels_is_not_simulated(tmp_path: Path) -> None:
     plan = str(write_plan(write_tables(tmp_path), teachers=None, labeling=None, **UNIVERSAL))
     found, printed = planned(plan), " ".join(concord(plan)[1].split())
-    assert (found["mechanisms"], found["delta"], found["choice"]["epsilon"]) == ([], 0.0, 4.0)
-    assert f"one of {found['choice']['candidates']:,} stumps" in printed
-    assert "margin needed" not in printed
-    units = found["choice"]["private_units"]
-    assert all(f"{count:,}" in printed for count in units.values())
-    dearer = planned(plan, "--epsilon", "2")["choice"]["private_units"]
-    assert all(dearer[excess] > count for excess, count in units.items())
-    assert concord(plan, "--teachers", "7")[::2] == (
-        2,
-        "concord: --teachers is not used for a plan whose student is chosen without teachers",
-    )
+    assert (found["epsilon"], found["delta"]) == (4.0, 0.0)
+    assert [own["name"] for own in found["mechanisms"]] == ["universal"]
+    assert says(printed, "ε = 4", "universal", found["lifetime"]["reason"])
 
 
-def test_a_student_that_is_chosen_beside_labels_is_told_of_as_well(tmp_path: Path) -> None:
+def test_labels_beside_a_student_that_is_chosen_have_the_rest_of_the_budget(tmp_path: Path) -> None:
     found = planned(str(write_plan(write_tables(tmp_path), **UNIVERSAL, student__epsilon=1.5)))
-    assert (found["choice"]["epsilon"], found["mechanism_at"]["epsilon"]) == (1.5, 2.5)
-    assert found["mechanisms"]
+    assert (found["votes"], found["mechanism_at"]["epsilon"]) == (None, 2.5)
+    assert found["mechanisms"][0]["expected_answered"] > 0
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -146,75 +104,33 @@ def test_nothing_private_is_opened(tmp_path: Path) -> None:
     assert planned(plan) == before
 
 
-def test_more_agreement_answers_more() -> None:
-    torn, agreed = (
-        next(item for item in planned(*ASKED, "--agreement", share)["mechanisms"] if item["name"] == "stable")
-        for share in ("0.8", "0.98")
-    )
-    assert torn["expected_answered"] < agreed["expected_answered"]
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow"])
-def test_a_guess_may_be_a_table_of_votes_or_of_shares(tmp_path: Path, suffix: str) -> None:
-    votes = pl.DataFrame({"yes": [8, 2, 4], "no": [0, 6, 4]})
-    shares = votes.select((pl.max_horizontal("yes", "no") / 8).alias("share"))
-    paths = [str(tmp_path / f"{name}.{suffix}") for name in ("votes", "shares")]
-    for path, frame in zip(paths, (votes, shares), strict=True):
-        writers: dict[str, Callable[[str], object]] = {
-            "parquet": frame.write_parquet,
-            "csv": frame.write_csv,
-            "arrow": frame.write_ipc,
-        }
-        writers[suffix](path)
-    assert np.array_equal(read_agreement(paths[0], 2), votes.to_numpy())
-    assert np.array_equal(read_agreement(paths[1], 2), shares.to_numpy()[:, 0])
-    assert planned(*ASKED, "--agreement", paths[0]) == planned(*ASKED, "--agreement", paths[1])
-
-
-def test_a_guess_is_read_as_it_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "votes.csv"
-    path.write_text("yes;no\n0,875;0,125\n0,5;0,5\n")
-    for form in (None, TextFormat(separator=";", decimal=",")):
-        assert np.array_equal(read_agreement(str(path), 2, form), [[0.875, 0.125], [0.5, 0.5]])
-
-
-WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
-    "a figure is missing": (ASKED[:-2], 2, "--classes must be given"),
-    "no such plan": (("nowhere.toml",), 2, "nowhere.toml does not exist"),
-    "epsilon of zero": ((*ASKED, "--epsilon", "0"), 2, "epsilon must be positive"),
-    "no teachers": ((*ASKED, "--teachers", "0"), 2, "teachers >= 1"),
-    "one class": ((*ASKED, "--classes", "1"), 2, "classes at least 2"),
-    "agreement below chance": ((*ASKED, "--agreement", "0.4"), 2, "agreement must be above 1/classes"),
-    "agreement in no file": ((*ASKED, "--agreement", "nowhere.csv"), 2, "nowhere.csv does not exist"),
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no cutoff": ({"labeling__cutoff": None}, "labeling.cutoff must be given for mechanism = 'stable'"),
+    "beyond what can be proved": (
+        {
+            "labeling__mechanism": "published",
+            "labeling__cutoff": 100,
+            "privacy__epsilon": 16.0,
+            "privacy__lifetime": {"epsilon": 16.0, "delta": 4e-5},
+        },
+        "cannot be proved",
+    ),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_is_one_sentence(wrong: str) -> None:
-    arguments, status, words = WRONG[wrong]
-    found, printed, sentence = concord(*arguments)
-    assert (found, printed) == (status, "")
+def test_what_is_wrong_is_one_sentence(tmp_path: Path, wrong: str) -> None:
+    changes, words = WRONG[wrong]
+    status, printed, sentence = concord(str(write_plan(write_tables(tmp_path), **changes)))
+    assert (status, printed) == (2, "")
     assert words in sentence
+    assert len(sentence.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("a,b,c\n1,2,3\n", "or 2, of votes"), ("a,b\n1,x\n", "numbers alone"), ("a,b\n1,\n", "a number in every cell")],
-)
-def test_a_table_that_is_no_guess_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "votes.csv"
-    path.write_text(text)
-    status, _, sentence = concord(*ASKED, "--agreement", str(path))
-    assert status == 2
-    assert words in sentence
-
-
-def test_where_nothing_works_it_says_so() -> None:
-    arguments = (*ASKED, "--teachers", "3", "--epsilon", "0.1")
-    found = planned(*arguments)
-    assert found["recommended"] is None
-    assert "within the budget" in found["reason"]
-    assert "within the budget" in concord(*arguments)[1].replace("\n", " ")
+def test_a_plan_is_needed() -> None:
+    assert concord()[0] == 2
+    status, _, sentence = concord("nowhere.toml")
+    assert (status, "nowhere.toml does not exist" in sentence) == (2, True)
 
 
 def test_what_is_said_of_a_run_keeps_its_brackets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

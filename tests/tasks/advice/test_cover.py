@@ -168,9 +168,7 @@ def test_room_is_paid_for_as_the_door_would(folder: Path) -> None:
     assert [runs(each, folder).queries for each in (plan, without)] == [390, 300]
     account = Account.of(plan, folder / "nowhere")
     assert costs_of(plan, PublicFacts.of(plan), account) == [runs(plan, folder).cost]
-    assert (
-        PublicFacts.of(plan).request(plan).calibrated("noisy_votes", None).settings() == runs(plan, folder).settings()
-    )
+    assert PublicFacts.of(plan).votes(plan).mechanism.settings() == runs(plan, folder).settings()
 
 
 @pytest.mark.parametrize(
@@ -241,10 +239,11 @@ def test_plan_refuses_what_run_would_and_names_what_fits(tmp_path: Path) -> None
     assert (status, printed) == (3, "")
     assert says(error, "'people'", "ε = 1", "δ = 4e-05", "δ = 1e-05", "the largest ε that fits")
     largest = error.split("fits is ")[1].split(";")[0]
-    status, printed, _ = concord("plan", path, "--epsilon", largest, *home, "--json")
+    path = str(write_plan(tmp_path, **{**changes, "privacy__epsilon": float(largest)}, **tallied, **lifetime))
+    status, printed, _ = concord("plan", path, *home, "--json")
     found = json.loads(printed)
     assert (status, found["lifetime"]["more"]) == (0, 0)
-    assert "room for no more such sessions" in concord("plan", path, "--epsilon", largest, *home)[1]
+    assert "room for no more such sessions" in concord("plan", path, *home)[1]
     assert not (tmp_path / "home").exists()
 
 

@@ -1,7 +1,6 @@
 """Every key of a plan is explained by a schema, which is made from the plan's types and kept."""
 
 import json
-import re
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
@@ -16,12 +15,10 @@ from concord.tasks.advice.keys import (
     PLAN_SCHEMA_FILE,
     SCHEMA_LINE,
     SHIPPED,
-    explained,
     plan_schema,
     schema_text,
     sections,
 )
-from tests.support.console import concord
 
 PLANS = Path(__file__).parents[3] / "deployments/plans"
 EACH_PLAN = sorted(PLANS.glob("*.toml"))
@@ -104,20 +101,3 @@ def test_defaults_are_those_that_run() -> None:
             }
             spelt[section.name] = given | spelt.get(section.name, {})
     assert parse_plan(spelt) == parse_plan(tables) != parse_plan(tables | {"student": {"refused": "drop"}})
-
-
-def test_a_key_is_explained_at_the_console(tmp_path: Path) -> None:
-    status, shown, _ = concord("plan", "--explain", "cutoff", "--home", str(tmp_path / "none"))
-    assert status == 0
-    assert re.match(
-        r"labeling\.cutoff: whole number, at least 1, at most 1,000,000 \(refusals\); default: none",
-        " ".join(shown.split()),
-    )
-    details = json.loads(concord("plan", "--explain", "[data.format]", "--json")[1])
-    assert {key["known_to"] for key in details["keys"]} == {"the operator"}
-    assert {key.name for key in explained("epsilon")} > {"privacy.epsilon", "privacy.lifetime.epsilon"}
-    assert concord("plan", "--explain", "cutof")[::2] == (
-        2,
-        "concord: 'cutof' is no key of a plan; did you mean 'cutoff'?",
-    )
-    assert not (tmp_path / "none").exists()

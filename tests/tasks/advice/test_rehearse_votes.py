@@ -13,7 +13,6 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice import rehearse_votes
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.compare import Option
 from concord.tasks.advice.rehearse_votes import (
     LEAST_TRAINED,
     MOST_ASKED,
@@ -25,7 +24,7 @@ from concord.tasks.advice.rehearse_votes import (
     VotesAhead,
     VotesStage,
     expect_votes,
-    simulated_votes,
+    expected_answers,
 )
 from concord.tasks.data.codes import Codes
 from tests.support.people import changed, tables_of_plan, write_tables
@@ -57,14 +56,9 @@ def asked(folder: Path, mechanism: str = "noisy_votes", **changes: Any) -> Plan:
     return changed(tables, data__private="nowhere.parquet", **changes)
 
 
-def option_of(mechanism: str, cutoff: int | None = None) -> Option:
-    return Option(name=mechanism, cutoff=cutoff, feasible=True, reason="")
-
-
 def rehearsed(plan: Plan, **given: Any) -> VotesAhead:
     public = PublicFacts.of(plan)
-    request = public.request(plan)
-    found = expect_votes(plan, public, request, option_of(plan.labeling.mechanism, plan.labeling.cutoff), **given)
+    found = expect_votes(plan, public, public.votes(plan), **given)
     assert found is not None
     return found
 
@@ -143,25 +137,23 @@ def test_a_bounded_number_of_teachers_is_trained_and_it_says_so(
 def test_votes_of_a_few_trained_teachers_are_those_of_all(folder: Path) -> None:
     plan = asked(folder, teachers__count=777)
     public = PublicFacts.of(plan)
-    request = public.request(plan)
-    stage = VotesStage.of(plan, public, request, request.calibrated("noisy_votes", None))
+    stage = VotesStage.of(plan, public, public.votes(plan))
     private = stage.private(np.random.default_rng(0))
     votes = stage.ensemble.votes(private, private % 2)
     assert (stage.ensemble.trained, votes.shape) == (MOST_TRAINED, (len(stage.rows), 2))
     assert set(votes.sum(axis=1)) == {777}
 
 
-def test_the_agreement_of_a_plan_is_that_of_simulated_teachers_with_rows_of_their_own(folder: Path) -> None:
+def test_rows_answered_are_those_of_simulated_teachers_with_rows_of_their_own(folder: Path) -> None:
     """More rows of a teacher agree more; without codes, such as of free text alone, there are no labels to simulate."""
-    plan = asked(folder)
+    plan = asked(folder, "stable")
     public = PublicFacts.of(plan)
-    few, many = (simulated_votes(plan.teachers, plan, public, rows) for rows in (10, 500))
+    few, many = (expected_answers(plan, public, replace(public.votes(plan), shard=rows)) for rows in (10, 500))
     assert few is not None
     assert many is not None
-    assert few.max(axis=1).mean() < many.max(axis=1).mean()
-    assert set(few.sum(axis=1)) == set(many.sum(axis=1)) == {150}
+    assert few.answered < many.answered <= 300
     silent = replace(public, codes=lambda _: Codes(fields=(), coarse=(), fine=()))
-    assert simulated_votes(plan.teachers, plan, silent, 10) is None
+    assert expected_answers(plan, silent, public.votes(plan)) is None
 
 
 def test_much_work_trains_fewer_teachers_and_many_public_rows_are_not_all_asked(
@@ -170,33 +162,16 @@ def test_much_work_trains_fewer_teachers_and_many_public_rows_are_not_all_asked(
     monkeypatch.setattr("concord.tasks.advice.rehearse_votes.MOST_WORK", 1)
     plan = asked(folder, labeling__queries=10**6)
     public = replace(PublicFacts.of(plan), rows=10**6)
-    request = public.request(plan)
-    found = expect_votes(plan, public, request, option_of("noisy_votes"), draws=[("weak", 0)])
+    found = expect_votes(plan, public, public.votes(plan), draws=[("weak", 0)])
     assert found is not None
     assert (found.trained, found.queries, found.asked) == (LEAST_TRAINED, 10**6, MOST_ASKED)
     assert says(found.reason, f"{MOST_ASKED:,}", "1,000,000 rows")
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "changes"),
-    [
-        ("noisy_votes", {"student": {"learner": "universal", "hypotheses": "stumps", "epsilon": 1.0}}),
-        (
-            "published",
-            {
-                "privacy__epsilon": 16.0,
-                "labeling__cutoff": 100,
-                "privacy__lifetime": {"epsilon": 16.0, "delta": 4e-5},
-            },
-        ),
-    ],
-)
-def test_what_is_not_fitted_or_beyond_the_budget_is_not_rehearsed(
-    folder: Path, mechanism: str, changes: dict[str, Any]
-) -> None:
-    plan = asked(folder, mechanism, **changes)
+def test_a_student_that_is_not_fitted_is_not_rehearsed(folder: Path) -> None:
+    plan = asked(folder, student={"learner": "universal", "hypotheses": "stumps", "epsilon": 1.0})
     public = PublicFacts.of(plan)
-    assert expect_votes(plan, public, public.request(plan), option_of(mechanism, plan.labeling.cutoff)) is None
+    assert expect_votes(plan, public, public.votes(plan)) is None
 
 
 @pytest.mark.parametrize("scale", [0.7, 30.0])
