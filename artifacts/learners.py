@@ -75,7 +75,7 @@ class HypothesesPlan(Section):
     """A class of hypotheses that can be enumerated, and its columns."""
 
     hypotheses: str
-    """thresholds, intervals, stumps, rectangles or conjunctions."""
+    """stumps or rectangles."""
     features: Names | None = None
     """The encoded columns of the class, written COLUMN or COLUMN=CATEGORY; by default all."""
 
@@ -85,7 +85,7 @@ class RelabelPlan(HypothesesPlan):
     chosen privately, among all hypotheses of the class on that subset."""
 
     hypotheses: str = "stumps"
-    """thresholds, intervals, stumps, rectangles or conjunctions."""
+    """stumps or rectangles."""
     share: Annotated[float, Field(gt=0, le=1), in_units("share of units")] | None = None
     """The probability that a unit is in the subset. By default, it leaves the mechanism an ε of about 1."""
     epsilon: Epsilon = 1.0
@@ -105,7 +105,7 @@ class StudentPlan(Learner):
     """How the student is made: `fitted` to released labels; `universal`, a hypothesis chosen on the private rows; or
     `linear`, the model decoded from tallies. `linear` is the default of a plan for tallies."""
     hypotheses: str | None = None
-    """For `universal`: thresholds, intervals, stumps, rectangles or conjunctions."""
+    """For `universal`: stumps or rectangles."""
     features: Names | None = None
     """For `universal`: the encoded columns of the class, written COLUMN or COLUMN=CATEGORY; by default all."""
     epsilon: Epsilon | None = None

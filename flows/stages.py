@@ -23,7 +23,7 @@ from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import PublicSource, votes_folder
-from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from concord.tasks.mechanisms.hypotheses import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study

@@ -16,11 +16,8 @@ Not covered  ĥ, the subset and its size are not private: they stay in the vault
 The class (`hypothesis_space`) is the one that a plan names, over columns of the encoded matrix, with public cut points.
 
     class         columns   dichotomies of m, m' different numbers at most              complements
-    thresholds    1         2m                                                          in the class
-    intervals     1         m² − m + 2                                                  in the class
     stumps        any       2·(1 + Σ (m − 1))                                           in the class
     rectangles    2         m(m+1)/2 · m'(m'+1)/2 + 1                                   not in the class
-    conjunctions  up to 13  3^columns + 1                                               not in the class
 
 A class is here if all its dichotomies can be listed exactly: relabelling (relabelled.py) and the universal learner
 (exponential.py) are proved for complete lists alone, one candidate a dichotomy (tests/privacy/test_hypotheses.py).
@@ -64,16 +61,13 @@ from concord.tasks.data.encode import SHARD, PublicBatch, read_frame, row_digest
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.data.units import UNIT, keyed_bits, shards_of
-from concord.tasks.mechanisms.hypotheses.boxes import Box, Conjunctions, Intervals, Rectangles, Stumps, Thresholds
-from concord.tasks.mechanisms.hypotheses.dichotomies import Hypothesis, HypothesisClass
+from concord.tasks.mechanisms.hypotheses import Box, HypothesisClass, Rectangles, Stumps
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, most_copies, share_for
 
 CUTS = 16
 """Public cut points of each column, if a class needs them."""
-CLASSES: dict[str, type[HypothesisClass]] = {
-    kind.name: kind for kind in (Thresholds, Intervals, Stumps, Rectangles, Conjunctions)
-}
+CLASSES: dict[str, type[HypothesisClass]] = {kind.name: kind for kind in (Stumps, Rectangles)}
 
 
 def hypothesis_class(
@@ -83,18 +77,16 @@ def hypothesis_class(
 
     Raises WrongInput if the class cannot be listed, or can have more candidates than can be weighed.
     """
-    if name == "halfspaces":
-        raise WrongInput("hypotheses: halfspaces is no longer a hypothesis class: rectangles read two columns")
     if name not in CLASSES:
         raise WrongInput(
             f"hypotheses must be one of {', '.join(CLASSES)}, got {name!r}: every dichotomy of the class has to be "
-            "listed exactly, which is possible for these alone"
+            "listed exactly, which is done for these alone"
         )
     points = None if grid is None else tuple(tuple(float(point) for point in column) for column in grid)
     return CLASSES[name](tuple(columns), points)
 
 
-def from_description(description: dict[str, Any]) -> Hypothesis:
+def from_description(description: dict[str, Any]) -> Box:
     """The hypothesis that `describe` wrote. Raises WrongInput if the description is not valid."""
     try:
         if description["kind"] == "box":
@@ -115,7 +107,7 @@ def hypothesis_space(
     """
     columns = positions_of(plan.features or encoding.outputs, encoding, field)
     plain = hypothesis_class(plan.hypotheses, columns=columns)
-    if plain.bound is not None or (plain.linear and not bounded):
+    if plain.linear and not bounded:
         return plain
     grid = cut_points(X[:, columns], CUTS)
     return hypothesis_class(plan.hypotheses, columns=columns, grid=grid)

@@ -31,7 +31,7 @@ from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
+from concord.tasks.mechanisms.hypotheses import Hypotheses
 
 
 @dataclass(frozen=True)

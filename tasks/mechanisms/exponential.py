@@ -46,7 +46,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
+from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.mechanisms.mechanism import FieldSettings
 
 

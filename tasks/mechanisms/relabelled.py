@@ -40,7 +40,7 @@ from concord.artifacts.kinds import Kind, Votes
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.exponential import ExponentialMechanism
-from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
+from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.mechanisms.mechanism import Mechanism, from_settings
 from concord.tasks.mechanisms.odds import Odds
 

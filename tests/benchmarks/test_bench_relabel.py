@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.mechanisms.distance import REFUSED, Floats, Ints
-from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from concord.tasks.mechanisms.hypotheses import HypothesisClass
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled, choose_hypothesis, share_for
 from concord.tasks.mechanisms.stable import StableVoting
@@ -58,7 +58,7 @@ def flips(gamma: float) -> World:
         X = random.uniform(size=(rows, 1))
         return X, np.where(X[:, 0] >= 0.5, 1 - gamma, gamma)
 
-    return World(hypothesis_class("thresholds", columns=[0], grid=[CELLS.tolist()]), draw, gamma)
+    return World(hypothesis_class("stumps", columns=[0], grid=[CELLS.tolist()]), draw, gamma)
 
 
 def torn(gamma: float) -> World:
@@ -66,7 +66,7 @@ def torn(gamma: float) -> World:
         X = random.uniform(size=(rows, 1))
         return X, np.clip(np.sign(X[:, 0] - 0.5) * (np.abs(X[:, 0] - 0.5) > gamma), -1, 1) / 2 + 0.5
 
-    return World(hypothesis_class("thresholds", columns=[0], grid=[CELLS.tolist()]), draw, gamma)
+    return World(hypothesis_class("stumps", columns=[0], grid=[CELLS.tolist()]), draw, gamma)
 
 
 def tied(gamma: float) -> World:

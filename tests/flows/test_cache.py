@@ -22,8 +22,7 @@ from concord.tasks.asking.teachers import Block
 from concord.tasks.data.arrivals import Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.mechanisms.hypotheses.boxes import Stumps, Thresholds
-from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from concord.tasks.mechanisms.hypotheses import HypothesisClass, Stumps
 from concord.tasks.mechanisms.relabelled import Relabelling
 from tests.support.people import changed, tables_of_plan, write_tables
 
@@ -124,7 +123,11 @@ def test_a_value_that_no_key_can_digest_is_refused() -> None:
 
 def test_two_values_never_look_alike() -> None:
     """Of two classes with equal fields, or of −0.0 and 0.0."""
-    odd = [0.0, -0.0, 0, "0", None, [], {}, ["0"], Stumps((0,)), Thresholds((0,)), True]
+
+    class Columns(Stumps):
+        """Another class with the same fields."""
+
+    odd = [0.0, -0.0, 0, "0", None, [], {}, ["0"], Stumps((0,)), Columns((0,)), True]
     assert len({json.dumps(digested(value)) for value in odd}) == len(odd)
 
 

@@ -167,7 +167,7 @@ def test_what_cannot_be_proved_is_refused_before_anything_private_is_read(
 @pytest.mark.slow
 def test_the_universal_scheme_chooses_beside_relabelled_labels(plan: Plan, home: Path) -> None:
     """Nandi & Bassily 2020, universal labelling: labels by Algorithm 5, then a hypothesis chosen on their rows."""
-    student = {"learner": "universal", "hypotheses": "thresholds", "features": ["size"], "epsilon": 1.0}
+    student = {"learner": "universal", "hypotheses": "stumps", "features": ["size"], "epsilon": 1.0}
     summary = start(changed({**plan.model_dump(), "student": student}), home)
     certificate = Certificate.model_validate_json((home / summary.certificate).read_bytes())
     assert certificate.relabelling is not None

@@ -110,7 +110,7 @@ def test_another_student_beside_the_same_labels_must_be_asked_for(tables: dict[s
     """The plan asks for one choice beside its labels; a second one is a further session, whatever its class."""
     start(parse_plan(tables), home)
     charged = Ledger.of(home).total("people")
-    for other in ({"epsilon": 0.5}, {"hypotheses": "thresholds", "features": ["size"]}):
+    for other in ({"epsilon": 0.5}, {"hypotheses": "stumps", "features": ["size"]}):
         with pytest.raises(BudgetRefused, match=facts("--new-session", "ε 4")):
             start(parse_plan({**tables, "student": STUDENT | other}), home)
     assert Ledger.of(home).total("people") == charged

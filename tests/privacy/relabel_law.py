@@ -53,9 +53,9 @@ def loss(law: Law, here: Table, there: Table) -> float:
         return float(np.nanmax(np.abs(np.log(law(here)) - np.log(law(there)))))
 
 
-def chosen(epsilon: float, name: str = "thresholds") -> Choice:
+def chosen(epsilon: float, name: str = "stumps", of: Sequence[int] = (0,)) -> Choice:
     """The real choice: dichotomies of the class on the rows, weighed by the exponential mechanism."""
-    kind, mechanism = hypothesis_class(name, columns=[0]), ExponentialMechanism(epsilon=epsilon)
+    kind, mechanism = hypothesis_class(name, columns=of), ExponentialMechanism(epsilon=epsilon)
 
     @cache
     def law(table: Table) -> Chosen:
@@ -68,9 +68,9 @@ def chosen(epsilon: float, name: str = "thresholds") -> Choice:
 
 
 def columns(table: Table) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """X (rows, 1) and y (rows,) of a table."""
+    """X (rows, 2), x and whether it is odd, and y (rows,) of a table."""
     rows = np.array(table, dtype=np.int64).reshape(-1, 2)
-    return rows[:, :1].astype(np.float64), rows[:, 1]
+    return np.column_stack([rows[:, 0], rows[:, 0] % 2]).astype(np.float64), rows[:, 1]
 
 
 def relabelled(choice: Choice, mechanism: Law) -> Law:

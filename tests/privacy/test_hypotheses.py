@@ -1,7 +1,6 @@
 """Hypothesis classes: all dichotomies against brute force, error counts row by row, and bounds that hold.
 
-Brute force takes no line of the classes: every threshold, interval, rectangle and conjunction is tried on every row,
-and a labelling is a halfplane's if a linear program separates it.
+Brute force takes no line of the classes: every stump and rectangle is tried on every row.
 """
 
 import json
@@ -16,13 +15,14 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.tasks.asking.relabel import CLASSES, from_description, hypothesis_class
 from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from concord.tasks.mechanisms.hypotheses import HypothesisClass
 from tests.support.sentences import facts
 
 Patterns = set[tuple[int, ...]]
 Bools = NDArray[np.bool_]
-COLUMNS = {name: {"thresholds": (1,), "intervals": (0,), "stumps": (0, 1, 2)}.get(name, (0, 2)) for name in CLASSES}
-COLUMNS["conjunctions"] = (0, 1, 2)
+Case = tuple[str, tuple[int, ...]]
+"""A class and its columns."""
+CASES: tuple[Case, ...] = (("stumps", (1,)), ("stumps", (0, 1, 2)), ("rectangles", (0, 2)))
 GRID = (0.0, 1.0, 2.5)
 LINE = np.array([[0.0, 0, 0], [1, 0, 1], [2, 0, 2], [3, 0, 3], [1, 1, 2]])
 LATTICE = np.array([[float(x), x > y, float(y)] for x, y in product(range(3), repeat=2)])[[0, 1, 2, 3, 4, 5, 8]]
@@ -38,9 +38,9 @@ def some_rows(many: int = 25) -> list[Floats]:
 ROWS = some_rows()
 
 
-def build(name: str, *, gridded: bool = False) -> HypothesisClass:
-    grid = [GRID] * len(COLUMNS[name]) if gridded and name != "conjunctions" else None
-    return hypothesis_class(name, columns=COLUMNS[name], grid=grid)
+def build(case: Case, *, gridded: bool = False) -> HypothesisClass:
+    name, columns = case
+    return hypothesis_class(name, columns=columns, grid=[GRID] * len(columns) if gridded else None)
 
 
 def as_patterns(labels: list[Bools]) -> Patterns:
@@ -60,51 +60,36 @@ def stumps(points: Floats) -> Patterns:
     return as_patterns(ones + [~above for above in ones])
 
 
-def both_signs(points: Floats) -> Patterns:
-    inside = intervals(points[:, 0])
-    return as_patterns(inside + [~some for some in inside])
-
-
 def rectangles(points: Floats) -> Patterns:
     return as_patterns([a & b for a, b in product(*map(intervals, points.T))])
 
 
-def conjunctions(points: Floats) -> Patterns:
-    """Every set of literals, contradictions among them."""
-    literals = [truth for numbers in points.T for truth in (numbers >= 0.5, numbers < 0.5)]
-    sets = product([False, True], repeat=len(literals))
-    everything = np.ones(len(points), dtype=bool)
-    return as_patterns([np.logical_and.reduce([everything, *np.array(literals)[list(taken)]]) for taken in sets])
+BRUTE: dict[str, Callable[[Floats], Patterns]] = {"stumps": stumps, "rectangles": rectangles}
 
 
-BRUTE: dict[str, Callable[[Floats], Patterns]] = {
-    "thresholds": stumps,
-    "stumps": stumps,
-    "intervals": both_signs,
-    "rectangles": rectangles,
-    "conjunctions": conjunctions,
-}
+def test_every_class_is_among_the_cases() -> None:
+    assert {name for name, _ in CASES} == BRUTE.keys() == CLASSES.keys()
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("gridded", [False, True])
-def test_there_is_one_candidate_for_every_dichotomy_and_no_other(name: str, gridded: bool) -> None:
-    kind = build(name, gridded=gridded)
+def test_there_is_one_candidate_for_every_dichotomy_and_no_other(case: Case, gridded: bool) -> None:
+    kind = build(case, gridded=gridded)
     for X in ROWS:
         found = kind.dichotomies(X)
         labels = [tuple(found.labels(X, candidate).tolist()) for candidate in range(len(found))]
         assert len(set(labels)) == len(labels)
         if len(X):
             distinct, copies = np.unique(kind.rounded(X), axis=0, return_inverse=True)
-            assert set(labels) == {tuple(pattern[at] for at in copies.ravel()) for pattern in BRUTE[name](distinct)}
+            assert set(labels) == {tuple(pattern[at] for at in copies.ravel()) for pattern in BRUTE[case[0]](distinct)}
         else:
             assert labels == [()]
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("gridded", [False, True])
-def test_there_are_never_more_than_sauer_and_the_grid_allow(name: str, gridded: bool) -> None:
-    kind = build(name, gridded=gridded)
+def test_there_are_never_more_than_sauer_and_the_grid_allow(case: Case, gridded: bool) -> None:
+    kind = build(case, gridded=gridded)
     for X in ROWS:
         count = len(kind.dichotomies(X))
         rows = len(np.unique(kind.rounded(X), axis=0))
@@ -112,23 +97,23 @@ def test_there_are_never_more_than_sauer_and_the_grid_allow(name: str, gridded: 
         assert kind.bound is None or count <= kind.bound
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("gridded", [False, True])
-def test_errors_are_counted_exactly_on_any_rows(name: str, gridded: bool) -> None:
+def test_errors_are_counted_exactly_on_any_rows(case: Case, gridded: bool) -> None:
     random = np.random.default_rng(2)
     others = random.normal(1.5, 2, size=(40, 3))
     others[:3] = np.nan, np.inf, -np.inf
     for X in ROWS:
-        found = build(name, gridded=gridded).dichotomies(X)
+        found = build(case, gridded=gridded).dichotomies(X)
         for rows in (X, others):
             y = random.integers(0, 2, len(rows))
             by_row = [np.count_nonzero(found.labels(rows, candidate) != y) for candidate in range(len(found))]
             assert found.errors(rows, y).tolist() == by_row
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_a_hypothesis_comes_back_from_its_json(name: str) -> None:
-    found = build(name, gridded=True).dichotomies(LINE)
+@pytest.mark.parametrize("case", CASES)
+def test_a_hypothesis_comes_back_from_its_json(case: Case) -> None:
+    found = build(case, gridded=True).dichotomies(LINE)
     others = np.random.default_rng(3).normal(1.5, 2, size=(40, 3))
     for candidate in range(len(found)):
         again = from_description(json.loads(json.dumps(found.describe(candidate), allow_nan=False)))
@@ -140,18 +125,16 @@ def shattered(kind: HypothesisClass, size: int, lattice: Floats) -> bool:
     return any(len(kind.dichotomies(np.array(rows))) == 2**size for rows in combinations(lattice, size))
 
 
-@pytest.mark.parametrize("name", [name for name in CLASSES if name != "stumps"])
-def test_the_dimension_is_the_most_rows_that_are_shattered(name: str) -> None:
-    sides = {"conjunctions": (0, 1), "rectangles": (0, 1, 2)}.get(name, (0, 1, 2, 3))
-    lattice = np.array(list(product(sides, repeat=3 if name == "conjunctions" else 2)), dtype=float)
-    columns = {"thresholds": (0,), "intervals": (0,), "conjunctions": (0, 1, 2)}.get(name, (0, 1))
+@pytest.mark.parametrize(("name", "columns"), [("stumps", (0,)), ("rectangles", (0, 1))])
+def test_the_dimension_is_the_most_rows_that_are_shattered(name: str, columns: tuple[int, ...]) -> None:
+    lattice = np.array(list(product((0, 1, 2), repeat=2)), dtype=float)
     kind = hypothesis_class(name, columns=columns)
     assert shattered(kind, kind.dimension, lattice)
     assert not shattered(kind, kind.dimension + 1, lattice)
 
 
 def test_numbers_are_rounded_down_to_the_grid_and_up_to_its_first_point() -> None:
-    kind = hypothesis_class("thresholds", columns=[1], grid=[(0.0, 1.0, 2.5)])
+    kind = hypothesis_class("stumps", columns=[1], grid=[(0.0, 1.0, 2.5)])
     X = np.array([[9, number] for number in (-7, 0, 0.9, 1, 2.4, 2.5, 99, np.nan, np.inf, -np.inf)])
     assert kind.rounded(X).ravel().tolist() == [0, 0, 0, 1, 1, 2.5, 2.5, 0, 2.5, 0]
 
@@ -159,17 +142,14 @@ def test_numbers_are_rounded_down_to_the_grid_and_up_to_its_first_point() -> Non
 @pytest.mark.parametrize(
     ("name", "columns", "grid", "reason"),
     [
-        ("logistic regression", [0], None, facts("hypotheses", "thresholds", "got 'logistic regression'")),
+        ("logistic regression", [0], None, facts("hypotheses", "stumps", "got 'logistic regression'")),
         ("rectangles", [0], None, "rectangles need 2 features, got 1"),
-        ("intervals", [0, 1], None, "intervals need 1 feature, got 2"),
-        ("thresholds", [], None, "thresholds need 1 feature, got 0"),
+        ("stumps", [], None, facts("stumps", "columns", "one or more")),
         ("stumps", [0, 0], None, facts("stumps", "columns", "different")),
         ("stumps", [0, 1], [(0.0, 1.0)], facts("grid", "2 columns")),
         ("stumps", [0], [(1.0, 0.0)], "finite numbers in rising order"),
         ("stumps", [0], [(0.0, float("nan"))], "finite numbers in rising order"),
         ("rectangles", [0, 1], [range(60)] * 2, facts("3,348,901 dichotomies", "2,097,152")),
-        ("conjunctions", list(range(14)), None, "4,782,970 dichotomies are more than"),
-        ("conjunctions", [0], [(0.0, 0.5)], "conjunctions take no grid"),
     ],
 )
 def test_a_class_that_cannot_be_listed_is_refused_with_the_reason(
@@ -180,8 +160,8 @@ def test_a_class_that_cannot_be_listed_is_refused_with_the_reason(
 
 
 def test_rows_without_a_grid_may_be_too_many() -> None:
-    with pytest.raises(WrongInput, match=r"intervals: up to .* use fewer features"):
-        hypothesis_class("intervals", columns=[0]).dichotomies(np.arange(2000.0)[:, None])
+    with pytest.raises(WrongInput, match=r"rectangles: up to .* use fewer features"):
+        hypothesis_class("rectangles", columns=[0, 1]).dichotomies(np.arange(200.0).reshape(-1, 2))
 
 
 @pytest.mark.parametrize("wrong", [{}, {"kind": "tree"}, {"kind": "box", "columns": [0]}, {"kind": "halfplane"}])

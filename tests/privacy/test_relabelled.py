@@ -57,10 +57,10 @@ def pattern_loss(choice: Choice, before: Table, row: tuple[int, int]) -> float:
     return max(abs(math.log(odds / there[labels])) if there[labels] else math.inf for labels, odds in here.items())
 
 
-@pytest.mark.parametrize("name", ["thresholds", "intervals"])
+@pytest.mark.parametrize(("name", "of"), [("stumps", (0,)), ("stumps", (0, 1)), ("rectangles", (0, 1))])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
-def test_labels_of_the_rows_in_common_lose_at_most_the_boost(name: str, epsilon: float) -> None:
-    choice = chosen(epsilon, name)
+def test_labels_of_the_rows_in_common_lose_at_most_the_boost(name: str, of: tuple[int, ...], epsilon: float) -> None:
+    choice = chosen(epsilon, name, of)
     for before in tables(3, 2):
         for row in product(range(3), (0, 1)):
             assert pattern_loss(choice, before, row) <= boost(epsilon) + ROUNDING
@@ -75,7 +75,7 @@ def test_the_boost_is_reached(epsilon: float) -> None:
 def test_the_sampler_draws_from_the_law_of_the_proof() -> None:
     table = ((0, 0), (0, 1), (1, 1), (2, 1))
     X, y = columns(table)
-    found = hypothesis_class("thresholds", columns=[0]).dichotomies(X)
+    found = hypothesis_class("stumps", columns=[0]).dichotomies(X)
     drawn = np.bincount([choose_hypothesis(found, X, y, 1.5) for _ in range(1000)], minlength=len(found))
     assert chisquare(drawn, 1000 * law_of(1.5, table)).pvalue > LEAST_P
     assert chisquare(drawn, 1000 * law_of(3.0, table)).pvalue < LEAST_P  # planted: the factor 2 forgotten
@@ -169,7 +169,7 @@ def test_releasing_the_hypothesis_itself_is_caught(share: float) -> None:
 
     def released(table: Table) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         X, _ = columns(table)
-        found = hypothesis_class("thresholds", columns=[0]).dichotomies(X)
+        found = hypothesis_class("stumps", columns=[0]).dichotomies(X)
         law = np.zeros(8)
         for candidate, odds in enumerate(law_of(1.0, table)):
             law[found.labels(everywhere_it_could, candidate) @ [1, 2, 4]] += odds

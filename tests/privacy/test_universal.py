@@ -17,13 +17,14 @@ from concord.artifacts.privacy import ORDERS, Cost
 from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
-from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
+from concord.tasks.mechanisms.hypotheses import Hypotheses
 from tests.privacy.bounds import cover_rows, selection_rows, universal_sizes
 from tests.privacy.relabel_law import Law, Table, columns, loss, pairs, tables, worst_delta, worst_loss
 from tests.support.sentences import facts
 
 Secret = Literal["rows", "labels"]
-DOMAIN = np.arange(3.0)[:, None]
+DOMAIN = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]])
+"""Rows on which stumps over both columns make every dichotomy."""
 PUBLIC = [DOMAIN, DOMAIN[[0, 2, 2]], DOMAIN[1:2], DOMAIN[:0]]
 
 
@@ -36,10 +37,15 @@ def functions(found: Hypotheses, odds: Floats) -> Floats:
 
 
 def released(
-    epsilon: float, public: Floats | None, name: str = "intervals", *, secret: Secret = "rows", sharpened: bool = False
+    epsilon: float,
+    public: Floats | None,
+    of: tuple[int, ...] = (0, 1),
+    *,
+    secret: Secret = "rows",
+    sharpened: bool = False,
 ) -> Law:
     """The law of the chosen hypothesis; its cover is that of `public`, or of the private rows where there is none."""
-    kind = hypothesis_class(name, columns=[0])
+    kind = hypothesis_class("stumps", columns=of)
 
     @cache
     def law(table: Table) -> Floats:
@@ -114,10 +120,10 @@ def test_planted_bug_a_range_taken_for_half_is_caught(secret: Secret) -> None:
     assert excess(released(1.0, DOMAIN, secret=secret), secret, Cost.bounded_range(0.5)) > 2
 
 
-@pytest.mark.parametrize("name", ["thresholds", "intervals"])
-def test_planted_bug_a_cover_of_private_rows_is_caught(name: str) -> None:
+@pytest.mark.parametrize("of", [(0,), (0, 1)])
+def test_planted_bug_a_cover_of_private_rows_is_caught(of: tuple[int, ...]) -> None:
     """A hypothesis that only the new row brings into the cover tells that the row is there."""
-    law = released(1.0, None, name)
+    law = released(1.0, None, of)
     assert math.isinf(worst_loss(law, 3, 3))
     assert worst_delta(law, 1.0, 3, 3) > 0.1
 
@@ -130,7 +136,7 @@ def test_the_draw_is_of_the_scores_it_is_given() -> None:
     made = Universal(epsilon=40.0, secret="rows")
     X = np.repeat(DOMAIN, 50, axis=0)
     y = (X[:, 0] == 1).astype(np.int64)
-    found = hypothesis_class("intervals", columns=[0]).dichotomies(DOMAIN)
+    found = hypothesis_class("stumps", columns=[0, 1]).dichotomies(DOMAIN)
     picked = made.choose(made.scores(found, X, y))
     assert found.labels(DOMAIN, picked).tolist() == [0, 1, 0]
 
@@ -188,14 +194,14 @@ def test_selection_rows_are_the_least_that_meet_the_bound(candidates: int, alpha
 
 
 def test_the_learner_keeps_what_its_sizes_promise() -> None:
-    """Intervals on a line, a fifth of the labels flipped: thirty runs at β = 0.1, of which at most three may fail."""
+    """Rectangles on a line, a fifth of the labels flipped: thirty runs at β = 0.1, of which at most three may fail."""
     random, (alpha, beta, epsilon) = np.random.default_rng(7), (0.25, 0.1, 1.0)
-    sizes = universal_sizes(dimension=3, alpha=alpha, beta=beta, epsilon=epsilon)
-    kind = hypothesis_class("intervals", columns=[0], grid=[np.linspace(0, 1, 101).tolist()])
+    sizes = universal_sizes(dimension=4, alpha=alpha, beta=beta, epsilon=epsilon)
+    kind = hypothesis_class("rectangles", columns=[0, 1], grid=[np.linspace(0, 1, 101).tolist(), [0.0]])
     fails = 0
     for _ in range(30):
-        found = kind.dichotomies(random.uniform(size=(int(sizes.public), 1)))
-        X = random.uniform(size=(int(sizes.private), 1))
+        found = kind.dichotomies(random.uniform(size=(int(sizes.public), 2)))
+        X = random.uniform(size=(int(sizes.private), 2))
         truth = (X[:, 0] > 0.3) & (X[:, 0] < 0.7)
         y = (truth ^ (random.uniform(size=len(X)) < 0.2)).astype(np.int64)
         made = Universal(epsilon=epsilon, secret="rows")

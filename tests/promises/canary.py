@@ -61,7 +61,7 @@ def relabelling(tables: dict[str, Any], **relabel: Any) -> dict[str, Any]:
     """
     return {
         **tables,
-        "relabel": {"hypotheses": "thresholds", "features": ["size"], "share": 0.5, **relabel},
+        "relabel": {"hypotheses": "stumps", "features": ["size"], "share": 0.5, **relabel},
         "labeling": {"mechanism": "noisy_votes", "queries": 900, "batch": 128},
     }
 

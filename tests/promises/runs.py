@@ -293,7 +293,7 @@ RUNS = (
     Run(
         "hypothesis of labels",
         "universal",
-        lambda tables: universal("thresholds", "size")(of_labels(tables)),
+        lambda tables: universal("stumps", "size")(of_labels(tables)),
         works=("concord.tasks.asks.hypothesis.encode",),
         made=("errors of counts/",),
         labels=True,

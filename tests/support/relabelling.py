@@ -18,11 +18,11 @@ K = 30
 
 
 def tables(folder: Path, **relabel: Any) -> dict[str, Any]:
-    """A plan that relabels by thresholds on one of the columns that decide the label."""
+    """A plan that relabels by stumps on one of the columns that decide the label."""
     found = tables_of_plan(folder)
     found["teachers"] = {"count": K, "block": 20, "estimator": "sklearn.tree.DecisionTreeClassifier"}
     found["teachers"]["params"] = {"max_depth": 2}
-    found["relabel"] = {"hypotheses": "thresholds", "features": ["size"], "share": 0.3, **relabel}
+    found["relabel"] = {"hypotheses": "stumps", "features": ["size"], "share": 0.3, **relabel}
     found["labeling"] = {"mechanism": "noisy_votes", "queries": 2000, "batch": 128}
     return found
 

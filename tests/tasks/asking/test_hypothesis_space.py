@@ -12,7 +12,7 @@ from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import Encoding
 from concord.tasks.asking.relabel import CUTS, candidates, cut_points, hypothesis_space, positions_of, public_matrix
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
-from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from concord.tasks.mechanisms.hypotheses import HypothesisClass
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
 
@@ -42,7 +42,7 @@ def test_stumps_look_at_every_column_and_need_no_cut_points(world: World) -> Non
 def test_how_many_hypotheses_may_relabel_private_rows_follows_from_public_ones(world: World) -> None:
     """Without cut points the number of stumps is that of the rows: it would tell, by time or by a refusal."""
     tables = tables_of_plan(Path("data"))
-    for name, features in (("thresholds", ["size"]), ("stumps", None), ("conjunctions", ["shade=dark"])):
+    for name, features in (("stumps", ["size"]), ("stumps", None), ("rectangles", ["size", "visits"])):
         asked = parse_plan({**tables, "relabel": {"hypotheses": name, "features": features}})
         relabels = candidates(asked, *world)
         assert relabels is not None
@@ -50,7 +50,7 @@ def test_how_many_hypotheses_may_relabel_private_rows_follows_from_public_ones(w
 
 
 def test_columns_are_found_by_their_encoded_names(world: World) -> None:
-    named = space(world, "conjunctions", "shade=light", "shade=dark")
+    named = space(world, "stumps", "shade=light", "shade=dark")
     assert [world[0].outputs[at] for at in named.columns] == ["shade=light", "shade=dark"]
 
 
@@ -80,7 +80,6 @@ def test_equal_quantiles_count_once() -> None:
     [
         ("stumps", ("sizes",), facts("student.features", "'size'", "got 'sizes'")),
         ("logistic", (), facts("hypotheses", "got 'logistic'")),
-        ("halfspaces", ("size",), facts("halfspaces", "no longer")),
         ("rectangles", ("size",), "2 features, got 1"),
     ],
 )

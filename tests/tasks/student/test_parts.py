@@ -230,7 +230,7 @@ def test_a_row_without_a_feature_is_refused_by_its_name() -> None:
         PUBLISHED.transform(everywhere(pl.Series([1])).drop("date"))
 
 
-@pytest.mark.parametrize(("name", "columns"), [("intervals", [1]), ("stumps", [0, 1, 2]), ("rectangles", [0, 2])])
+@pytest.mark.parametrize(("name", "columns"), [("stumps", [1]), ("stumps", [0, 1, 2]), ("rectangles", [0, 2])])
 def test_a_chosen_hypothesis_says_what_the_candidate_says(name: str, columns: list[int]) -> None:
     rng = np.random.default_rng(5)
     X = rng.integers(-3, 4, size=(40, 3)) / 3
