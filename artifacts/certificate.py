@@ -54,7 +54,6 @@ class RelabellingRecord(CertificatePart):
     """How rows were relabelled before teachers learned from them, and what each part of the guarantee is.
 
     hypotheses      the class over `features`, columns of the encoded matrix, from which one hypothesis was chosen
-    form            how rows were resampled; a row may have reached as many teachers as it may have `copies`
     inner           what the mechanism at the door costs on the relabelled subset
     choice_epsilon  ε of the choice
     share           how likely a unit was in the secret subset, which amplifies both into the whole
@@ -62,8 +61,6 @@ class RelabellingRecord(CertificatePart):
 
     hypotheses: str
     features: tuple[str, ...]
-    form: str
-    copies: int
     inner: Budget
     choice_epsilon: float
     share: float

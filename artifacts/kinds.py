@@ -41,8 +41,6 @@ class Relabelling(Frozen):
     grid: str
     share: float
     choice_epsilon: float
-    form: str
-    copies: int
     epsilon: float
     delta: float
 

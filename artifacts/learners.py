@@ -90,8 +90,6 @@ class RelabelPlan(HypothesesPlan):
     """The probability that a unit is in the subset. By default, it leaves the mechanism an ε of about 1."""
     epsilon: Epsilon = 1.0
     """The ε of choosing the hypothesis, on the subset."""
-    form: Literal["tight", "published", "none"] = "tight"
-    """How rows are resampled: `tight` within a shard, `published` over all shards (Algorithm 5), or `none`."""
 
 
 class StudentPlan(Learner):

@@ -44,7 +44,7 @@ class PlannedVotes:
         plan.labeling.check_end()
         epsilon, delta, units = plan.epsilon_of_labels, plan.privacy.delta, learning_units(plan)
         teachers, paid = plan.teachers.count, plan.labeling.queries or rows
-        subset = None if plan.relabel is None else subset_of(plan.relabel, epsilon, delta)
+        subset = None if plan.relabel is None else subset_of(plan.relabel, epsilon)
         if subset is not None:
             epsilon, delta = inner_budget(epsilon, delta, **subset)
             units = None if units is None else units * subset["share"]

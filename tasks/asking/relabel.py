@@ -25,24 +25,16 @@ Assumes      encoding and matrix are of public rows
 Guarantees   independent of private rows: class, columns and cut points follow from the plan and public rows
 Not covered  whether the class suits the data. Checked by tests/tasks/asking/test_hypothesis_space.py
 
-Resampling (`resampled`) decides from which rows of the relabelled subset teachers learn (Algorithm 5, step 3).
-    tight      each shard draws as many rows as it has, with replacement, from its own rows: a row reaches one teacher
-    published  each row has Poisson(1) copies, those beyond the most dropped, and each copy goes to a shard of its own:
-               a row reaches as many teachers as it has copies, which group privacy pays for
-    none       the rows as they are
+Resampling (`resampled`) decides from which rows of the relabelled subset teachers learn (Algorithm 5, step 3): each
+shard draws as many rows as it has, with replacement, from its own rows, so that a row reaches one teacher.
 Assumes      the key is secret; rows lie by shard, and which shard that is follows from the row
-Guarantees   draws are keyed, by shard and place or by row and copy number: a retry gives the same rows. One more row
-             changes one shard (tight, none), or at most as many as it may have copies, and moves no other row
-Not covered  the law of the copies: any would do, being independent of the rows
+Guarantees   draws are keyed, by shard and place: a retry gives the same rows. One more row changes one shard
+Not covered  the law of the draws: any would do, being independent of the rows
              Checked by tests/tasks/asking/test_relabel.py and tests/tasks/data/test_orders.py
-Why published moves no other row: identical rows are numbered 1 … n, and copy c of row number i is named by content, i
-and c. One more row adds the names of number n + 1 and leaves the others. The shard and the place in it follow from the
-name alone; the original position, which depends on the number of rows before it, is discarded.
 """
 
 import difflib
 import json
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TypedDict
@@ -57,13 +49,12 @@ from concord.artifacts.learners import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import SHARD, PublicBatch, read_frame, row_digests, write_frame
+from concord.tasks.data.encode import SHARD, PublicBatch, read_frame, write_frame
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.matrix import Matrix, encode
-from concord.tasks.data.units import UNIT, keyed_bits, shards_of
 from concord.tasks.mechanisms.hypotheses import Box, HypothesisClass, Rectangles, Stumps
 from concord.tasks.mechanisms.noise import keyed_draws
-from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, most_copies, share_for
+from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, share_for
 
 CUTS = 16
 """Public cut points of each column, if a class needs them."""
@@ -141,32 +132,13 @@ STREAM = 32
 """Bits of a shard's range in the keyed stream: draws of shard j start at j·2^32."""
 
 
-def resampled(rows: pl.DataFrame, settings: Relabelling, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:
-    """Relabelled rows (SHARD, cast features, LABEL), resampled in the form of `settings`, in the order of shards."""
-    if settings.form == "published":
-        return _over_shards(rows, settings.copies, shards, encoding, key)
-    if settings.form != "tight":
-        return rows
+def resampled(rows: pl.DataFrame, key: bytes) -> pl.DataFrame:
+    """Relabelled rows (SHARD, cast features, LABEL), resampled within each shard, in the order of shards."""
     drawn, shard = [np.zeros(0, dtype=np.int64)], rows[SHARD].to_numpy().astype(np.int64)
     for item, first, size in zip(*np.unique(shard, return_index=True, return_counts=True), strict=True):
         draws = keyed_draws(key, int(item) << STREAM, int(size))
         drawn.append(first + (draws % np.uint64(size)).astype(np.int64))
     return rows[np.concatenate(drawn)]
-
-
-def _over_shards(rows: pl.DataFrame, most: int, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:
-    """Every copy of every row, each in its own shard. Identical rows are distinguished by a running number."""
-    from scipy.stats import poisson  # heavy, and rarely asked for
-
-    digests = pl.Series(UNIT, row_digests(rows, encoding, key), pl.Binary)
-    numbers = digests.to_frame().select(pl.col(UNIT).cum_count().over(UNIT)).to_series()
-    units = [digest + number.to_bytes(8, "little") for digest, number in zip(digests, numbers, strict=True)]
-    below = [int(bound * 2**64) for bound in np.asarray(poisson.cdf(np.arange(most), 1))]
-    copies = [bisect_right(below, bits) for bits in keyed_bits(units, key, b"copies").tolist()]
-    named = [unit + bytes([copy]) for unit, count in zip(units, copies, strict=True) for copy in range(count)]
-    spread = rows[np.repeat(np.arange(len(units)), np.array(copies, dtype=np.int64))]
-    placed = shards_of(pl.Series(named, dtype=pl.Binary), key, shards).alias(SHARD)
-    return spread.with_columns(placed, pl.Series(UNIT, named, pl.Binary)).sort(SHARD, UNIT).drop(UNIT)
 
 
 class RelabelledRows(BaseModel):
@@ -195,8 +167,7 @@ def relabelling(plan: Plan, space: HypothesisClass, encoding: Encoding) -> Relab
         hypotheses=space.name,
         features=tuple(encoding.outputs[column] for column in space.columns),
         grid=space.digest,
-        form=asked.form,
-        **subset_of(asked, plan.epsilon_of_labels, plan.privacy.delta),
+        **subset_of(asked, plan.epsilon_of_labels),
     )
 
 
@@ -205,15 +176,13 @@ class Subset(TypedDict):
 
     share: float
     choice_epsilon: float
-    copies: int
 
 
-def subset_of(asked: RelabelPlan, epsilon: float, delta: float) -> Subset:
-    """Settings of the secret subset and of the choice on it, if labels may spend (epsilon, delta)."""
+def subset_of(asked: RelabelPlan, epsilon: float) -> Subset:
+    """Settings of the secret subset and of the choice on it, if labels may spend that ε."""
     return {
         "share": share_for(epsilon, asked.epsilon) if asked.share is None else asked.share,
         "choice_epsilon": asked.epsilon,
-        "copies": most_copies(delta) if asked.form == "published" else 1,
     }
 
 
@@ -246,7 +215,7 @@ def relabel(
     choice = vault.keep(f"choices/{owner(blocks[0])}/{vault.digest('choice', drawn_from)}.json", drawn)
     labels = from_description(json.loads(vault.read(choice))).predict(X)
     relabelled = rows.with_columns(pl.Series(LABEL, labels, rows.schema[LABEL]))
-    found, written = resampled(relabelled, settings, teachers.count, encoding, key), []
+    found, written = resampled(relabelled, key), []
     for index in range(-(-teachers.count // teachers.block)):
         block = found.filter(found[SHARD] // teachers.block == index)
         written.append(write_frame(block, vault, f"{folder}/block-{index:05d}.arrow"))

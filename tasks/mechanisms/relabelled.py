@@ -23,17 +23,15 @@ The published constants are larger: (ε + 3, 4eδ) at ε_c = 1 for a replaced ro
 One missing or repeated candidate breaks the proof, since ω then takes other values.
 
 Amplification: (ε, δ) on V is (ln(1 + q·(e^ε − 1)), q·δ) on all rows (Li, Qardaji & Su 2012; Balle, Barthe & Gaboardi
-2018). Copies: Algorithm 5 resamples V with replacement, which couples rows; here each row has Poisson(1) copies, by a
-coin of its own, those beyond `copies` dropped, and group privacy pays for r of them in different shards:
-(r·ε, δ·(e^(rε) − 1)/(e^ε − 1)) (Dwork & Roth 2014, Theorem 2.2 and Vadhan 2017, Lemma 2.2). Resampling inside a shard
-changes one teacher only and is free.
+2018). Algorithm 5 resamples V with replacement over all shards, which couples rows; here each shard resamples its own
+rows, which changes one teacher only and is free.
 Checked by tests/privacy/test_relabelled.py: the exact law of everything on every pair of small tables.
 """
 
 import math
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.kinds import Kind, Votes
@@ -44,9 +42,6 @@ from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.mechanisms.mechanism import Mechanism, from_settings
 from concord.tasks.mechanisms.odds import Odds
 
-Form = Literal["tight", "published", "none"]
-"""How teachers' rows are drawn from the relabelled subset: `tight` partitions, then resamples inside each shard;
-`published` spreads copies over shards; `none` takes each row once."""
 RELABELLED_PROOF = (
     "on rows relabelled as in Nandi & Bassily 2020, Algorithms 4 and 5: tasks/mechanisms/relabelled.py, by the lemma "
     "of LabelBoost (Beimel, Nissim & Stemmer 2015) for an added or removed row, and amplification by a secret subset"
@@ -66,7 +61,6 @@ class Relabelling:
     grid            digest of the class with its public grid (HypothesisClass.digest)
     share           rate q at which a row is in the subset
     choice_epsilon  ε_c of the exponential mechanism
-    copies          copies of a row that may reach different shards: 1 except in the form `published`
     """
 
     hypotheses: str
@@ -74,8 +68,6 @@ class Relabelling:
     grid: str
     share: float
     choice_epsilon: float = 1.0
-    form: Form = "tight"
-    copies: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1 or not 0 < self.choice_epsilon < math.inf:
@@ -83,18 +75,15 @@ class Relabelling:
                 "relabel: share must be above 0 and at most 1 and epsilon positive and finite, "
                 f"got {self.share!r} and {self.choice_epsilon!r}"
             )
-        if self.copies < 1 or (self.copies > 1 and self.form != "published"):
-            raise WrongInput(f"relabel: form {self.form!r} does not go with {self.copies!r} copies in different shards")
 
     def whole(self, epsilon: float, delta: float) -> tuple[float, float]:
         """(ε, δ) of the whole if the inner mechanism is (epsilon, delta)-DP; rounded up."""
-        grouped = group(epsilon, delta, self.copies)
-        epsilon, delta = amplified(*label_boost(*grouped, self.choice_epsilon), self.share)
+        epsilon, delta = amplified(*label_boost(epsilon, delta, self.choice_epsilon), self.share)
         return epsilon * UP, delta * UP
 
     def inner(self, epsilon: float, delta: float) -> tuple[float, float]:
         """(ε, δ) left for the inner mechanism of the whole's (epsilon, delta). Raises WrongInput if none is left."""
-        return inner_budget(epsilon, delta, self.share, self.choice_epsilon, self.copies)
+        return inner_budget(epsilon, delta, self.share, self.choice_epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,14 +211,7 @@ def amplified(epsilon: float, delta: float, share: float) -> tuple[float, float]
     return _log_one_plus(math.log(share), epsilon), share * delta
 
 
-def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """(ε, δ) for tables that differ in `size` rows: (r·ε, δ·(e^(rε) − 1)/(e^ε − 1))."""
-    return size * epsilon, delta * _steps(epsilon, size)
-
-
-def inner_budget(
-    epsilon: float, delta: float, share: float, choice_epsilon: float, copies: int = 1
-) -> tuple[float, float]:
+def inner_budget(epsilon: float, delta: float, share: float, choice_epsilon: float) -> tuple[float, float]:
     """The (ε, δ) of an inner mechanism for which `Relabelling.whole` is at most (epsilon, delta); rounded down.
 
     Raises WrongInput if choosing the labels alone takes all of ε; the error names the least ε and the largest share.
@@ -245,24 +227,13 @@ def inner_budget(
             f"privacy.epsilon = {epsilon:g} is spent by the choice of labels alone: at relabel.share = {share:g} it "
             f"must be above {least:.4g}, or the share below {most:.4g}"
         )
-    each = left / copies
-    return each, min(delta / share / BUDGETED / _steps(each, copies), math.nextafter(1.0, 0.0))
+    return left, min(delta / share / BUDGETED, math.nextafter(1.0, 0.0))
 
 
 def share_for(epsilon: float, choice_epsilon: float = 1.0, inner_epsilon: float = 1.0) -> float:
-    """The share that leaves `inner_epsilon` of the whole's ε for the relabelled rows, copies included; at most 1."""
+    """The share that leaves `inner_epsilon` of the whole's ε for the relabelled rows; at most 1."""
     on_subset = inner_epsilon * BUDGETED + boost(choice_epsilon)
     return min(1.0, math.exp(_log_expm1(epsilon / BUDGETED) - _log_expm1(on_subset)))
-
-
-def most_copies(delta: float) -> int:
-    """The least r such that a row has more than r of its Poisson(1) copies with probability at most δ/2.
-
-    Further copies are dropped. That costs accuracy but no δ, so r only has to be public.
-    """
-    from scipy.stats import poisson  # heavy, and rarely asked for
-
-    return max(1, int(poisson.isf(delta / 2, 1)))
 
 
 def _log_one_plus(log_factor: float, epsilon: float) -> float:
@@ -274,8 +245,3 @@ def _log_one_plus(log_factor: float, epsilon: float) -> float:
 def _log_expm1(epsilon: float) -> float:
     """ln(e^ε − 1)."""
     return epsilon + math.log(-math.expm1(-epsilon))
-
-
-def _steps(epsilon: float, size: int) -> float:
-    """1 + e^ε + … + e^((r−1)ε)."""
-    return math.fsum(math.exp(min(step * epsilon, LARGEST_EXPONENT)) for step in range(size))

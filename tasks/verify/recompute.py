@@ -96,19 +96,17 @@ def charge_of_refusal(kind: Kind, order: float) -> tuple[float, float] | None:
 
 
 def _relabelled_delta(kind: Votes, epsilon: float) -> float:
-    """From the whole ε back to that of the inner mechanism: amplification (Li, Qardaji & Su 2012), LabelBoost for an
-    added or removed row, and group privacy over a row's copies; then δ forward again."""
+    """From the whole ε back to that of the inner mechanism: amplification (Li, Qardaji & Su 2012) and LabelBoost for an
+    added or removed row; then δ forward again."""
     relabel, inner = kind.relabel, kind.model_copy(update={"relabel": None})
     assert relabel is not None  # as its route says
-    copies = relabel.copies
     with localcontext(prec=DIGITS):
         share, choice = Decimal(relabel.share), Decimal(relabel.choice_epsilon)
         on_subset = 1 + (Decimal(epsilon).exp() - 1) / share
-        each = (on_subset / (1 + (choice / 2).exp())).ln() / copies
-        if each <= 0:
+        left = (on_subset / (1 + (choice / 2).exp())).ln()
+        if left <= 0:
             return math.inf
-        steps = sum((step * each).exp() for step in range(copies))
-        return float(share * steps * Decimal(least_delta(inner, float(each))))
+        return float(share * Decimal(least_delta(inner, float(left))))
 
 
 def releases(kind: Kind, purpose: str = LABELS) -> Releases:

@@ -227,13 +227,13 @@ def test_another_student_on_a_schedule(session: str, home: Path) -> None:
         ("labeling.mechanism", 5),
         ("data.format.decimal", 0),
         ("test.share", "half"),
-        ("relabel.form", 2),
+        ("relabel.hypotheses", 2),
     ],
 )
 def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(key: str, value: object, plan: Plan) -> None:
     """It said that the whole plan was wrong, and printed it, if two rules spoke of one key."""
     schema, tables = scheduled.scheduled_learn.parameters.model_dump(), plan.model_dump(mode="json")
-    tables |= {"test": {"share": 0.1}, "relabel": {"hypotheses": "stumps", "features": ["size"], "form": "tight"}}
+    tables |= {"test": {"share": 0.1}, "relabel": {"hypotheses": "stumps", "features": ["size"]}}
     validate({"plan": tables}, schema, raise_on_error=True)
     validate({"plan": "plan.toml"}, schema, raise_on_error=True)
     *sections, last = key.split(".")

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chisquare
 
 from concord.tasks.asking.relabel import hypothesis_class
-from concord.tasks.mechanisms.relabelled import amplified, boost, choose_hypothesis, group, label_boost
+from concord.tasks.mechanisms.relabelled import amplified, boost, choose_hypothesis, label_boost
 from tests.privacy.relabel_law import (
     Choice,
     Chosen,
@@ -204,40 +204,6 @@ def test_a_second_draw_charged_once_is_caught(what: str) -> None:
 
 
 # Resampling -----------------------------------------------------------------------------------------------------------
-
-
-def copied(most: int, law: Law) -> Law:
-    """A law on a table whose rows each have Poisson(1) copies, by coins of their own, at most `most` of them."""
-    odds = [math.exp(-1) / math.factorial(copies) for copies in range(most)]
-    odds.append(1 - sum(odds))
-
-    def mixture(table: Table) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        counts = product(range(most + 1), repeat=len(table))
-        return np.asarray(
-            sum(
-                math.prod(odds[copies] for copies in drawn)
-                * law(tuple(row for row, copies in zip(table, drawn, strict=True) for _ in range(copies)))
-                for drawn in counts
-            )
-        )
-
-    return mixture
-
-
-@pytest.mark.parametrize(("epsilon", "share"), [(0.3, 0.5), (2.0, 1.0), (3.0, 0.5)])
-def test_copies_in_many_shards_are_paid_for_by_group_privacy_and_not_by_less(epsilon: float, share: float) -> None:
-    most = 3
-    loss = worst_loss(
-        sampled(share, relabelled(chosen(1.0), copied(most, noisy(epsilon, both_labels, 2 * most)))), 1, 2
-    )
-    assert loss <= whole(*group(epsilon, 0, most), 1.0, share)[0] + ROUNDING
-    assert epsilon < 2 or loss > 1.3 * whole(epsilon, 0, 1.0, share)[0]  # planted: no group privacy
-
-
-def test_group_privacy_covers_additive_delta() -> None:
-    law = copied(2, leaking(0.02, noisy(0.5, both_labels, 6), tables(1, 6)))
-    epsilon, delta = group(0.5, 0.02, 2)
-    assert 0.01 < worst_delta(law, epsilon, 1, 3) <= delta + ROUNDING
 
 
 def resampled_shards(epsilon: float, shards: int) -> Law:

@@ -6,21 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.kinds import Kind
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.relabelled import (
-    Form,
     Relabelled,
     Relabelling,
     amplified,
     boost,
     calibrate_relabelled,
-    group,
     inner_budget,
-    most_copies,
     share_for,
 )
 from tests.privacy.exact import Silent
@@ -29,15 +25,13 @@ from tests.support.sentences import facts
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (4.0, 1e-9), (20.0, 1e-3)]
 
 
-def relabelling(share: float, form: Form = "tight", copies: int = 1, choice_epsilon: float = 1.0) -> Relabelling:
+def relabelling(share: float, choice_epsilon: float = 1.0) -> Relabelling:
     return Relabelling(
         hypotheses="stumps",
         features=("age", "hours"),
         grid="0" * 64,
         share=share,
         choice_epsilon=choice_epsilon,
-        form=form,
-        copies=copies,
     )
 
 
@@ -50,16 +44,15 @@ def inner(name: str) -> Any:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-@pytest.mark.parametrize("copies", [1, 7])
 @pytest.mark.parametrize("choice_epsilon", [0.5, 1.0, 2.0])
 def test_what_is_left_for_the_inner_mechanism_costs_the_whole_again(
-    epsilon: float, delta: float, copies: int, choice_epsilon: float
+    epsilon: float, delta: float, choice_epsilon: float
 ) -> None:
     for inner_epsilon in (0.5, 1.0, 3.0):
         share = share_for(epsilon, choice_epsilon, inner_epsilon)
-        left = inner_budget(epsilon, delta, share, choice_epsilon, copies)
-        spent = relabelling(share, "published", copies, choice_epsilon).whole(*left)
-        assert left[0] * copies == pytest.approx(inner_epsilon, rel=1e-6) or share == 1
+        left = inner_budget(epsilon, delta, share, choice_epsilon)
+        spent = relabelling(share, choice_epsilon).whole(*left)
+        assert left[0] == pytest.approx(inner_epsilon, rel=1e-6) or share == 1
         assert 1 - 1e-7 < spent[0] / epsilon <= 1
         assert 1 - 1e-7 < spent[1] / delta <= 1
 
@@ -94,14 +87,6 @@ def test_amplification_is_that_of_randomised_response_on_a_poisson_subset() -> N
     assert amplified(1000.0, 0, 0.5)[0] == pytest.approx(1000 + math.log(0.5))
 
 
-def test_group_privacy_is_composed_row_by_row() -> None:
-    epsilon, delta = 0.0, 0.0
-    for _ in range(5):
-        epsilon, delta = epsilon + 0.3, math.exp(0.3) * delta + 0.01
-    assert group(0.3, 0.01, 5) == pytest.approx((epsilon, delta))
-    assert group(0.3, 0.01, 1) == pytest.approx((0.3, 0.01))
-
-
 # Published numbers: replace-one neighbours and a subset of fixed size -------------------------------------------------
 
 
@@ -129,20 +114,12 @@ def test_the_boost_is_less_than_the_published_three() -> None:
     assert boost(3000.0) == pytest.approx(1500)
 
 
-@pytest.mark.parametrize(("delta", "copies"), [(1e-3, 6), (1e-5, 8), (1e-6, 9), (1e-8, 11), (1e-10, 13)])
-def test_the_copies_a_row_may_have_are_the_published_ones(delta: float, copies: int) -> None:
-    """r* of Lemma 3.4, for a row drawn with replacement: least r with Pr[Bin(s, 1/s) > r] <= δ/2."""
-    assert most_copies(delta) == copies
-    assert int(binom.isf(delta / 2, 10**6, 1e-6)) == copies
-
-
 # The mechanism --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["stable", "sparse_vector", "noisy_votes", "laplace_votes"])
-@pytest.mark.parametrize(("form", "copies"), [("tight", 1), ("published", 8), ("none", 1)])
-def test_the_cost_is_within_what_was_asked_and_uses_it(name: str, form: Form, copies: int) -> None:
-    made = calibrate_relabelled(relabelling(0.25, form, copies), epsilon=1.0, delta=1e-5, make=inner(name))
+def test_the_cost_is_within_what_was_asked_and_uses_it(name: str) -> None:
+    made = calibrate_relabelled(relabelling(0.25), epsilon=1.0, delta=1e-5, make=inner(name))
     assert 0.99 < made.cost.epsilon(1e-5) <= 1.0
     assert 0.999 < made.cost.delta / 1e-5 <= 1
     assert made.cost.pure is not None
@@ -168,7 +145,7 @@ def test_a_dearer_inner_mechanism_makes_the_whole_dearer() -> None:
 
 
 def test_settings_are_json_and_tell_the_relabelling() -> None:
-    made = calibrate_relabelled(relabelling(0.25, "published", 8), epsilon=1.0, delta=1e-5, make=inner("noisy_votes"))
+    made = calibrate_relabelled(relabelling(0.25), epsilon=1.0, delta=1e-5, make=inner("noisy_votes"))
     settings = json.loads(json.dumps(made.settings(), allow_nan=False))
     assert settings["name"] == "noisy_votes"
     assert (settings["relabel"]["epsilon"], settings["relabel"]["delta"]) == (1.0, 1e-5)
@@ -182,8 +159,6 @@ def test_settings_are_json_and_tell_the_relabelling() -> None:
         {"share": 1.1},
         {"choice_epsilon": 0.0},
         {"choice_epsilon": math.inf},
-        {"copies": 0, "form": "published"},
-        {"copies": 2, "form": "tight"},
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:

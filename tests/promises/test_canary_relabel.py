@@ -39,8 +39,8 @@ def test_neither_the_choice_nor_the_subset_is_told(scene: Scene) -> None:
 
 
 @pytest.mark.slow
-def test_copies_of_rows_tell_no_more(scene: Scene) -> None:
-    scene.tables = relabelling(scene.tables, form="published", hypotheses="stumps", features=None)
+def test_stumps_of_every_column_tell_no_more(scene: Scene) -> None:
+    scene.tables = relabelling(scene.tables, features=None)
     scene.run()
     scene.nothing_got_out()
 

@@ -50,7 +50,7 @@ def redrawing(home: Path, walk: Walk) -> None:
 
 def with_rows(base: Path) -> None:
     """The stages before those of the walk, with settings by which two choices are hardly ever equal."""
-    small = Small(base, people(80, 1), form="tight", epsilon=0.01)
+    small = Small(base, people(80, 1), epsilon=0.01)
     (base.parent / "small").write_bytes(pickle.dumps(small))
 
 

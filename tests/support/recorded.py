@@ -20,7 +20,7 @@ SUMS: dict[str, Any] = {**BUDGET, "classes": 2, "rounds": ROUNDS}
 ASIDE = {"session": "census-1", "share": 0.1, "clean": True}
 RELABEL = {
     **{"hypotheses": "rectangles", "features": ["age", "hours"], "grid": "6f", "share": 0.05, "choice_epsilon": 1.0},
-    **{"form": "tight", "copies": 1, "epsilon": 0.5, "delta": 1e-6},
+    **{"epsilon": 0.5, "delta": 1e-6},
 }
 NUMBER = {"bounds": [0.0, 50.0], "constant": 23.4}
 

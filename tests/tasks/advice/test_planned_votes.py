@@ -32,7 +32,7 @@ def ran(plan: Plan, folder: Path) -> Any:
     return VotesAsk.of(plan, PublicRows(encoding=encoding, batches=batches), order, vault).mechanism
 
 
-@pytest.mark.parametrize("relabel", [{}, {"share": 0.4}, {"form": "published"}, {"epsilon": 0.5, "form": "none"}])
+@pytest.mark.parametrize("relabel", [{}, {"share": 0.4}, {"epsilon": 0.5}])
 def test_a_relabelled_plan_is_planned_with_what_its_mechanism_has(
     tables: dict[str, Any], tmp_path: Path, relabel: dict[str, Any]
 ) -> None:

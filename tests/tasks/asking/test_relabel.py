@@ -1,19 +1,15 @@
-"""Relabel's stages: who is in the secret subset, that ĥ is drawn once and labels it, and where copies of a row go."""
+"""Relabel's stages: who is in the secret subset, that ĥ is drawn once and labels it, and what teachers learn from."""
 
-import math
 from collections import Counter
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
 from concord.tasks.asking.relabel import resampled
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.split import SHARD
-from concord.tasks.mechanisms.relabelled import Relabelling
 from tests.support.people import people
 from tests.support.relabelling import KEY, K, Small
 
@@ -53,7 +49,8 @@ def difference(first: pl.DataFrame, second: pl.DataFrame) -> list[tuple[Any, ...
 def test_labels_are_those_of_one_hypothesis_and_the_choice_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = Small(tmp_path, people(2000, 1), form="none")
+    monkeypatch.setattr("concord.tasks.asking.relabel.resampled", lambda rows, _: rows)
+    small = Small(tmp_path, people(2000, 1))
     subset, teachers, first = small.subset(0.3), small.resampled(), small.relabelled()
     assert teachers.drop(LABEL).equals(subset.drop(LABEL))
     changed_labels = (teachers[LABEL] != subset[LABEL]).sum()
@@ -65,7 +62,7 @@ def test_labels_are_those_of_one_hypothesis_and_the_choice_is_kept(
 
 
 def test_within_a_shard_as_many_rows_are_drawn_as_it_has(tmp_path: Path) -> None:
-    small = Small(tmp_path, people(4000, 1), form="tight")
+    small = Small(tmp_path, people(4000, 1))
     subset, teachers = small.subset(0.3), small.resampled()
     assert teachers[SHARD].to_list() == subset[SHARD].to_list()
     theirs = set(subset.drop(LABEL).rows())
@@ -74,50 +71,23 @@ def test_within_a_shard_as_many_rows_are_drawn_as_it_has(tmp_path: Path) -> None
     assert 0.55 < left < 0.72  # 1 − 1/e and a little more, since shards are small
 
 
-def test_copies_are_spread_and_no_row_has_more_than_it_may(tmp_path: Path) -> None:
-    small = Small(tmp_path, people(4000, 1), form="published")
-    subset, teachers = small.subset(0.3), small.resampled()
-    assert teachers[SHARD].is_sorted()
-    copies = np.array(list(Counter(teachers.drop(SHARD, LABEL).rows()).values()))
-    assert copies.max() <= small.settings.copies == 8
-    units = subset.height
-    assert abs(copies.sum() - units) < 5 * units**0.5
-    for often in (1, 2):
-        expected = units / math.e / often
-        assert abs((copies == often).sum() - expected) < 5 * expected**0.5
-    places = teachers.group_by(teachers.drop(SHARD, LABEL).columns).agg(pl.col(SHARD).n_unique())
-    assert places.filter(pl.col(SHARD) > 2).height > 0
-
-
-@pytest.mark.parametrize("form", ["tight", "published", "none"])
 @pytest.mark.parametrize("rows", [0, 1, 2])
-def test_few_rows_are_relabelled_as_well(tmp_path: Path, form: str, rows: int) -> None:
-    teachers = Small(tmp_path, people(600, 1).head(rows), form=form).resampled(share=1.0)
-    assert teachers.height <= 8 * rows if form == "published" else teachers.height == rows
+def test_few_rows_are_relabelled_as_well(tmp_path: Path, rows: int) -> None:
+    teachers = Small(tmp_path, people(600, 1).head(rows)).resampled(share=1.0)
+    assert teachers.height == rows
     assert set(teachers[LABEL]) <= {0, 1}
 
 
-@pytest.mark.parametrize("form", ["tight", "published", "none"])
-def test_one_row_more_changes_as_many_shards_as_it_reaches_and_moves_no_other(tmp_path: Path, form: str) -> None:
-    small = Small(tmp_path, people(900, 1), form=form)
-    rows = small.subset(1.0)
-    settings = replace(small.settings, copies=3 if form == "published" else 1)
-    before = resampled(rows, settings, K, small.encoding, KEY)
+def test_one_row_more_changes_one_shard(tmp_path: Path) -> None:
+    rows = Small(tmp_path, people(900, 1)).subset(1.0)
+    before = resampled(rows, KEY)
     changed_shards = []
     for item in range(0, rows.height, 37):
-        after = resampled(drop(rows, item), settings, K, small.encoding, KEY)
+        after = resampled(drop(rows, item), KEY)
         differ = [s for s in range(K) if rows_of(before, s) != rows_of(after, s)]
         changed_shards.append(len(differ))
-    assert max(changed_shards) <= settings.copies
-    assert (max(changed_shards) > 1) == (form == "published")
+    assert max(changed_shards) == 1
 
 
 def rows_of(teachers: pl.DataFrame, shard: int) -> list[tuple[Any, ...]]:
     return teachers.filter(pl.col(SHARD) == shard).rows()
-
-
-def test_copies_in_several_shards_cost_more_than_in_one() -> None:
-    """The planted fault: `published` charged as `tight` would leave the mechanism more than it may spend."""
-    tight = Relabelling(hypotheses="stumps", features=("size",), grid="0", share=0.3)
-    spread = Relabelling(**{**asdict(tight), "form": "published", "copies": 8})
-    assert spread.whole(*tight.inner(4.0, 1e-5))[0] > 10.0

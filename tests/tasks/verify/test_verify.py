@@ -13,7 +13,6 @@ from shutil import copy
 import numpy as np
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
@@ -26,7 +25,7 @@ from concord.tasks.verify.limited import Check
 from concord.tasks.verify.verify import verify
 from tests.promises.kinds import KINDS, Kind
 from tests.support.chained import rewrite
-from tests.support.published import SESSION, World, leading, opening, session, world
+from tests.support.published import SESSION, World, opening, session, world
 from tests.support.sentences import says
 from tests.support.tracked import tracked
 from tests.tasks.asks.test_questions import AGREED, STREAM, TORN, asked
@@ -191,14 +190,6 @@ def test_a_certificate_that_says_other_than_the_ledger_is_found(
         assert named in failures(verify(home))["certificate on record"]
 
 
-def endless(certificate: bytes) -> bytes:
-    """Settings of rows of 10^12 copies, each of which is summed over."""
-    relabel = {"hypotheses": "stumps", "features": [], "grid": "", "share": 0.5, "choice_epsilon": 0.5, "form": "box"}
-    values = json.loads(certificate)
-    leading(values)["mechanism"]["settings"]["relabel"] = {**relabel, "copies": 10**12, "epsilon": 1.0, "delta": 1e-5}
-    return Certificate.model_validate(values).model_dump_json(indent=2).encode()
-
-
 def dear(excerpt: bytes) -> bytes:
     """A charge of 10^9 digits."""
     values = json.loads(excerpt)
@@ -207,13 +198,12 @@ def dear(excerpt: bytes) -> bytes:
 
 
 @pytest.mark.usefixtures("apart")
-@pytest.mark.parametrize(("name", "edit"), [("certificate.json", endless), ("ledger.json", dear)])
 def test_an_edit_that_takes_time_without_end_is_broken_off_in_its_home_as_well(
-    honest: tuple[World, Tracked], monkeypatch: pytest.MonkeyPatch, name: str, edit: Callable[[bytes], bytes]
+    honest: tuple[World, Tracked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = honest[0].home
     monkeypatch.setattr("concord.tasks.verify.limited.limited.__kwdefaults__", {"memory": 1 << 30, "seconds": 3})
-    with changed(home / "released" / SESSION / name, edit):
+    with changed(home / "released" / SESSION / "ledger.json", dear):
         assert "its check broke off" in failures(verify(home))["limits"]
 
 

@@ -110,7 +110,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "another part": (at(*LEADING, "part", value="test"), f"part of session {SESSION} is test"),
     "fewer teachers": (at(*LEADING, "teachers", value=7), f"teachers of session {SESSION} is 7"),
     "a relabelling": (
-        at(*LEADING, "mechanism", "settings", "relabel", value={"copies": 1}, new=True),
+        at(*LEADING, "mechanism", "settings", "relabel", value={"share": 1}, new=True),
         f"mechanism of session {SESSION}, settings, relabel is",
     ),
     "an answer that nobody gave": (
