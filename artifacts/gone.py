@@ -21,7 +21,7 @@ GONE: dict[str, str] = {
     "concord test": "the plan's [test] share sets units aside, and `concord run PLAN` tests its student on them once",
     "concord attack": "the curve on the report's first page bounds every attacker, and tests/privacy attacks each kind",
     "concord audit": "attacks on every mechanism are tests, in tests/privacy of Concord's source",
-    "student.candidates": "compare on the public test table, or by private tests at their price",
+    "student.candidates": "compare on the public test table; [test] share tests each session's student, at its price",
     "concord certify": "the report answers what reviewers ask, and `concord export` writes a model card",
     "concord dossier": "the report answers what reviewers ask, and `concord verify` checks it",
     "concord explain": "the report shows feature effects, and `concord export` writes the scorecard",

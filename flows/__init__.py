@@ -2,7 +2,7 @@
 
 Offers       `api` (run, refresh, ask, load_student, and the commands) and its `results`; `classifier`
              (in scikit-learn's manner); the flows: `learn` (learn, extend, study again), `refresh` (one
-             release of a stream), `ask` (questions: to every shard, to the units, and an estimate); `start` (a flow on
+             release of a stream), `ask` (questions to every shard, and an estimate); `start` (a flow on
              its servers), `scheduled` (flows as deployments), `cli`
 Its own      `vote`, `tally`, `sketch` and `hypothesis` (the ways to learn: what each asks, counts, releases and fits),
              `season` (the periods of a stream, and its clock); `run` (the context of a run, and the values its steps

@@ -6,7 +6,7 @@
     student      students, learned from released labels
     publish      certificate, report, figures, and records in MLflow
     verify       independent checks of written files
-    advice       expectations of a plan, from public figures alone
+    advice       plans: a first one, what one costs, and its simulation on public rows
     mechanisms   pure mechanisms, each with its statement, its proof and its cost
 
 Imports go down: publish and verify see student and door; door sees asking and advice; those see data; all see
