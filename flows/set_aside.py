@@ -6,10 +6,7 @@ from functools import partial
 from typing import Any
 
 from concord.artifacts.errors import BudgetRefused
-from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.reading import private_tests_of
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.admit import begin
 from concord.flows.console import err
@@ -17,8 +14,8 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import pass_door
 from concord.flows.steps import Learned
 from concord.tasks.asks.student_test import StudentTestAsk, planned_test
+from concord.tasks.asks.unit_counts import is_clean
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
-from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import released_by
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
@@ -33,27 +30,8 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
     if plan.test is None or admitted.session is not None:
         return
     test = planned_test(plan, domain, domain.filter.charge(admitted.ask.cost), admitted.ask.epsilon)
-    ask = StudentTestAsk.named(plan, test, "asked for", "", clean=True)
+    ask = StudentTestAsk.of(plan, test, "asked for", "", clean=True)
     run.stores.ledger.check_opening(opening_of(plan, ask, encoding, run.stores.vault), domain, further=True)
-
-
-def _file_of(ref: Ref, student: StudentPlan, learned: Learned) -> stages.StudentFile:
-    """The file of a student that was fitted by its section of a plan."""
-    return stages.StudentFile(ref, student.estimator, learned.codes if student.learner == "linear" else None)
-
-
-def _pass_aside(learned: Learned, private: PrivateFiles, ask: SingleAsk[Any], counts: Ref) -> Learned:
-    """Open the session of a question about units set aside, unless it is open, and pass the door, or replay its answer.
-
-    Returns `learned` with the time of the release: no published time may be earlier. Raises BudgetRefused.
-    """
-    run, stores, passed = learned.run, learned.run.stores, learned.passed
-    known, ask = find_session(stores, run.plan, ask, learned.encoding, new_session=False)
-    found = replace(learned.admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
-    opened = begin(run, found, private, ExactNumbers((counts.digest,), (counts,)), further=True)
-    check_ensemble(stores.vault, opened, (counts.digest,))
-    released = pass_door(run, opened, partial(ask.steps, exact=[counts]), ask.stage)
-    return replace(learned, passed=replace(passed, at=released.at))
 
 
 def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) -> Learned:
@@ -64,18 +42,14 @@ def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) 
     run, session = learned.run, learned.session
     if run.plan.test is None:
         return learned
-    if own := _tests(run, session, student):
-        mechanism = PrivateTest.from_settings(own[-1].kind)
-    elif private_tests_of(run.stores.ledger.sessions(session.domain), session.id):
+    known = private_tests_of(run.stores.ledger.sessions(session.domain), session.id)
+    own = [test for test in known if test.kind.student == student.ref.digest]
+    if known and not own:
         return _passed_over(learned, "is not the one that was tested")
-    else:
-        try:
-            domain = learned.admitted.balance.domain
-            mechanism = planned_test(run.plan, domain, session.reserved, session.epsilon)
-        except BudgetRefused as refused:
-            return _passed_over(learned, f"is not tested: {refused}")
     try:
-        return pass_test(learned, private, student, mechanism)
+        domain = learned.admitted.balance.domain
+        planned = None if own else planned_test(run.plan, domain, session.reserved, session.epsilon)
+        return _pass_test(learned, private, student, planned or PrivateTest.from_settings(own[-1].kind))
     except BudgetRefused as refused:
         return _passed_over(learned, f"is not tested: {refused}")
 
@@ -85,25 +59,23 @@ def _passed_over(learned: Learned, why: str) -> Learned:
     return learned
 
 
-def pass_test(learned: Learned, private: PrivateFiles, student: Student, mechanism: PrivateTest) -> Learned:
-    """Count the private units, and release noisy counts at the door; or replay them. Raises BudgetRefused."""
-    run, plan, passed = learned.run, learned.run.plan, learned.passed
+def _pass_test(learned: Learned, private: PrivateFiles, student: Student, mechanism: PrivateTest) -> Learned:
+    """Count the private units, open the test's session unless it is open, and release noisy counts at the door; or
+    replay them. Raises BudgetRefused."""
+    run, plan, stores, passed = learned.run, learned.run.plan, learned.run.stores, learned.passed
     constant = None
     if plan.data.bounds is not None:  # what the last released model says of public rows on average
-        (low, high), (*_, last) = plan.data.bounds, released_by(run.stores, passed.session.id)
-        (place,) = json.loads(run.stores.released.read(last))["decoded"]["prior"]
+        (low, high), (*_, last) = plan.data.bounds, released_by(stores, passed.session.id)
+        (place,) = json.loads(stores.released.read(last))["decoded"]["prior"]
         constant = float((1 - place) * low + place * high)
-    test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, run.stores.vault)
-    rows, file = private.read_by(learned.encoding), _file_of(student.ref, plan.student, learned)
-    if constant is None:
-        counts = stages.count_confusion(run, plan, rows, file)
-    else:
-        test = test.beside(constant)
-        counts = stages.count_number_errors(run, plan, rows, file, constant)
-    return _pass_aside(learned, private, test, counts)
-
-
-def _tests(run: RunContext, session: Session, student: Student) -> list[Session]:
-    """The session's tests of exactly that student."""
-    known = private_tests_of(run.stores.ledger.sessions(session.domain), session.id)
-    return [test for test in known if test.kind.student == student.ref.digest]
+    clean, digest = is_clean(plan, passed.session, stores.vault), student.ref.digest
+    asked = StudentTestAsk.of(plan, mechanism, passed.session.id, digest, clean=clean, constant=constant)
+    codes = learned.codes if plan.student.learner == "linear" else None
+    file = stages.StudentFile(student.ref, plan.student.estimator, codes)
+    counts = stages.count_units(run, plan, private.read_by(learned.encoding), file, constant)
+    session, ask = find_session(stores, plan, asked, learned.encoding, new_session=False)
+    found = replace(learned.admitted, ask=ask, session=None if session is None else run.lock_session(session.id))
+    opened = begin(run, found, private, ExactNumbers((counts.digest,), (counts,)), further=True)
+    check_ensemble(stores.vault, opened, (counts.digest,))
+    released = pass_door(run, opened, partial(ask.steps, exact=[counts]), ask.stage)
+    return replace(learned, passed=replace(passed, at=released.at))

@@ -16,8 +16,8 @@ from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asking.teachers import Block
 from concord.tasks.asks import estimate as asks_estimate
 from concord.tasks.asks import hypothesis as asks_hypothesis
+from concord.tasks.asks import unit_counts
 from concord.tasks.asks.unit_counts import Confusion, NumberErrors, Predictor
-from concord.tasks.asks.unit_counts import count_units as count_private_units
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
@@ -167,16 +167,13 @@ class StudentFile:
 
 
 @stage("try", reads=UNITS)
-def count_confusion(place: Place, plan: Plan, private: PrivateInput, student: StudentFile) -> Ref:
-    """Count private units of the test part by their class and the student's prediction."""
-    counts = Confusion(student.predictor(place), len(private.encoding.classes))
-    return count_private_units(private.at(place, plan), counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")
-
-
-@stage("try", reads=UNITS)
-def count_number_errors(place: Place, plan: Plan, private: PrivateInput, student: StudentFile, constant: float) -> Ref:
-    """Count private units of the test part by the errors of the student's number and of the constant."""
-    assert private.encoding.bounds is not None
-    rows = private.at(place, plan)
-    counts = NumberErrors(student.predictor(place), private.encoding.bounds, constant, rows.key)
-    return count_private_units(rows, counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")
+def count_units(
+    place: Place, plan: Plan, private: PrivateInput, student: StudentFile, constant: float | None = None
+) -> Ref:
+    """Count private units of the test part by their class and the student's prediction; of a number, by the errors of
+    the student's and of `constant`."""
+    rows, encoding, predictor = private.at(place, plan), private.encoding, student.predictor(place)
+    counts: Confusion | NumberErrors = Confusion(predictor, len(encoding.classes))
+    if encoding.bounds is not None and constant is not None:
+        counts = NumberErrors(predictor, encoding.bounds, constant, rows.key)
+    return unit_counts.count_units(rows, counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")

@@ -14,19 +14,16 @@ Not covered  a student that was chosen by earlier results on the same units: its
              and tests/flows/test_private_test_run.py
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import STUDENT_TEST, Session
-from concord.tasks.asks.unit_counts import is_clean
+from concord.artifacts.sessions import STUDENT_TEST
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.private_test import Noisy, PrivateTest
@@ -44,21 +41,25 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
     part: ClassVar[str] = TEST
 
     @classmethod
-    def of(cls, plan: Plan, mechanism: PrivateTest, learned: Session, student: Ref, vault: Vault) -> "StudentTestAsk":
-        """The test of a student that learned from a session."""
-        return cls.named(plan, mechanism, learned.id, student.digest, clean=is_clean(plan, learned, vault))
-
-    @classmethod
-    def named(cls, plan: Plan, mechanism: PrivateTest, learned: str, student: str, *, clean: bool) -> "StudentTestAsk":
-        """The test of the student of that digest, which learned from the session of that name."""
+    def of(
+        cls,
+        plan: Plan,
+        mechanism: PrivateTest,
+        learned: str,
+        student: str,
+        *,
+        clean: bool,
+        constant: float | None = None,
+    ) -> "StudentTestAsk":
+        """The test of the student of that digest, which learned from the session of that name; of a number, beside that
+        of naming `constant` for every row."""
         share = None if plan.test is None else plan.test.share
-        bounds = {} if plan.data.bounds is None else {"bounds": list(plan.data.bounds)}
-        about = {"session": learned, "student": student, "share": share, "clean": clean, **bounds}
+        about: dict[str, Any] = {"session": learned, "student": student, "share": share, "clean": clean}
+        if plan.data.bounds is not None:
+            about["bounds"] = list(plan.data.bounds)
+        if constant is not None:
+            about["constant"] = constant
         return cls(mechanism, about, tuple(plan.data.classes))
-
-    def beside(self, constant: float) -> "StudentTestAsk":
-        """The same test of a number, beside that of naming `constant` for every row."""
-        return replace(self, about={**self.about, "constant": constant})
 
     @property
     def delta(self) -> float:

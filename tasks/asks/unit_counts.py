@@ -6,7 +6,7 @@ at once.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -32,41 +32,6 @@ Says = Callable[[NDArray[Any]], NDArray[Any]]
 """A student's prediction: class names, or numbers, (rows,) of rows in its own format (rows, width)."""
 Predictor = tuple[Says, Codes | None]
 """A student's prediction, and the codes by whose fine fields it reads a row; None if it reads encoded rows."""
-
-
-class UnitCounts(Protocol):
-    """A rule by which units of the test part are counted: public, or released.
-
-    name  of the file of counts
-    by_unit  whether a count depends on a unit's name, so that each copy of a row needs its own
-    """
-
-    name: ClassVar[str]
-    by_unit: ClassVar[bool]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the counts."""
-
-    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
-        """The counts of some cast rows, each of another unit. No row can make it fail."""
-
-
-@private_stage
-def count_units(private: PrivateRows, counts: UnitCounts, folder: str) -> Ref:
-    """Write the counts of the units of the test part to a file of the vault."""
-    total = np.zeros(counts.shape, dtype=np.int64)
-    with silenced():
-        for rows in one_row_a_unit(replace(private, part=TEST), folder, copies=counts.by_unit):
-            total += counts.counted(rows, private.encoding)
-    with private.vault.create(f"{folder}/{counts.name}") as sink:
-        sink.write(total.astype("<i8").tobytes())
-    return sink.ref
-
-
-def classes_of(rows: pl.DataFrame) -> Ints:
-    """The class of each row, (rows,)."""
-    return rows[LABEL].to_numpy().astype(np.int64)
 
 
 def format_of_student(codes: Codes | None, rows: pl.DataFrame, encoding: Encoding) -> NDArray[Any]:
@@ -124,10 +89,10 @@ class Confusion:
         return self.classes, self.classes
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
-        """The counts of some rows."""
+        """The counts of some cast rows, each of another unit. No row can make it fail."""
         says, codes = self.student
         X = format_of_student(codes, rows, encoding)
-        predicted, truth = classes_given(says, X, encoding.classes), classes_of(rows)
+        predicted, truth = classes_given(says, X, encoding.classes), rows[LABEL].to_numpy().astype(np.int64)
         counts = np.zeros(self.shape, dtype=np.int64)
         np.add.at(counts, (truth, predicted), 1)
         return counts
@@ -144,11 +109,11 @@ class NumberErrors:
     key: bytes = field(repr=False)
 
     name: ClassVar[str] = "number_errors"
-    by_unit: ClassVar[bool] = True
+    by_unit: ClassVar[bool] = True  # each copy of a row needs a count of its own
     shape: ClassVar[tuple[int, ...]] = (2, len(PLACES))
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
-        """The counts of some rows."""
+        """The counts of some rows, as in `Confusion`."""
         (says, codes), (low, high) = self.student, self.bounds
         truth, predicted = rows[LABEL].to_numpy(), numbers_given(says, format_of_student(codes, rows, encoding))
         counts = np.zeros(self.shape, dtype=np.int64)
@@ -156,3 +121,15 @@ class NumberErrors:
             chances = keyed_bits(rows[UNIT], self.key, purpose) / 2.0**64
             np.add.at(own, placed((number - truth) / (high - low), chances), 1)
         return counts
+
+
+@private_stage
+def count_units(private: PrivateRows, counts: Confusion | NumberErrors, folder: str) -> Ref:
+    """Write the counts of the units of the test part to a file of the vault."""
+    total = np.zeros(counts.shape, dtype=np.int64)
+    with silenced():
+        for rows in one_row_a_unit(replace(private, part=TEST), folder, copies=counts.by_unit):
+            total += counts.counted(rows, private.encoding)
+    with private.vault.create(f"{folder}/{counts.name}") as sink:
+        sink.write(total.astype("<i8").tobytes())
+    return sink.ref

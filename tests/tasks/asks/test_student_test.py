@@ -20,7 +20,7 @@ from concord.tasks.asks.student_test import (
     StudentTestAsk,
     planned_test,
 )
-from concord.tasks.asks.unit_counts import Confusion, NumberErrors, classes_given, count_units, numbers_given
+from concord.tasks.asks.unit_counts import Confusion, NumberErrors, classes_given, count_units, is_clean, numbers_given
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.matrix import Matrix
 from concord.tasks.data.parts import of_part
@@ -170,11 +170,10 @@ def test_a_number_given_of_a_row_does_not_change_with_the_others() -> None:
 
 
 def opened(plan: Plan, door: Stores, counts: Ref, mechanism: PrivateTest) -> tuple[Session, Any]:
-    student = Ref(path="d-1/student.skops", digest="0" * 64)
     claim(door, plan, [])
     door.vault.make_secret("sessions/d-1")
     learned = door.ledger.open_session(opening_of(STABLE))
-    trial = StudentTestAsk.of(plan, mechanism, learned, student, door.vault)
+    trial = StudentTestAsk.of(plan, mechanism, learned.id, "0" * 64, clean=is_clean(plan, learned, door.vault))
     asked = admit.opening_of(plan, trial, learn_encoding(plan), door.vault)
     return reserve_session(door, plan, asked, (counts.digest,), new_session=True), trial
 
