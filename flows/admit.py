@@ -6,30 +6,26 @@ goes on whatever the shares are: only the operator, at a terminal, may stop it, 
 (tests/privacy/README.md, "The pre-check"). Checked by tests/flows/test_precheck_tables.py.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import dropwhile
 from typing import Any
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import ConcordError, NotKept, WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
-from concord.artifacts.schemas import Bounds, Encoding, PublicRows, Ref
+from concord.artifacts.schemas import Bounds, Encoding, PublicRows
 from concord.artifacts.sessions import Opening, Session
 from concord.flows.console import confirmed, err, may_ask
 from concord.flows.run import Admitted, Asking, Balance, ExactNumbers, PrivateFiles, PublicStream, RunContext
-from concord.flows.stage import Disclosure, pass_door
-from concord.tasks.asks.kinds import kind_of
+from concord.tasks.asks.kinds import check_known
 from concord.tasks.data.remarks import Unmatched, unmatched
 from concord.tasks.door.admit import (
-    check_ensemble,
     claim,
     find_session,
     opening_of,
-    planned_domain,
     reserve_session,
 )
-from concord.tasks.door.ask import Ask, SingleAsk
+from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 
@@ -48,10 +44,12 @@ def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: Pub
     Raises BudgetRefused if a missing session may not be opened, NotVerified if this version does not know the kind of
     one of the domain's: a certificate states them all. Spends nothing.
     """
-    say_of_cap(run, domain)
+    lifetime = run.plan.privacy.lifetime
+    if words := domain.instead_of(lifetime.epsilon, lifetime.delta):  # `concord domain` has changed the cap
+        err.print(f"{'cap':>8} {words}", soft_wrap=True, markup=False)
     for known in run.stores.ledger.sessions(domain.name):
         if known.kind.name != ErrorEstimate.name:  # which no certificate states
-            kind_of(known)
+            check_known(known)
     openings = [opening_of(run.plan, ask, public.encoding, run.stores.vault) for ask in asks]
     found = [_found(run, domain, *each, public) for each in zip(asks, openings, strict=True)]
     lacking = [opening for opening, each in zip(openings, found, strict=True) if each.session is None]
@@ -93,13 +91,6 @@ def may_open_further(run: RunContext, first: Session | None, ask: Ask[Any]) -> b
         return run.new_session
     since = dropwhile(lambda session: session.id != first.id, run.stores.ledger.sessions(first.domain))
     return all(session.kind.name != ask.mechanism.name for session in since)
-
-
-def say_of_cap(run: RunContext, domain: Domain) -> None:
-    """Print that the domain's cap is not the plan's, if `concord domain` has changed it."""
-    lifetime = run.plan.privacy.lifetime
-    if words := domain.instead_of(lifetime.epsilon, lifetime.delta):
-        err.print(f"{'cap':>8} {words}", soft_wrap=True, markup=False)
 
 
 def announce_room(found: Admitted[Any]) -> None:
@@ -144,24 +135,6 @@ def begin(
     return session
 
 
-def answer_once(
-    run: RunContext, ask: SingleAsk[Any], public: PublicRows, exact: Callable[[PrivateFiles], Sequence[Ref]]
-) -> tuple[Admitted[Any], Disclosure]:
-    """Release the answer to a question, or replay it; in a domain that has none, its session is opened.
-
-    exact   writes the private numbers that the ask draws from, to files of the vault
-    Raises BudgetRefused before anything private is read.
-    """
-    (admitted,) = admit(run, planned_domain(run.stores, run.plan), [ask], public)  # refuses here
-    private = PrivateFiles.of(run, admitted.stream.sources)
-    precheck_tables(run, private, public.encoding, admitted.session)
-    files = exact(private)
-    counted = ExactNumbers([ref.digest for ref in files], files)
-    check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
-    session = begin(run, admitted, private, counted)
-    return admitted, pass_door(run, session, partial(admitted.ask.steps, exact=files))
-
-
 def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, session: Session | None) -> None:
     """Print what share of the private rows has no known class, unit or word; at a terminal, ask whether to go on.
 
@@ -204,7 +177,7 @@ def is_worth_asking(found: Unmatched) -> bool:
     return any(share >= WORTH_ASKING[name] for name, share in most.items())
 
 
-def shares_in_words(found: Unmatched, bounds: Bounds | None = None) -> Iterator[str]:
+def shares_in_words(found: Unmatched, bounds: Bounds | None) -> Iterator[str]:
     """The shares, rounded; for the operator alone."""
     if bounds is not None:
         within = f"a number from {bounds[0]:g} to {bounds[1]:g}, as data.bounds says"

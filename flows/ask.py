@@ -16,7 +16,7 @@ from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
-from concord.flows.admit import admit, answer_once, begin
+from concord.flows.admit import admit, begin, precheck_tables
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import blocks, encode, measure, split
@@ -125,12 +125,15 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
     with running(plan, home, new_session=again) as run:
         public = encode(run, run.plan, run.files("public"))
         rehearse_teachers(run.plan.teachers, public.encoding)
-
-        def exact(private: PrivateFiles) -> list[Ref]:
-            shards = split(run, run.plan, private.read_by(public.encoding), aside=share)
-            return measure(run, blocks(run.plan, shards), run.plan, public.encoding)
-
-        admitted, passed = answer_once(run, held_out, public, exact)
+        (admitted,) = admit(run, planned_domain(run.stores, run.plan), [held_out], public)  # refuses here
+        private = PrivateFiles.of(run, admitted.stream.sources)
+        precheck_tables(run, private, public.encoding, admitted.session)
+        shards = split(run, run.plan, private.read_by(public.encoding), aside=share)
+        files = measure(run, blocks(run.plan, shards), run.plan, public.encoding)
+        counted = ExactNumbers([ref.digest for ref in files], files)
+        check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
+        session = begin(run, admitted, private, counted)
+        passed = pass_door(run, session, partial(admitted.ask.steps, exact=files))
         released = run.stores.released.read(passed.released[0])
         suggestion = Suggestion.of(held_out, released, queries=admitted.stream.rows, beta=beta)
         claim = {"epsilon": passed.session.epsilon, "delta": passed.session.delta}

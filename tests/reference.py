@@ -9,7 +9,7 @@ from pathlib import Path
 
 from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, schema_text, sections
-from concord.tasks.asks.kinds import KINDS
+from concord.tasks.asks.kinds import OTHERS
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.tallies import Tallies
@@ -42,7 +42,7 @@ def sources() -> Iterator[Row]:
     """Every mechanism with its statement, proof and source."""
     yield "mechanism", "statement and proof", "source"
     proofs = {name: mechanism_class(name).proof for name in MECHANISMS}
-    proofs |= {name: kind.mechanism.proof for name, kind in KINDS.items()}
+    proofs |= {name: each.proof for name, each in OTHERS.items()}
     proofs[ErrorEstimate.name] = ErrorEstimate.proof
     for proof in dict.fromkeys(proofs.values()):
         file, source = proof.split(": ", 1)

@@ -8,14 +8,15 @@ Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 
 from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import AnyTested, ClassTested, Estimate, NumberTested, TestRecord
 from concord.artifacts.privacy import Cost
 from concord.artifacts.records import AnswerRecord, MechanismRecord
@@ -38,12 +39,6 @@ Released = Mapping[str, Any]
 """The content of a released file, JSON."""
 
 
-class Record(Protocol):
-    """What the ledger says of sessions (artifacts.ledger.reading)."""
-
-    def looks_before(self, test: Session) -> int: ...
-
-
 class Costed(Protocol):
     """A mechanism as publication sees it; one with Gaussian noise has its exact δ at an ε, `delta_at`."""
 
@@ -54,19 +49,6 @@ class Costed(Protocol):
     def cost(self) -> Cost: ...
     @classmethod
     def from_settings(cls, kind: kinds.Kind, /) -> Self: ...
-
-
-AnyOutcome = AnswerRecord | AnyTested
-
-
-def answered(session: Session, released: Released, ledger: Record) -> AnswerRecord:  # noqa: ARG001, as the others
-    """The answer to a question."""
-    return AnswerRecord(**{name: released[name] for name in AnswerRecord.model_fields})
-
-
-def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
-    """A private test, whose figures follow from the released noisy counts and nothing else."""
-    return test_figures(session.kind.only(kinds.PrivateTest), released, ledger.looks_before(session))
 
 
 def test_figures(asked: kinds.PrivateTest, released: Released, earlier: int) -> AnyTested:
@@ -120,28 +102,8 @@ def of_pairs(rounds: Sequence[Released]) -> tuple[str, ...]:
     return (f"Single columns predict the label poorly, so all pairs of columns were counted, and {read}",)
 
 
-def of_schema(steps: Sequence[Released]) -> tuple[str, ...]:
-    """Warnings about columns much of which lies outside the declared schema, by the released tables."""
-    return outside_of_schema(steps[0])
-
-
 def _estimate(found: Measured) -> Estimate:
     return Estimate(**asdict(found))
-
-
-@dataclass(frozen=True)
-class Publication:
-    """How the results of a mechanism are published.
-
-    releases  what it releases, in words
-    outcome   what a released file says, if each is an answer by itself
-    remarks   warnings to users of the student that follow from the session's released files
-    """
-
-    mechanism: type[Costed]
-    releases: str
-    outcome: Callable[[Session, Released, Record], AnyOutcome] | None = None
-    remarks: Callable[[Sequence[Released]], tuple[str, ...]] | None = None
 
 
 VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
@@ -153,51 +115,47 @@ RUNNING = (
 ONCE = (
     "the rows have no names of units, and a unit is a delivered row: the operator declares that each is delivered once"
 )
-PUBLISHED = (
-    *(Publication(form, COMMON, answered) for form in FORMS.values()),
-    Publication(Tallies, "noisy sums over public codes; all else follows from them and public rows", remarks=of_pairs),
-    Publication(
-        Sketch,
+RELEASES = {
+    **dict.fromkeys((form.name for form in FORMS.values()), COMMON),
+    Tallies.name: "noisy sums over public codes; all else follows from them and public rows",
+    Sketch.name: (
         "noisy one-way and two-way tables of the private rows with their estimated number, and noisy sums of labels; "
         "synthetic rows, which belong to nobody, and all else follow from them and the declared schema, of which it is "
-        "assumed, and cannot be checked, that it was not read off private rows",
-        remarks=of_schema,
+        "assumed, and cannot be checked, that it was not read off private rows"
     ),
-    Publication(
-        Stream,
+    Stream.name: (
         f"{RUNNING}, as all seasons of the stream are, since a unit is asked in one of them alone; all else follows "
-        "from them",
+        "from them"
     ),
-    Publication(Universal, "one hypothesis of a class, chosen by its errors on the private rows"),
-    Publication(
-        PrivateTest,
-        "noisy counts of private units by true and named class, or by the errors of a named number and of a constant",
-        tested,
+    Universal.name: "one hypothesis of a class, chosen by its errors on the private rows",
+    PrivateTest.name: (
+        "noisy counts of private units by true and named class, or by the errors of a named number and of a constant"
     ),
-)
-KINDS = {kind.mechanism.name: kind for kind in PUBLISHED}
-"""The kinds by the names of their mechanisms, besides MECHANISMS, which are of votes."""
+}
+"""What a session releases, in words, by its mechanism; those of MECHANISMS release VOTES."""
+OTHERS: dict[str, type[Costed]] = {
+    each.name: each for each in (*FORMS.values(), Tallies, Sketch, Stream, Universal, PrivateTest)
+}
+"""The mechanisms by name, besides MECHANISMS, which are of votes."""
 
 
-def _published(name: str) -> Publication:
-    return KINDS.get(name) or Publication(cast("type[Costed]", mechanism_class(name)), VOTES)
-
-
-def kind_of(session: Session) -> Publication:
-    """The kind of a session. Raises NotVerified if Concord has no such mechanism."""
-    name, settings = session.kind.name, session.kind
-    if isinstance(settings, kinds.Unknown) or (name not in KINDS and name not in MECHANISMS):
+def check_known(session: Session) -> None:
+    """Raise NotVerified if Concord has no such mechanism as a session ran."""
+    name = session.kind.name
+    if isinstance(session.kind, kinds.Unknown) or (name not in OTHERS and name not in MECHANISMS):
         raise NotVerified(
             f"session {session.id} ran {name!r}, which this version of Concord does not know: go on with "
             "the version that opened it"
         )
-    kind = _published(name)
-    return replace(kind, releases=COMMON, outcome=answered) if _asks_shards(session) else kind
 
 
-def _asks_shards(session: Session) -> bool:
+def _mechanism(name: str) -> type[Costed]:
+    return OTHERS.get(name) or cast("type[Costed]", mechanism_class(name))
+
+
+def asks_shards(session: Session) -> bool:
     """Whether a mechanism of votes answers questions to shards in the session, which then labels no rows."""
-    return isinstance(session.kind, kinds.Votes) and session.purpose != LABELS
+    return isinstance(session.kind, kinds.Votes) and (session.purpose != LABELS or not session.kind.ends())
 
 
 def delta_of(settings: kinds.Kind, epsilon: float) -> float:
@@ -205,39 +163,54 @@ def delta_of(settings: kinds.Kind, epsilon: float) -> float:
     if nothing is proved at an ε other than their own."""
     if isinstance(settings, kinds.Unknown) or settings.relabel is not None:
         return 1.0
-    mechanism = _published(settings.name).mechanism.from_settings(settings)
+    mechanism = _mechanism(settings.name).from_settings(settings)
     proved = [mechanism.cost.delta_at, getattr(mechanism, "delta_at", mechanism.cost.delta_at)]  # the latter: Gaussian
     return min(delta_at(epsilon) for delta_at in proved)
 
 
 def mechanism_of(session: Session) -> MechanismRecord:
-    """The record of a session's mechanism."""
-    kind, settings = kind_of(session), session.kind
-    proof = f"{kind.mechanism.proof}; {RELABELLED_PROOF}" if settings.relabel else kind.mechanism.proof
-    rows = isinstance(settings, kinds.Stream) and not settings.many
-    releases = f"{kind.releases}; {ONCE}" if rows else kind.releases
-    return MechanismRecord(name=settings.name, settings=session.mechanism, proof=proof, releases=releases)
+    """The record of a session's mechanism. Raises NotVerified if Concord has no such mechanism."""
+    check_known(session)
+    settings = session.kind
+    proof = _mechanism(settings.name).proof
+    releases = COMMON if asks_shards(session) else RELEASES.get(settings.name, VOTES)
+    return MechanismRecord(
+        name=settings.name,
+        settings=session.mechanism,
+        proof=f"{proof}; {RELABELLED_PROOF}" if settings.relabel else proof,
+        releases=f"{releases}; {ONCE}" if isinstance(settings, kinds.Stream) and not settings.many else releases,
+    )
 
 
-def outcomes_of(session: Session, files: Iterable[bytes], ledger: Record) -> tuple[AnyOutcome, ...]:
+def outcomes_of(session: Session, files: Iterable[bytes], ledger: Reading) -> tuple[AnswerRecord | AnyTested, ...]:
     """What the released files of a session say, if each is an answer by itself. Raises NotVerified if one is none."""
-    outcome = kind_of(session).outcome
+    settings, read = session.kind, map(json.loads, files)
     try:
-        return () if outcome is None else tuple(outcome(session, json.loads(text), ledger) for text in files)
+        if isinstance(settings, kinds.PrivateTest):
+            return tuple(test_figures(settings, each, ledger.looks_before(session)) for each in read)
+        if asks_shards(session):
+            return tuple(AnswerRecord(**{name: each[name] for name in AnswerRecord.model_fields}) for each in read)
     except (KeyError, TypeError, ValueError):
         raise NotVerified(f"a released file of session {session.id} is not what such a session releases") from None
+    return ()
 
 
 def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:
     """Warnings to users of the student that follow from a session's files, JSON, in order."""
-    remarks = kind_of(session).remarks
-    return () if remarks is None else remarks([json.loads(text) for text in files])
+    match session.kind:
+        case kinds.Sketch():
+            return outside_of_schema(json.loads(next(iter(files))))
+        case kinds.Stream():
+            return ()
+        case kinds.Tallies():
+            return of_pairs([json.loads(text) for text in files])
+    return ()
 
 
 def finished_by(session: Session) -> str:
     """The command that finishes a session which a command that was killed, or failed, left charged and not published
     (artifacts.ledger.home_contents); with the words that it is given in place of names."""
-    return "concord.ask" if _asks_shards(session) else session.kind.command
+    return "concord.ask" if asks_shards(session) else session.kind.command
 
 
 def unfinished_in_words(session: Session) -> str:

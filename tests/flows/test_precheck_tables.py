@@ -31,11 +31,11 @@ def test_shares_are_rounded() -> None:
         "about 13%",
         "about 100%",
     ]
-    assert list(shares_in_words(WRONG)) == [
+    assert list(shares_in_words(WRONG, None)) == [
         "about 100% of the private rows have a label that data.classes lacks: it counts as the first class",
         "about 13% of the private rows have an unknown value in 'shade': it counts as missing",
     ]
-    assert list(shares_in_words(Unmatched(0.0, 0.0001, {}))) == [
+    assert list(shares_in_words(Unmatched(0.0, 0.0001, {}), None)) == [
         "the label of every private row is one of data.classes",
         "under 1% of the private rows have no id in the column of data.unit: they are left out",
     ]

@@ -11,7 +11,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.kinds import Kind
 from concord.artifacts.sections import MECHANISMS
-from concord.tasks.asks.kinds import KINDS, delta_of
+from concord.tasks.asks.kinds import OTHERS, delta_of
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from concord.tasks.publish.first_page import guarantees_of, most_found
 from tests.support.recorded import RECORDED
@@ -19,7 +19,7 @@ from tests.support.recorded import RECORDED
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 TALLIES = Tallies.calibrate(**BUDGET, classes=2, rounds=planned_rounds(classes=2, fields=4, codes=12))
 SETTINGS: dict[str, Mapping[str, Any]] = {
-    name: {key: value for key, value in RECORDED[name].items() if key != "relabel"} for name in (*KINDS, *MECHANISMS)
+    name: {key: value for key, value in RECORDED[name].items() if key != "relabel"} for name in (*OTHERS, *MECHANISMS)
 }
 WRONG = np.linspace(0, 1, 101)
 

@@ -10,7 +10,7 @@ from concord.artifacts.kinds import Kind
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
-from concord.tasks.asks.kinds import KINDS, kind_of, mechanism_of, outcomes_of, remarks_of
+from concord.tasks.asks.kinds import OTHERS, RELEASES, asks_shards, mechanism_of, outcomes_of, remarks_of
 from concord.tasks.verify.recompute import ROUTES, releases
 from tests.promises import kinds as promised
 from tests.promises.kinds import EXAMPLES
@@ -27,11 +27,13 @@ def session(small: World) -> tuple[Session, Ledger]:
     return ledger.session(SESSION), ledger
 
 
-def test_producer_and_referee_know_the_same_mechanisms() -> None:
-    assert {*KINDS, *MECHANISMS} == ROUTES.keys() - UNCERTIFIED
-    for name, kind in KINDS.items():
-        assert (releases(Kind.of(RECORDED[name])) == "answers") is (kind.outcome is not None), name
-        assert kind.releases
+def test_producer_and_referee_know_the_same_mechanisms(session: tuple[Session, Ledger]) -> None:
+    assert {*OTHERS, *MECHANISMS} == ROUTES.keys() - UNCERTIFIED
+    assert OTHERS.keys() == RELEASES.keys()
+    for name in OTHERS:
+        asked = replace(session[0], mechanism=RECORDED[name])
+        answers = asks_shards(asked) or name == "private_test"
+        assert (releases(Kind.of(RECORDED[name])) == "answers") is answers, name
     assert {releases(Kind.of(RECORDED[name])) for name in MECHANISMS} == {"labels"}
 
 
@@ -60,7 +62,7 @@ def test_pairs_of_columns_that_were_asked_about_are_said(
 
 def test_questions_to_a_mechanism_of_labels_are_answers_by_both(session: tuple[Session, Ledger]) -> None:
     asked = replace(session[0], purpose="questions")
-    assert kind_of(asked).outcome is not None
+    assert asks_shards(asked)
     assert releases(asked.kind, asked.purpose) == "answers"
     assert mechanism_of(asked).releases != mechanism_of(session[0]).releases
 

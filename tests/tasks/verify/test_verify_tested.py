@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from pydantic import ValidationError
 from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import Kind
-from concord.artifacts.measures import AnyTested, NumberTested, TestRecord
-from concord.tasks.asks.kinds import tested as certified
+from concord.artifacts.measures import NumberTested, TestRecord
+from concord.tasks.asks.kinds import test_figures as certified
 from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.verify.released import check_tested
@@ -32,16 +31,9 @@ def made(scale: float) -> tuple[TestRecord, kinds.PrivateTest, dict[str, Any]]:
     drawn = exact.release(counts, Silent())
     released = json.loads(json.dumps(ask.result(drawn + noise[: len(drawn)])))
     kind = Kind.of(ask.settings()).only(kinds.PrivateTest)
-    test = recorded(kind, released)
+    test = certified(kind, released, 0)
     assert isinstance(test, TestRecord)
     return test, kind, released
-
-
-def recorded(kind: kinds.PrivateTest, released: dict[str, Any]) -> AnyTested:
-    """What a certificate says of a test with that released file."""
-    session: Any = SimpleNamespace(domain="d", kind=kind)
-    ledger: Any = SimpleNamespace(sessions=lambda _: [session], looks_before=lambda _: 0)
-    return certified(session, released, ledger)
 
 
 def of_number(scale: float) -> tuple[NumberTested, kinds.PrivateTest, dict[str, Any]]:
@@ -59,7 +51,7 @@ def of_number(scale: float) -> tuple[NumberTested, kinds.PrivateTest, dict[str, 
     counts = [range(800, 0, -100), range(0, 800, 100)]
     released = json.loads(json.dumps(ask.result(exact.release(np.array(counts), Silent()))))
     kind = Kind.of(ask.settings()).only(kinds.PrivateTest)
-    test = recorded(kind, released)
+    test = certified(kind, released, 0)
     assert isinstance(test, NumberTested)
     return test, kind, released
 
@@ -112,7 +104,7 @@ def test_a_figure_without_its_interval_is_found(of: str) -> None:
 def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -> None:
     _, kind, released = made(5.0)
     released["matrix"] = [[100, 3], [-2, -1]]
-    test = recorded(kind, released)
+    test = certified(kind, released, 0)
     assert isinstance(test, TestRecord)
     check_tested(test, kind, released)
     for recall, mean in ((0.4, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.7)):
@@ -177,12 +169,12 @@ def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None
         check_tested(test, kind.model_copy(update={"classes": 2}), released)
     shorter = {**released, "constant_errors": released["constant_errors"][1:]}
     with pytest.raises(NotVerified, match="the number of counts"):
-        check_tested(recorded(kind, shorter), kind, shorter)
+        check_tested(certified(kind, shorter, 0), kind, shorter)
     beyond = test.model_copy(update={"constant": 60.5})
     with pytest.raises(NotVerified, match="constant is"):
         check_tested(beyond, kind.model_copy(update={"constant": 60.5}), released)
     empty = {**released, "errors": [-3] * 8, "constant_errors": [-1] * 8}
-    nothing = recorded(kind, empty)
+    nothing = certified(kind, empty, 0)
     check_tested(nothing, kind, empty)
     assert isinstance(nothing, NumberTested)
     assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
@@ -197,7 +189,7 @@ def test_a_number_s_figures_are_compared_whatever_its_unit(length: float) -> Non
     """A difference of a thousandth of the bounds' length was none in tons, and rounding was one in grams."""
     _, kind, released = of_number(5.0)
     kind = kind.model_copy(update={"bounds": (0.0, length), "constant": length / 2})
-    test = recorded(kind, released)
+    test = certified(kind, released, 0)
     check_tested(test, kind, released)
     said = test.model_dump(mode="json")
     said["rmse"]["value"] += length / 1000
