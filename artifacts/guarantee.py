@@ -30,11 +30,6 @@ class Guarantee(Budget):
     replace_one: Budget | None
 
     @classmethod
-    def of(cls, domain: Domain, session: Session) -> Self:
-        """The claim of a session in that domain."""
-        return cls.at(session.epsilon, session.delta, domain.unit, domain.neighbours)
-
-    @classmethod
     def at(cls, epsilon: float, delta: float, unit: str, neighbours: str) -> Self:
         """The claim (epsilon, delta) for those units and neighbours."""
         twice = Budget(epsilon=2 * epsilon, delta=min(1.0, (1 + _exp(epsilon)) * delta))
@@ -89,6 +84,18 @@ def claim_in_words(guarantee: Mapping[str, Any]) -> str:
     among = "" if units is None else f" (about {units:,} private units)"
     pair = Budget(epsilon=guarantee["epsilon"], delta=guarantee["delta"])
     return f"{pair.in_words}{among} for {guarantee['unit']}"
+
+
+def guarantee_of_labels(session: Session, domain: Domain) -> dict[str, str]:
+    """The guarantee of a session's labels, for the metadata of their tables."""
+    return {
+        "session": session.id,
+        "epsilon": repr(session.epsilon),
+        "delta": repr(session.delta),
+        "unit": domain.unit,
+        "neighbours": domain.neighbours,
+        "mechanism": session.kind.name,
+    }
 
 
 def _exp(epsilon: float) -> float:

@@ -73,10 +73,12 @@ class Kind(Frozen):
     student         digest of the student that it tests
     of_rows         what gets labels, and what a student learns from besides
     given           what a plan gives besides itself that is public
+    command         finishes a killed session, with placeholders for names
     """
 
     of_rows: ClassVar[str] = "public rows"
     given: ClassVar[str] = "public rows"
+    command: ClassVar[str] = "concord run PLAN"
 
     name: str
     epsilon: float | None = None
@@ -120,11 +122,6 @@ class Kind(Frozen):
         """ε and δ that the settings state for the whole session; None for what they do not state."""
         whole = self.relabel if isinstance(self.relabel, Relabelling) else self
         return whole.epsilon, whole.delta
-
-    @property
-    def command(self) -> str:
-        """The command that finishes a killed session, with placeholders for names: by default the plan's run."""
-        return "concord run PLAN"
 
     @property
     def noise(self) -> tuple[Noise, ...]:
@@ -284,8 +281,6 @@ class Universal(Kind):
 
 class PrivateTest(Kind):
     """A private test: noise of `scale` and `pair_scale`; of a number, beside the errors of a constant."""
-
-    command: ClassVar[str] = "concord run PLAN"
 
     epsilon: float
     delta: float

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 
@@ -187,18 +186,9 @@ def _with_history(learned: Learned, student: Student) -> Student:
 
 
 def _reading(run: RunContext) -> str:
-    return key_of(run.stores.vault, "reading", "1", {"plan": fields_read(run.plan)})
-
-
-def fields_read(plan: Plan) -> Any:
-    """The plan's fields by which its encoding is learned, as JSON: streams are known by a digest of them."""
-    return digested(only(plan, *(key for key in encode.reads if key != "data.declared")))  # which no stream has
-
-
-def check_stream(plan: Plan) -> None:
-    """Raise WrongInput if the plan has no stream."""
-    if plan.stream is None:
-        raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")
+    """A digest of the plan's fields by which its encoding is learned: streams are known by it."""
+    fields = only(run.plan, *(key for key in encode.reads if key != "data.declared"))  # which no stream has
+    return key_of(run.stores.vault, "reading", "1", {"plan": digested(fields)})
 
 
 @flow(name="refresh", flow_run_name="refresh {plan.privacy.domain}")
@@ -207,6 +197,7 @@ def refresh(plan: Plan, home: Path, new_session: bool = False) -> Summary:
 
     new_session   open a further session if the stream cannot go on, which asks everybody again and costs again
     """
-    check_stream(plan)
+    if plan.stream is None:
+        raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")
     with running(plan, home, new_session=new_session) as run:
         return shown(release_due(run, stream_of(run)))

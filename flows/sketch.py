@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from concord.artifacts.domains import Domain
+from concord.artifacts.guarantee import guarantee_of_labels
 from concord.artifacts.plan import Plan
 from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
@@ -84,7 +85,7 @@ def fit(learned: Learned, where: str) -> Student:
 
 def _synthesised(run: RunContext, admitted: Admitted[SketchAsk], passed: Disclosure) -> Learned:
     """`passed` with the files of synthetic rows, which are the public ones from now on, and of their labels."""
-    plan, steps, claim = run.plan, passed.released, tally.label_claim(admitted, passed)
+    plan, steps, claim = run.plan, passed.released, guarantee_of_labels(passed.session, admitted.balance.domain)
     table = synthesise(run, plan, steps, admitted.stream.encoding, claim)
     rows = synthetic_features(run.stores.released.read_any(table), plan.data.label)
     run = replace(run, plan=with_rows(plan, run.stores.vault, rows, "synthetic rows"))

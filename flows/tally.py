@@ -9,13 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.guarantee import guarantee_of_labels
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
@@ -36,7 +37,6 @@ from concord.tasks.door.checkpoint import sums_folder
 from concord.tasks.door.door import Step, released_by
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.infer import (
@@ -52,6 +52,7 @@ from concord.tasks.student.infer import (
     soft_labels,
     write_sample,
 )
+from concord.tasks.student.sketch import SketchPlanner
 from concord.tasks.student.study import Student
 
 
@@ -137,17 +138,6 @@ def study_inferred(place: Place, session: str, plan: Plan, public: PublicTables,
     return published(place, student, session, public)
 
 
-class Planner(Protocol):
-    """What the questions of a session follow from: released files, and public things."""
-
-    @property
-    def mechanism(self) -> Tallies: ...
-    def codes_after(self, released: Sequence[RoundFile]) -> Codes: ...
-    def question(self, released: Sequence[RoundFile]) -> RoundQuestion: ...
-    def first_questions(self) -> tuple[RoundQuestion, ...]: ...
-    def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]: ...
-
-
 def rehearse(run: RunContext, encoding: Encoding) -> None:
     """Raise WrongInput if codes, student or test table would fail; the student learns from inferred labels, which are
     soft."""
@@ -211,7 +201,7 @@ def rounds_in(run: RunContext, files: Sequence[Ref]) -> list[RoundFile]:
 def labelled(run: RunContext, admitted: Admitted[Any], passed: Disclosure, codes: Codes | None = None) -> Learned:
     """`passed`, and the file of the labels inferred from its last round, by these codes; by default, by those that the
     round queried."""
-    stream, claim = admitted.stream, label_claim(admitted, passed)
+    stream, claim = admitted.stream, guarantee_of_labels(passed.session, admitted.balance.domain)
     if codes is None:
         codes = codes_after(rounds_in(run, passed.released[:-1]), admitted.ask.coded)
     public = PublicRows(encoding=stream.encoding, batches=tuple(stream.batches))
@@ -242,7 +232,7 @@ Sums = Callable[[RoundQuestion, Codes], Sequence[Ref]]
 
 
 def counted_rounds(
-    run: RunContext, admitted: Admitted[Any], planner: Planner, units: Sequence[Ref], sums: Sums
+    run: RunContext, admitted: Admitted[Any], planner: RoundPlanner | SketchPlanner, units: Sequence[Ref], sums: Sums
 ) -> ExactNumbers:
     """The sums of the planner's first questions: totals of codes alone would not show changed labels. Those of other
     rounds are counted at the door. Raises NotVerified if the session was opened with other private data."""
@@ -268,16 +258,3 @@ def replay_rounds(run: RunContext, session: Session) -> Disclosure:
     if len(released) < (session.queries or 0):
         raise WrongInput(f"session {session.id} has rounds left to ask: run its plan, which asks them")
     return Disclosure(session, released, 0, datetime.now(UTC))
-
-
-def label_claim(admitted: Admitted[Any], passed: Disclosure) -> dict[str, Any]:
-    """The guarantee of inferred labels, for the metadata of their table."""
-    session, domain = passed.session, admitted.balance.domain
-    return {
-        "session": session.id,
-        "epsilon": repr(session.epsilon),
-        "delta": repr(session.delta),
-        "unit": domain.unit,
-        "neighbours": domain.neighbours,
-        "mechanism": session.kind.name,
-    }

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.guarantee import guarantee_of_labels
 from concord.artifacts.home.released import labels_path, labels_table
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.kinds import Kind
@@ -231,16 +232,7 @@ class LabelStream:
     @cached_property
     def _guarantee(self) -> dict[str, str]:
         """The guarantee of the labels, for the metadata of every released table."""
-        session = self._state
-        domain = self.stores.ledger.domain(session.domain)
-        return {
-            "session": session.id,
-            "epsilon": repr(session.epsilon),
-            "delta": repr(session.delta),
-            "unit": domain.unit if domain else "",
-            "neighbours": domain.neighbours if domain else "",
-            "mechanism": session.kind.name,
-        }
+        return guarantee_of_labels(self._state, self.stores.ledger.domain_of(self._state))
 
 
 def read_votes(data: bytes) -> Ints:

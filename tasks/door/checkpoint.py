@@ -23,7 +23,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -31,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified
 from concord.artifacts.guarantee import unasked_in_words
 from concord.artifacts.home.vault import Vault, derive, keyed_digest, owner
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Draw, Session
@@ -88,14 +88,6 @@ def saying(what: str) -> Iterator[None]:
         raise EnvironmentFailed(why) from None
 
 
-class DrawsOnRecord(Protocol):
-    """What a ledger offers to randomness: keyed digests of draws, by session and name."""
-
-    def drawn(self, session: str, name: str) -> str | None: ...
-
-    def record_draw(self, session: str, draw: Draw) -> None: ...
-
-
 @dataclass(frozen=True)
 class Randomness:
     """The `tasks.mechanisms.distance.RandomSource` of one session.
@@ -109,7 +101,7 @@ class Randomness:
     """
 
     vault: Vault
-    ledger: DrawsOnRecord
+    ledger: Ledger
     session: str
 
     def uniform(self, first: int, rows: int) -> Draws:
