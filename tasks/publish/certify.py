@@ -72,7 +72,7 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
     """
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
     shown, given = reworded(certificate, in_words), {"nobodys": NOBODYS, "small_counts": small_counts(certificate)}
-    return page_of("report.html.j2", certificate=shown, page=first_page(shown), figures=drawn, card=card, **given)
+    return page_of(certificate=shown, page=first_page(shown), figures=drawn, card=card, **given)
 
 
 def small_counts(certificate: Certificate) -> str:

@@ -75,26 +75,14 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a certificate states.
-
-    found    what an attacker gains, in a sentence; `curve` in points of a square of 100, from its upper left corner
-    session  share of the lifetime budget that this session is charged, and what others are, in percent
-    """
-
-    claim: str
-    meaning: str
-    found: str
-    curve: str
-    measured: tuple[Measured, ...]
-    session: float
-    others: float
-    lifetime: str
-
-
-@dataclass(frozen=True)
 class FirstPage:
-    """The whole page. `reasons` are warnings; `checks` those that `concord verify` makes."""
+    """The whole page: what a certificate states.
+
+    reasons  warnings
+    found    what an attacker gains, in a sentence; `curve` in points of a square of 100, from its upper left corner
+    own      share of the lifetime budget that this session is charged, and what others are, in percent
+    checks   those that `concord verify` makes
+    """
 
     title: str
     session: str
@@ -103,35 +91,53 @@ class FirstPage:
     level: Level
     verdict: str
     reasons: tuple[str, ...]
-    facts: Facts
+    claim: str
+    meaning: str
+    found: str
+    curve: str
+    measured: tuple[Measured, ...]
+    own: float
+    others: float
+    lifetime: str
     checks: tuple[str, ...] = CHECKS
 
 
 @cache
-def _template(name: str) -> Template:
-    """A template of this folder, compiled once for all sessions of a process."""
+def _template() -> Template:
+    """The report's template, compiled once for all sessions of a process."""
     loader = FileSystemLoader(Path(__file__).parent)
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True).get_template(name)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return made.get_template("report.html.j2")
 
 
-def page_of(name: str, **content: Any) -> str:
-    """A page by the template of that name, on which all content is escaped."""
-    return _template(name).render(**content)
+def page_of(**content: Any) -> str:
+    """The report, on which all content is escaped."""
+    return _template().render(**content)
 
 
 def first_page(certificate: Certificate) -> FirstPage:
     """The first page of a certificate, `reworded`."""
-    warnings = certificate.warnings
+    warnings, guarantee, domain = certificate.warnings, certificate.guarantee, certificate.domain
     useful, verdict = verdict_of(certificate)
+    guarantees = guarantees_of(certificate)
+    steps = [(at / POINTS, most_found(guarantees, at / POINTS)) for at in range(POINTS + 1)]
+    own = next((charge.share for charge in domain.charges if charge.session == certificate.session), 0.0)
     return FirstPage(
-        title=f"Differentially private {certificate.what}: {certificate.domain.name}",
+        title=f"Differentially private {certificate.what}: {domain.name}",
         session=certificate.session,
         data_version=certificate.data_version,
         about={words: getattr(certificate.about, key) for key, words in STATED.items()},
         level="plain" if useful and not warnings else "warned",
         verdict=verdict,
         reasons=warnings,
-        facts=_facts(certificate),
+        claim=guarantee.in_words,
+        meaning=f"Differential privacy under the relation “{guarantee.neighbours}”. {certificate.delta_in_words}",
+        found=_found(certificate, most_found(guarantees, FEW_WRONG)),
+        curve=" ".join(f"{100 * wrong:.0f},{100 - _up(share):.1f}" for wrong, share in steps),
+        measured=tuple(_measured(certificate)),
+        own=100 * own,
+        others=100 * max(0.0, domain.used - own),
+        lifetime=_lifetime(certificate, own),
     )
 
 
@@ -166,23 +172,6 @@ def _against(baseline: str, figures: str, larger: Estimate | float, smaller: Est
         return False, f"The model does not beat {baseline}: {figures}."
     surely = low > high or not math.isfinite(low - high)
     return surely, f"The model {'beats' if surely else 'may not beat'} {baseline}: {figures}."
-
-
-def _facts(certificate: Certificate) -> Facts:
-    guarantee, domain = certificate.guarantee, certificate.domain
-    guarantees = guarantees_of(certificate)
-    steps = [(at / POINTS, most_found(guarantees, at / POINTS)) for at in range(POINTS + 1)]
-    own = next((charge.share for charge in domain.charges if charge.session == certificate.session), 0.0)
-    return Facts(
-        claim=guarantee.in_words,
-        meaning=f"Differential privacy under the relation “{guarantee.neighbours}”. {certificate.delta_in_words}",
-        found=_found(certificate, most_found(guarantees, FEW_WRONG)),
-        curve=" ".join(f"{100 * wrong:.0f},{100 - _up(share):.1f}" for wrong, share in steps),
-        measured=tuple(_measured(certificate)),
-        session=100 * own,
-        others=100 * max(0.0, domain.used - own),
-        lifetime=_lifetime(certificate, own),
-    )
 
 
 def guarantees_of(certificate: Certificate) -> tuple[Guarantee, ...]:

@@ -20,7 +20,6 @@ from concord.artifacts.records import SessionRecord
 from concord.artifacts.sections import AboutPlan
 from concord.tasks.publish.certify import render
 from concord.tasks.publish.first_page import (
-    Facts,
     first_page,
     guarantees_of,
     most_found,
@@ -38,10 +37,6 @@ WARNED = "a warning of the certificate"
 @pytest.fixture(scope="module")
 def certificate(small: World) -> Certificate:
     return PublishedSession.at(small.released.root / SESSION).certificate
-
-
-def facts_of(certificate: Certificate) -> Facts:
-    return first_page(certificate).facts
 
 
 def share(value: float, low: float, high: float) -> Estimate:
@@ -150,13 +145,13 @@ def test_the_verdict_says_what_not_to_use_it_for_or_how_far_it_beats_the_baselin
     assert first_page(quiet).level == ("plain" if useful else "warned")
     page = first_page(made.model_copy(update={"warnings": (WARNED,)}))
     assert (page.level, page.reasons) == ("warned", (WARNED,))
-    assert len(facts_of(quiet).measured) == (public is not None) + (private is not None)
+    assert len(first_page(quiet).measured) == (public is not None) + (private is not None)
 
 
 def test_the_bars_are_the_figures_beside_the_baseline(certificate: Certificate) -> None:
     test = certificate.student.public_test
     assert isinstance(test, PublicTest)
-    (measured,) = facts_of(certificate).measured
+    (measured,) = first_page(certificate).measured
     assert [bar.name for bar in measured.bars] == ["accuracy", "AUC", "recall of no", "recall of yes"]
     figures = [test.accuracy, test.auc, *(item.recall for item in test.classes)]
     for bar, figure in zip(measured.bars, figures, strict=True):
@@ -166,12 +161,12 @@ def test_the_bars_are_the_figures_beside_the_baseline(certificate: Certificate) 
     marks = [100 * (item.name == test.largest) for item in test.classes]
     assert [bar.baseline for bar in measured.bars] == [100 * test.majority, 50.0, *marks]
     number = NumberTest(**NUMBER, rmse=share(1.0, 0.9, 1.1))
-    (bar,) = facts_of(evaluated(certificate, number)).measured[0].bars
+    (bar,) = first_page(evaluated(certificate, number)).measured[0].bars
     assert (bar.value, bar.low, bar.high, bar.baseline) == pytest.approx((50.0, 45.0, 55.0, 100.0))
 
 
 def test_what_an_attacker_gains_is_the_bound_rounded_up(certificate: Certificate) -> None:
-    facts, guarantees = facts_of(certificate), guarantees_of(certificate)
+    facts, guarantees = first_page(certificate), guarantees_of(certificate)
     points = [tuple(map(float, point.split(","))) for point in facts.curve.split()]
     assert [across for across, _ in points] == [2.0 * at for at in range(51)]
     for across, down in points:
@@ -182,22 +177,22 @@ def test_what_an_attacker_gains_is_the_bound_rounded_up(certificate: Certificate
     assert share <= stated < share + 0.1
     assert says(facts.found, "one row", "1% false positives")
     labels = Guarantee.at(1.0, 1e-5, "the labels of one row", NEIGHBOURS["labels"])
-    alone = facts_of(certificate.model_copy(update={"guarantee": labels}))
+    alone = first_page(certificate.model_copy(update={"guarantee": labels}))
     assert says(alone.found, "the labels of one row")
     assert "treated as public" in alone.found
     assert (alone.claim, facts.claim) == ("ε = 1, δ = 1e-05 for the labels of one row", "ε = 1, δ = 1e-05 for one row")
 
 
 def test_the_lifetime_budget_says_why_a_share_is_no_ratio_of_epsilons(certificate: Certificate) -> None:
-    facts, domain = facts_of(certificate), certificate.domain
+    facts, domain = first_page(certificate), certificate.domain
     (charge,) = domain.charges
-    assert (facts.session, facts.others) == (100 * charge.share, 0.0)
+    assert (facts.own, facts.others) == (100 * charge.share, 0.0)
     assert says(facts.lifetime, "ε = 1 of 4", f"{charge.share:.1%}", "not 25%")
     assert "the square of ε" in facts.lifetime
     dear = charge.model_copy(update={"share": 0.3})
     two = domain.model_copy(update={"charges": (dear, charge.model_copy(update={"session": "other"})), "sessions": 2})
-    facts = facts_of(certificate.model_copy(update={"domain": two}))
-    assert [facts.session, facts.others] == pytest.approx([30.0, 100 * charge.share])
+    facts = first_page(certificate.model_copy(update={"domain": two}))
+    assert [facts.own, facts.others] == pytest.approx([30.0, 100 * charge.share])
     assert "costs a fixed amount once" in facts.lifetime
     assert f"{two.used:.1%} is used, by 2 sessions" in facts.lifetime
 
