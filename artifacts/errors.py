@@ -99,10 +99,9 @@ def in_lines(text: str) -> str:
     return "\n".join(map(in_one_line, text.split("\n")))
 
 
-def in_json(value: object, indent: int | None = None) -> str:
-    """JSON whose letters that cannot be printed are escaped."""
-    lines = json.dumps(value, indent=indent, ensure_ascii=False).split("\n")  # no text in JSON holds a line break
-    return "\n".join(_with_others(line, lambda letter: json.dumps(letter)[1:-1]) for line in lines)
+def in_json(value: object) -> str:
+    """JSON on one line, whose letters that cannot be printed are escaped."""
+    return _with_others(json.dumps(value, ensure_ascii=False), lambda letter: json.dumps(letter)[1:-1])
 
 
 def quoted(names: Sequence[str]) -> str:

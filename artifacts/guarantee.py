@@ -157,21 +157,8 @@ class DomainCharge(CertificatePart):
         return max(shared(self.charges, part) for part in PARTS)
 
     @classmethod
-    def of(
-        cls,
-        domain: Domain,
-        sessions: Sequence[Session],
-        counted: Sequence[Counted] | None = None,
-        *,
-        divided: bool = False,
-    ) -> Self:
-        """The domain's state after those sessions.
-
-        counted   their charges, with part and stream; default: each counts for every unit
-        divided   whether the domain is divided into parts
-        """
-        if counted is None:
-            counted = [Counted(EVERY, "", session.charge) for session in sessions]
+    def of(cls, domain: Domain, sessions: Sequence[Session], counted: Sequence[Counted], *, divided: bool) -> Self:
+        """The state of a domain, `divided` into parts or not, after those sessions, whose charges count as given."""
         totals = by_part(counted)
         cap, (epsilon, delta) = domain.filter, domain.filter.spent(largest(totals))
         return cls(

@@ -15,7 +15,7 @@ from concord.artifacts.errors import ConcordError, NotKept, WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.schemas import Bounds, Encoding, PublicRows
 from concord.artifacts.sessions import Opening, Session
-from concord.flows.console import confirmed, err, may_ask
+from concord.flows.console import err, may_ask
 from concord.flows.run import Admitted, Asking, Balance, ExactNumbers, PrivateFiles, PublicStream, RunContext
 from concord.tasks.asks.kinds import check_known
 from concord.tasks.data.remarks import Unmatched, unmatched
@@ -158,13 +158,15 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
             f"data.most_unknown_labels = {most:g}; correct data.label, data.classes or bounds from documentation, or "
             "leave that key out to go on"
         )
-    if is_worth_asking(found) and not may_ask():
+    if not is_worth_asking(found):
+        return
+    if not may_ask():
         err.print(
             f"{'check':>8} without a terminal nothing is asked: the run goes on, {GOES_ON}",
             soft_wrap=True,
             markup=False,
         )
-    elif is_worth_asking(found) and not confirmed("go on and spend the budget"):
+    elif err.input("go on and spend the budget? [y/N] ", markup=False).strip().lower() not in ("y", "yes"):
         raise WrongInput(
             "stopped; nothing was charged. Correct the plan from documentation, not from these shares: they are "
             "private, and a plan changed because of them leaks more than ε covers"

@@ -90,13 +90,6 @@ def may_ask() -> bool:
     return _asked.is_set() and sys.stdin.isatty() and err.is_terminal and not err.quiet
 
 
-def confirmed(question: str) -> bool:
-    """The operator's answer; yes if nobody may be asked, since the program must not stop by itself."""
-    if not may_ask():
-        return True
-    return err.input(f"{question}? [y/N] ", markup=False).strip().lower() in ("y", "yes")
-
-
 class RateColumn(ProgressColumn):
     """Parts a second, once some are done."""
 

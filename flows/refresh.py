@@ -33,7 +33,6 @@ from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, publish
 from concord.tasks.asks.stream import Beginning, PeriodCounts, SeasonAsk, beginning_of, periods_counted
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
-from concord.tasks.door.door import released_by
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.infer import read_sample
 from concord.tasks.student.seasons import follow_totals, history
@@ -107,7 +106,7 @@ def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
     periods = Periods(run, encoding, asked.coded, asked.questions, ended, beginning)
     session = admitted.session
     if session is not None and answered:
-        passed = Disclosure(session, released_by(run.stores, session.id), 0, datetime.now(UTC))
+        passed = Disclosure(session, run.stores.ledger.released_by(session.id), 0, datetime.now(UTC))
     else:
         session, counted = periods.counted(admitted, private, now)
         passed = _pass_period(
@@ -169,10 +168,10 @@ def _pass_period(
     """Pass the last of these periods through the door: all releases so far."""
     run, asked, stores = periods.run, admitted.ask, periods.run.stores
     rows = read_sample(tally.sample(run, run.plan.privacy.domain, asked.coded, admitted.stream.batches), stores.vault)
-    past = tally.rounds_in(run, [ref for each in periods.ended for ref in released_by(stores, each.id)[-1:]])
+    past = tally.rounds_in(run, [ref for each in periods.ended for ref in stores.ledger.released_by(each.id)[-1:]])
     follow = partial(follow_totals, rows, asked.coded, past)
     passed = pass_door(run, session, partial(asked.steps, counted=counted, again=again, follow=follow))
-    earlier = released_by(stores, session.id)[:-1]
+    earlier = stores.ledger.released_by(session.id)[:-1]
     return replace(passed, released=[*earlier, *passed.released])
 
 

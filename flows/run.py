@@ -15,7 +15,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.events import belongs_to
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Encoding, PublicRows, Ref
+from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.sources import TableSource
 from concord.artifacts.stores import Stores
@@ -139,11 +139,6 @@ class PublicStream:
         if session is not None:
             check_staged(run.stores.vault, session.id, made.sources)
         return made
-
-    @property
-    def own(self) -> PublicRows:
-        """The encoding, and the plan's own rows."""
-        return PublicRows(encoding=self.encoding, batches=self.sources[0].batches)
 
     @cached_property
     def batches(self) -> list[PublicBatch]:

@@ -16,7 +16,6 @@ from concord.flows.steps import Learned
 from concord.tasks.asks.student_test import StudentTestAsk, planned_test
 from concord.tasks.asks.unit_counts import is_clean
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
-from concord.tasks.door.door import released_by
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
 
@@ -65,7 +64,7 @@ def _pass_test(learned: Learned, private: PrivateFiles, student: Student, mechan
     run, plan, stores, passed = learned.run, learned.run.plan, learned.run.stores, learned.passed
     constant = None
     if plan.data.bounds is not None:  # what the last released model says of public rows on average
-        (low, high), (*_, last) = plan.data.bounds, released_by(stores, passed.session.id)
+        (low, high), (*_, last) = plan.data.bounds, stores.ledger.released_by(passed.session.id)
         (place,) = json.loads(stores.released.read(last))["decoded"]["prior"]
         constant = float((1 - place) * low + place * high)
     clean, digest = is_clean(plan, passed.session, stores.vault), student.ref.digest

@@ -34,7 +34,7 @@ from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.grid import recoded
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.checkpoint import sums_folder
-from concord.tasks.door.door import Step, released_by
+from concord.tasks.door.door import Step
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.student import study as student_study
@@ -245,7 +245,7 @@ def counted_rounds(
             exact = sums(question, codes) if number else first[0]
             follow = partial(planner.follow, [*published], question)
             yield CountedRound(planner.mechanism, number, question, exact).step(stores, session, follow)
-            published.append(json.loads(stores.released.read(released_by(stores, session.id)[number])))
+            published.append(json.loads(stores.released.read(stores.ledger.released_by(session.id)[number])))
 
     digests = tuple(sums_digest(each, run.stores.vault) for each in first)
     check_ensemble(run.stores.vault, admitted.session, digests)
@@ -254,7 +254,7 @@ def counted_rounds(
 
 def replay_rounds(run: RunContext, session: Session) -> Disclosure:
     """The rounds as released. Raises WrongInput if some are still to be asked."""
-    released = released_by(run.stores, session.id)
+    released = run.stores.ledger.released_by(session.id)
     if len(released) < (session.queries or 0):
         raise WrongInput(f"session {session.id} has rounds left to ask: run its plan, which asks them")
     return Disclosure(session, released, 0, datetime.now(UTC))

@@ -12,6 +12,7 @@ from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import LEARNING, Counted
 from concord.artifacts.privacy import Charge
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_TEST, Batch, Session
 
 Value = TypeVar("Value")
@@ -50,6 +51,10 @@ class Reading:
     def batches(self, session: str) -> tuple[Batch, ...]:
         """The session's batches so far, with the outcomes of those committed."""
         return self._read(lambda state: state.batches(session))
+
+    def released_by(self, session: str) -> list[Ref]:
+        """The files that the session has released so far, in order."""
+        return [batch.outcome.released for batch in self.batches(session) if batch.outcome is not None]
 
     def drawn(self, session: str, name: str) -> str | None:
         """The keyed digest of what a session drew under that name; None if that is not on record."""

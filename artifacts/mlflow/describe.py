@@ -16,7 +16,6 @@ from concord.artifacts.errors import in_one_line
 from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.measures import (
     AnyPublicTest,
-    AnyTested,
     ClassMeasured,
     ClassTested,
     Estimate,
@@ -119,7 +118,7 @@ def content_of(certificate: Certificate) -> RunContent:
     own = {"epsilon": leading.guarantee.epsilon, "delta": leading.guarantee.delta}
     settings, measured = ({}, student.params) if student.estimator.startswith(TALLIED) else (student.params, {})
     together = {"epsilon_together": whole.epsilon, "delta_together": whole.delta}
-    tested = _aside(certificate.test)
+    tested = _tested(certificate.test)
     return RunContent(
         _settings(mechanism, "mechanism.")
         | _settings({} if relabelling is None else relabelling.model_dump(), "relabel.")
@@ -187,15 +186,12 @@ def _by_class(classes: Sequence[AnyClass]) -> dict[str, AnyClass]:
     return {f"{at}.{name}" if alike else name: item for at, (name, item) in enumerate(zip(names, classes, strict=True))}
 
 
-def _aside(record: SessionRecord | None) -> RunContent:
-    """The content about a test on private units that were set aside, if there was one."""
-    if record is None or record.tested is None:
+def _tested(record: SessionRecord | None) -> RunContent:
+    """The content about a test on private units that were set aside, if there was one: figures with the ends of their
+    intervals; per class only if there are few classes."""
+    if record is None or (test := record.tested) is None:
         return RunContent({}, {})
-    return _tested(record.tested, record.mechanism.kind.bounds, record.guarantee.epsilon)
-
-
-def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> RunContent:
-    """Metrics of a private test, each with the ends of its interval; per class only if there are few classes."""
+    bounds, epsilon = record.mechanism.kind.bounds, record.guarantee.epsilon
     if isinstance(test, NumberTested):
         measured: dict[tuple[str, str], Estimate | None] = {
             ("rmse", ""): test.rmse,

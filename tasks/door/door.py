@@ -151,11 +151,6 @@ def replayed(stores: Stores, outcome: BatchOutcome) -> Ref:
     return outcome.released
 
 
-def released_by(stores: Stores, session: str) -> list[Ref]:
-    """The files that a session has released so far, in order."""
-    return [batch.outcome.released for batch in stores.ledger.batches(session) if batch.outcome is not None]
-
-
 def publish_round(
     stores: Stores, session: Session, step: Batch, content: Callable[[], Mapping[str, Any]]
 ) -> BatchOutcome:

@@ -48,7 +48,7 @@ def ready_secret(stores: Stores, domain: str) -> None:
 
 
 def record_secret(stores: Stores, domain: str) -> None:
-    """Commit the ledger to the domain's secret, once the domain is named; a lead, who reads no row, has none."""
+    """Commit the ledger to the domain's secret, once the domain is named."""
     if stores.ledger.domain(domain) is not None and stores.vault.has_secret(_of_domain(domain)):
         _commit(stores, domain, _of_domain(domain))
 

@@ -21,13 +21,6 @@ def alone(vault: Vault, session: str, lock: str = "lock") -> Iterator[None]:
 
 
 @contextmanager
-def alone_if_free(vault: Vault, session: str, lock: str) -> Iterator[bool]:
-    """Hold a lock of the session if no other process does; yields whether it is held."""
-    with locked(vault.root / "sessions" / session / lock, wait=False) as free:
-        yield free
-
-
-@contextmanager
 def opening(vault: Vault, identity: str, waiting: Callable[[], None]) -> Iterator[None]:
     """Let only one command at a time open a session of an identity and pass its door; the others continue that session.
 

@@ -39,7 +39,7 @@ from concord.tasks.data.concord_student import Chosen
 from concord.tasks.mechanisms.mechanism import expectation, from_settings
 from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, profile
 from concord.tasks.publish.attest import publish_certificate
-from concord.tasks.publish.describe import Outcomes, describe, released_by, tables, voted
+from concord.tasks.publish.describe import Outcomes, describe, tables, voted
 from concord.tasks.publish.disclosures import in_words, reworded
 from concord.tasks.publish.explain import Scorecard, scorecard
 from concord.tasks.publish.figures import (
@@ -179,7 +179,7 @@ def write(certificate: Certificate, classes: Sequence[str], stores: Stores) -> C
 def certify_answers(session: str, stores: Stores) -> Ref:
     """Write the certificate of a session from which no student learns, with its evidence. Raises NotVerified."""
     certificate = stores.ledger.at_once(
-        lambda now: describe({session: released_by(now.session(session), now)}, Stated(), now, stores.released)
+        lambda now: describe({session: now.released_by(session)}, Stated(), now, stores.released)
     )
     return publish_certificate(certificate, {}, stores)[CERTIFICATE_FILE]
 

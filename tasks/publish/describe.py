@@ -55,7 +55,7 @@ def describe(
     sessions = [*map(ledger.session, files)]
     leading = sessions[0]
     domain, after = ledger.domain_of(leading), followers(sessions, ledger)
-    given = {**files, **{session.id: released_by(session, ledger) for session in after}}
+    given = {**files, **{session.id: ledger.released_by(session.id) for session in after}}
     records = tuple(record_of(session, given[session.id], ledger, released) for session in (*sessions, *after))
     promise = promised(records)
     certificate = Certificate(
@@ -78,7 +78,7 @@ def describe(
 def record_of(session: Session, files: Sequence[Ref], ledger: Reading, released: Released) -> SessionRecord:
     """The record of a session, as `ledger` has it, that released those files. Raises NotVerified as `describe`."""
     counts = counted(session, tuple(files), released)
-    for file in set(released_by(session, ledger)).difference(files):
+    for file in set(ledger.released_by(session.id)).difference(files):
         raise NotVerified(f"session {session.id} released {file.path}, which the certificate leaves out")
     return SessionRecord(
         session=session.id,
@@ -99,11 +99,6 @@ def followers(sessions: Sequence[Session], ledger: Reading) -> list[Session]:
     learned = {session.id for session in sessions}
     everything = ledger.sessions(sessions[0].domain)
     return [session for session in everything if session.kind.session in learned]
-
-
-def released_by(session: Session, ledger: Reading) -> list[Ref]:
-    """All files that the ledger says a session released, in order."""
-    return [batch.outcome.released for batch in ledger.batches(session.id) if batch.outcome]
 
 
 def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:

@@ -17,7 +17,7 @@ from concord.artifacts.kinds import (
     Votes,
 )
 from concord.artifacts.measures import TestRecord
-from concord.artifacts.records import Outcome, SessionRecord
+from concord.artifacts.records import AnswerRecord, Outcome, SessionRecord
 from concord.artifacts.schemas import Frozen
 from concord.tasks.verify.checks import equal
 from concord.tasks.verify.forms import Form, ReleaseForm, RoundForm, SketchForm, Whole
@@ -39,11 +39,11 @@ class AnswerForm(Form):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """The mechanism, the shards, the question if the session has one alone, and the certified answer."""
-        alone = record.mechanism.kind.only(Votes).question
-        repeated = {**self.repeated(record, number), "mechanism": record.mechanism.name, "shards": record.teachers}
+        alone, repeated = record.mechanism.kind.only(Votes).question, record.outcomes[number]
+        assert isinstance(repeated, AnswerRecord)
         equal(f"the question in answer {number}", self.question, self.question if alone is None else alone)
         equal(f"whether answer {number} is none", self.answer is None, self.outcome != "answered")
-        return repeated
+        return {**dict(repeated), "mechanism": record.mechanism.name, "shards": record.teachers}
 
 
 class BoxForm(Frozen):

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.records import AnswerRecord, SessionRecord
+from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Frozen, canonical_json
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, Codes
@@ -72,13 +72,6 @@ class Form(Frozen):
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, for the others
         """The values that the record of its session gives to fields of file `number`."""
         return {}
-
-    @staticmethod
-    def repeated(record: SessionRecord, number: int) -> dict[str, object]:
-        """What the certificate repeats of answer `number`."""
-        outcome = record.outcomes[number]
-        assert isinstance(outcome, AnswerRecord)
-        return dict(outcome)
 
     def check(self, record: SessionRecord, number: int, path: str) -> None:
         """Raise NotVerified unless the file's name and all fixed fields are those of the record."""

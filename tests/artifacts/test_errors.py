@@ -126,11 +126,10 @@ def test_honest_words_are_printed_as_they_are(word: str) -> None:
 @pytest.mark.parametrize("letter", [*ACTING, NO_TEXT])
 def test_json_loses_nothing_and_does_nothing(letter: str) -> None:
     value = {f"a{letter}": [letter, f"{letter}b"], "c": 1}
-    for indent in (None, 2):
-        text = in_json(value, indent)
-        assert json.loads(text) == value
-        assert in_lines(text) == text
-        assert len(text.splitlines()) == (1 if indent is None else 7)
+    text = in_json(value)
+    assert json.loads(text) == value
+    assert in_lines(text) == text
+    assert len(text.splitlines()) == 1
 
 
 def test_lines_are_ours() -> None:

@@ -209,7 +209,7 @@ def in_the_number_of_rounds(patch: pytest.MonkeyPatch, exact: Exact) -> None:
     def fewer(stores: Any, session: Session, steps: Any) -> list[Ref]:
         last = (session.queries or 0) - 1
         asked = takewhile(lambda step: not (exact.some and step.number and step.number == last), steps)
-        return release(stores, session, asked) or door.released_by(stores, session.id)[-1:]
+        return release(stores, session, asked) or stores.ledger.released_by(session.id)[-1:]
 
     in_all_modules(patch, release, fewer)
 

@@ -11,7 +11,6 @@ import pytest
 from concord.artifacts import parts
 from concord.artifacts.domains import Division
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.ledger import state
 from concord.artifacts.ledger.events import Entry, LogRecord
 from concord.artifacts.ledger.ledger import Ledger
@@ -21,6 +20,7 @@ from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Round
+from concord.tasks.publish.describe import domain_charge
 from concord.tasks.verify.reckoning import ledger_faults
 from tests.privacy.test_seasons import FAULTS as SEASON_FAULTS
 from tests.support.chained import rewrite
@@ -210,7 +210,7 @@ def test_seasons_of_a_stream_are_charged_once_by_both_reckonings() -> None:
     season(ledger, "", SMALL)
     assert ledger.totals("people") == {LEARNING: large + small.times(2), TEST: large + small.times(3)}
     assert list(ledger_faults(ledger.kept)) == []
-    certified = DomainCharge.of(ledger.domains()[0], ledger.sessions("people"), ledger.counted("people"))
+    certified = domain_charge(ledger.domains()[0], ledger)
     assert certified.used == pytest.approx(ledger.domains()[0].filter.share(ledger.total("people")))
 
 

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.atomic import locked
 from concord.artifacts.home.released import labels_path
 from concord.artifacts.home.vault import keyed_digest
 from concord.artifacts.schemas import Ref
@@ -18,7 +19,6 @@ from concord.tasks.asks.votes import replay_votes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import Randomness, commitment
 from concord.tasks.door.erase import close
-from concord.tasks.door.locks import alone_if_free
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import (
@@ -96,7 +96,7 @@ def test_the_same_rows_again_are_replayed_not_asked(case: Case) -> None:
 def test_a_session_may_be_closed_while_its_votes_are_counted(case: Case) -> None:
     def closed(batch: PublicBatch) -> Ref:
         if batch is case.batches[1]:
-            with alone_if_free(case.door.vault, "d-1", "lock") as free:
+            with locked(case.door.vault.root / "sessions" / "d-1" / "lock", wait=False) as free:
                 assert free
             close(case.door, "d-1", give_back=False)
         return case.votes_on(batch)

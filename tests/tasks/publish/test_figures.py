@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.parts import Counted
 from concord.artifacts.privacy import Cost
 from concord.artifacts.records import Counts
 from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.describe import Outcomes
+from concord.tasks.publish.describe import Outcomes, domain_charge
 from concord.tasks.publish.figures import (
     budget_figure,
     charge_of,
@@ -91,7 +92,7 @@ def test_the_domains_budget_adds_up_over_its_sessions(small: World) -> None:
     ledger = Ledger.of(small.home)
     item = ledger.session(SESSION)
     ended = replace(item, id="people-0", status="spent", settled=item.reserved)
-    domain = DomainCharge.of(ledger.domains()[0], [ended, item])
+    domain = DomainCharge.of(ledger.domains()[0], [ended, item], [Counted("", "", item.charge)] * 2, divided=False)
     total = float(2 * item.charge.renyi / ledger.domains()[0].filter.budget)
     assert sum(charge.share for charge in domain.charges) == pytest.approx(total)
     svg = budget_figure(domain)
@@ -113,7 +114,7 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
             spend_figure(now, spending(now, found.refused)),
             what_if_figure(now, spending(now, found.refused)),
             labels_figure(found.by_class, CLASSES, counts),
-            budget_figure(DomainCharge.of(ledger.domains()[0], ledger.sessions("people"))),
+            budget_figure(domain_charge(ledger.domains()[0], ledger)),
         ]
 
     first = draw()
