@@ -81,7 +81,7 @@ class DataPlan(Section):
     of the budget."""
     label: str
     """The column that the student predicts: classes, or a number."""
-    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)] = ()
+    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000, exclude_if=lambda names: not names)] = ()
     """The classes, as publicly known; required unless the label is a number. Any other private label counts as the
     first class."""
     bounds: Bounds | None = None
