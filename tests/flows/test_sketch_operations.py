@@ -70,7 +70,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
-def test_units_of_many_rows_are_learned_tested_explained_and_erased(
+def test_units_of_many_rows_are_learned_tested_and_erased(
     plan: Path,
     home: Path,
     tmp_path: Path,

@@ -18,13 +18,12 @@ COMMANDS = {
     "plan": ("PLAN",),
     "run": ("PLAN",),
     "extend": ("SESSION", "--public", "PLAN"),
-    "test": ("SESSION",),
-    "count": ("PLAN", "--by", "shade", "--epsilon", "0.5", "--yes"),
     "estimate": ("PLAN", "--epsilon", "0.2", "--yes"),
     "domain": ("people", "--epsilon", "20", "--delta", "1e-4", "--reason", "more"),
     "close": ("SESSION",),
     "forget": ("SESSION",),
     "erase": ("--domain", "people"),
+    "restore": ("--reason", "a backup"),
 }
 
 

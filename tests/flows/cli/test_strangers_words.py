@@ -1,4 +1,4 @@
-"""Words of strangers do nothing but stand there: in a sentence, a table, a card, an inventory, a program or a CSV file.
+"""Words of strangers do nothing but stand there: in a sentence, a table, a card, a plan or a CSV file.
 
 A folder that a stranger made, and signed by a key of theirs, names everything by WORDS.
 """
