@@ -59,8 +59,8 @@ def test_a_run_s_packages_are_all_that_the_sources_import() -> None:
 
 
 def test_a_run_s_packages_are_without_those_of_tests() -> None:
-    """Before, `make run` installed mypy, pytest, DuckDB, Dask and Delta Lake as well."""
-    assert not RUN & {"mypy", "ruff", "pytest", "hypothesis", "duckdb", "dask", "deltalake", "psycopg", "scipy-stubs"}
+    """Before, `make run` installed mypy, pytest, DuckDB and Dask as well."""
+    assert not RUN & {"mypy", "ruff", "pytest", "hypothesis", "duckdb", "dask", "psycopg", "scipy-stubs"}
 
 
 @pytest.mark.parametrize(

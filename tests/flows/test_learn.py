@@ -96,7 +96,7 @@ def test_other_teachers_or_another_door_need_a_new_session(session: str, plan: P
         {"labeling__cutoff": 13},
         {"privacy__epsilon": 3.0},
         {"data__version": "2"},
-        {"labeling__mechanism": "auto", "labeling__rows": 3000},  # which took votes in 1.0.0, if they were worth more
+        {"labeling__mechanism": "auto", "labeling__rows": 3000},
     ]
     for change in changes:
         other = changed(plan, **change)

@@ -14,9 +14,9 @@ from tests.privacy import bounds
 TEACHERS, QUERIES, BETA = 1001, 2000, 0.05
 
 
-def chance_of_more(cutoff: int, error: float, teachers: int = TEACHERS) -> float:
+def chance_of_more(cutoff: int, error: float) -> float:
     """Union bound on some teacher being wrong on more than a third of `cutoff` rows."""
-    return teachers * float(binom.sf(cutoff // 3, QUERIES, error))
+    return TEACHERS * float(binom.sf(cutoff // 3, QUERIES, error))
 
 
 @pytest.mark.parametrize("error", [0.001, 0.01, 0.1, 0.4])

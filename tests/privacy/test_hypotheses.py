@@ -28,10 +28,10 @@ LINE = np.array([[0.0, 0, 0], [1, 0, 1], [2, 0, 2], [3, 0, 3], [1, 1, 2]])
 LATTICE = np.array([[float(x), x > y, float(y)] for x, y in product(range(3), repeat=2)])[[0, 1, 2, 3, 4, 5, 8]]
 
 
-def some_rows(many: int = 25) -> list[Floats]:
+def some_rows() -> list[Floats]:
     """Small sets with ties, duplicates and rows on one line; the empty set and single rows too."""
     random = np.random.default_rng(1)
-    drawn = [random.integers(0, 4, (random.integers(0, 7), 3)).astype(float) for _ in range(many)]
+    drawn = [random.integers(0, 4, (random.integers(0, 7), 3)).astype(float) for _ in range(25)]
     return [np.empty((0, 3)), np.ones((1, 3)), *drawn, random.normal(size=(6, 3)), LINE, LATTICE]
 
 

@@ -127,7 +127,7 @@ def patient(run: Run, stream: Sequence[Step], epsilon: float) -> float:
     return total(run.fresh, run.fresh * np.exp(epsilon), run.cutoff, 0)
 
 
-def worst_stream(run: Run, epochs: int, length: int, jump: int = 1) -> list[Step]:
+def worst_stream(run: Run, epochs: int, length: int) -> list[Step]:
     """The proof's worst case, over and over: rows nearer there, which are answered, then one that is farther there."""
     near = run.threshold
-    return [*[Step(near + jump, near)] * length, Step(near, near + jump)] * epochs
+    return [*[Step(near + 1, near)] * length, Step(near, near + 1)] * epochs

@@ -30,7 +30,6 @@ FAULTS = 4
 EVERY = ("stable", "sparse_vector", "noisy_votes", "tallies", "stream", "question", "questions", "estimate")
 """Kinds that slow tests fail at every point of the door, one for each way through it: keyed draws, noise that outlasts
 a batch, noise on record, rounds, releases of a season, a question, a stream of them, and a single answer."""
-OWED = Session.owed
 
 
 def asking(home: Path, kind: Kind) -> None:

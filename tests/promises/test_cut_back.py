@@ -68,16 +68,6 @@ def failing(home: Path) -> dict[str, str]:
     return {check.name: check.detail for check in verify(home) if not check.ok}
 
 
-def test_an_answer_that_a_certificate_names_and_the_ledger_lacks_is_found(home: Path, tables: dict[str, Any]) -> None:
-    """It verified, and a refusal was uncharged: the batch that was begun might have been about to be committed."""
-    questioned(home, tables)
-    (session,) = Ledger.of(home).sessions("people")
-    assert failing(home) == {}
-    cut(home, session)
-    found = failing(home)[f"{session.id}: certificate on record"]
-    assert found.startswith(f"the certificate names {session.id}/answers/answer-00001.json, which the ledger never")
-
-
 def test_an_estimate_that_the_ledger_never_began_is_found(home: Path, tables: dict[str, Any]) -> None:
     """It verified: no certificate names an estimate."""
     start_asking(estimate, changed(tables), home, epsilon=0.5, share=0.3, beta=0.05, again=False)

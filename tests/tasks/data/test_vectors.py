@@ -49,8 +49,8 @@ def series(vectors: NDArray[np.generic]) -> pl.Series:
     return pl.Series("image" if vectors.dtype == np.uint8 else "wave", vectors, dtype=pl.Array(inner, vectors.shape[1]))
 
 
-def waves(seed: int = 0) -> VectorField:
-    draw = np.random.default_rng(seed)
+def waves() -> VectorField:
+    draw = np.random.default_rng(0)
     return learn_view(WAVE, series(draw.normal(size=(200, 3)).astype(np.float32)), start=5, most=8)
 
 

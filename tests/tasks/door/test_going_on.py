@@ -24,13 +24,13 @@ EARLIER = replace(TODAY, scale=1.08 * TODAY.scale, test_scale=1.08 * TODAY.test_
 """As a version calibrated whose accounting asked for more noise."""
 
 
-def opened_with(home: Path, mechanism: ConfidentGNMax, version: str = "0.9.0") -> tuple[Stores, Session]:
-    """A session of the domain d that some version opened with a mechanism, without a row."""
+def opened_with(home: Path, mechanism: ConfidentGNMax) -> tuple[Stores, Session]:
+    """A session of the domain d that another version opened with a mechanism, without a row."""
     home.mkdir()
     door = Stores.of(home)
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
     door.vault.make_secret("sessions/d-1")
-    opening = replace(opening_of(mechanism), commitment=commitment(door.vault, "d-1"), version=version)
+    opening = replace(opening_of(mechanism), commitment=commitment(door.vault, "d-1"), version="0.9.0")
     return door, door.ledger.open_session(opening)
 
 

@@ -44,9 +44,9 @@ def compact(weights: Floats) -> Floats:
     return np.concatenate([weights[CODES.span(field)] for field in CODES.fine])
 
 
-def crossed_rows(rows: int, seed: int = 0) -> tuple[CrossedRows, CodeMatrix, Floats]:
+def crossed_rows(rows: int) -> tuple[CrossedRows, CodeMatrix, Floats]:
     """Public rows as the decoder takes them, their codes, and as a dense matrix Z."""
-    crossed, codes = CrossedRows.of(rows_of(rows, seed), CODES)
+    crossed, codes = CrossedRows.of(rows_of(rows, 0), CODES)
     return crossed, codes, one_hot(codes)
 
 
