@@ -99,7 +99,7 @@ def golden(name: str, data: Path, home: Path, filed: dict[str, Any]) -> tuple[di
         files = {folder: contents(vault, folder) for folder in FOLDERS}
         answers, bodies, digests = list[str](), list[Any](), list[str]()
         for record in Ledger.of(home).records():
-            body = _body(record)
+            body = _body(record, of_files=plan.stream is not None)
             if record.kind == "commit":
                 answers += answer(home / "released" / body["released"], first=body["index"] == 0)
             if record.kind in CALIBRATED:
@@ -199,13 +199,14 @@ def as_filed(found: Any, filed: Any) -> Any:
     return found
 
 
-def _body(record: Any) -> Any:
+def _body(record: Any, *, of_files: bool) -> Any:
+    """An entry without what differs from run to run; a stream's batch digests where its files lie."""
     body = json.loads(record.body)
     if record.kind == "commit":
         body["released"] = body["released"]["path"]
     if record.kind == "remark":
         body["about"] = ""  # where the tables lie
-    if record.kind == "draw" or (record.kind == "begin" and body["index"] > 0):
+    if record.kind == "draw" or (record.kind == "begin" and (body["index"] > 0 or of_files)):
         return {key: value for key, value in body.items() if "digest" not in key}
     return body
 
