@@ -1,10 +1,9 @@
 """Settings: the environment variables that Concord reads, each with its meaning, and the servers they name.
 
-A plan names further variables, for its databases: `required` reads them. Nothing else reads the environment except
-tasks.data.remote, for the variables of object stores' own tools; `artifacts.process` sets it for Prefect, MLflow and
-our own processes. An empty variable counts as unset, except CONCORD_LEDGER: otherwise a forgotten value would let
-another ledger's budget be spent. Servers are checked before anything depends on them, because their clients retry for
-minutes.
+A plan names further variables, for its databases: `required` reads them. Nothing else reads the environment;
+`artifacts.process` sets it for Prefect, MLflow and our own processes. An empty variable counts as unset, except
+CONCORD_LEDGER: otherwise a forgotten value would let another ledger's budget be spent. Servers are checked before
+anything depends on them, because their clients retry for minutes.
 Checked by tests/artifacts/test_settings.py and tests/artifacts/mlflow/test_servers.py.
 """
 

@@ -117,7 +117,7 @@ def running(
         plan = with_snapshots(plan, vault, again=start_from == "encode")
         if plan.data.declared is not None:
             rows, named["public"] = stand_ins(plan.data.declared), plan.data.public
-            plan = with_rows(plan, vault, rows, "rows drawn from the schema")
+            plan = with_rows(plan, vault, rows)
         elif plan.data.public is None:
             private = list(digests(vault, plan, "private"))
             plan = with_public(plan, vault, private, erased, lambda what: err.print(f"{'encode':>8} {what}"))

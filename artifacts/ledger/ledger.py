@@ -76,13 +76,12 @@ class Ledger(Reading):
         remark = Remark(kind=kind, about=about, reason=reason)
         self._write(lambda state: state.remark(domain, remark), lambda _: None)
 
-    def hold(self, domain: str, files: Iterable[str], reason: str = "") -> None:
-        """Record that the domain holds those private files, by keyed digests of their names; `reason` names the source,
-        if it was not a file.
+    def hold(self, domain: str, files: Iterable[str]) -> None:
+        """Record that the domain holds those private files, by keyed digests of their names.
 
         Raises WrongInput if another domain holds one of them.
         """
-        self._write(lambda state: state.hold(domain, files, reason), lambda _: None)
+        self._write(lambda state: state.hold(domain, files), lambda _: None)
 
     def check_holding(self, domain: str, files: Iterable[str]) -> None:
         """Raise what `hold` would raise, for a domain named already or not; writes nothing."""

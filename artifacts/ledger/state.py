@@ -223,9 +223,9 @@ class LedgerState:
             raise WrongInput("nothing is to be restored: the ledger has no domain")
         return [Entry(domain=name, event=Restoration(reason=reason)) for name in self.domains]
 
-    def hold(self, name: str, files: Iterable[str], reason: str = "") -> list[Entry]:
+    def hold(self, name: str, files: Iterable[str]) -> list[Entry]:
         """Remark that the domain holds those files, by keyed digest. Raises WrongInput if another domain does."""
-        remarks = [Remark(kind="holds", about=file, reason=reason) for file in dict.fromkeys(files)]
+        remarks = [Remark(kind="holds", about=file) for file in dict.fromkeys(files)]
         return [entry for remark in remarks for entry in self.remark(name, remark)]
 
     def price(self, opening: Opening) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from concord.artifacts.guarantee import NO_LATER_ROWS
+from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import TALLIES
 from concord.tasks.advice.choose import PublicFacts, class_shares
@@ -17,7 +18,7 @@ from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
 from concord.tasks.advice.rehearse_votes import expect_votes, expected_answers
 from concord.tasks.advice.tallies import check_columns
 from concord.tasks.data.grid import reading_encoding
-from concord.tasks.data.sources import with_public_snapshots
+from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.student.synthetic import ROWS
@@ -29,7 +30,9 @@ def plan_report(path: Path, home: Path) -> dict[str, Any]:
     home   the home whose ledger, if there is one, has the domain's remaining budget
     Raises WrongInput if the plan is not valid, BudgetRefused if the domain does not cover it.
     """
-    plan = with_public_snapshots(load_plan(path), home)
+    plan = load_plan(path)
+    if fields := not_local(plan).keys() & {"public", "test"}:
+        plan = with_snapshots(plan, Vault(home / "vault"), *fields)
     account, asks = Account.of(plan, home), plan.ways != ("hypothesis",)
     public = PublicFacts.of(plan, account.domain.filter.order) if asks and plan.data.public is not None else None
     plan = as_decided(plan, public)

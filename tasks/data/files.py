@@ -192,8 +192,6 @@ class TableFile:
         except ConcordError:
             raise
         except (Exception, PanicException) as wrong:
-            if isinstance(self.path, StoredFile):
-                self.path.check()
             hidden = self.field == PRIVATE or (isinstance(self.path, Remote) and isinstance(wrong, OSError))
             declare = "; declare data.format.encoding, such as 'latin-1' or 'cp1252'"
             advice = declare if isinstance(wrong, UnicodeDecodeError) else ""
@@ -243,7 +241,7 @@ class TableFile:
 
     def _bytes(self) -> Any:
         """The file as Arrow reads it."""
-        return pa.OSFile(str(self.path)) if isinstance(self.path, Path) else pa.PythonFile(self.path.open("rb"), "r")
+        return pa.OSFile(str(self.path)) if isinstance(self.path, Path) else self.path.raw()
 
 
 def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bool = False) -> tuple[TableFile, ...]:

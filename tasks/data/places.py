@@ -8,8 +8,11 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
+
+import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
 
@@ -20,12 +23,19 @@ Format = Literal["parquet", "ipc", "csv", "text"]
 """Format of a table's file. `text` is an Arrow IPC file of words, the result of a database query."""
 
 
+@dataclass(frozen=True)
 class StoredFile(ABC):
-    """The part of `pathlib.Path` that readers of tables use."""
+    """The part of `pathlib.Path` that readers of tables use.
+
+    origins   the addresses and local paths that it was read from; none for a frame
+    """
+
+    name: str
+    origins: tuple[str, ...]
 
     @abstractmethod
-    def raw(self) -> Any:
-        """The bytes, as an unbuffered file that can seek."""
+    def raw(self) -> pa.NativeFile:
+        """The bytes, as Arrow reads them."""
 
     def open(
         self, mode: str = "r", *, encoding: str | None = None, errors: str | None = None, newline: str | None = None
@@ -34,18 +44,13 @@ class StoredFile(ABC):
         file = io.BufferedReader(self.raw())
         return file if "b" in mode else io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
 
-    def check(self) -> None:  # noqa: B027
-        """Raise NotVerified if it is known not to be what was written; Arrow's errors do not show that."""
-
-    @property
-    @abstractmethod
-    def origins(self) -> tuple[str, ...]:
-        """The addresses and local paths that it was read from; none for a frame."""
-
     def read_bytes(self) -> bytes:
         """The whole content."""
         with self.open("rb") as file:
             return bytes(file.read())
+
+    def __str__(self) -> str:
+        return self.name
 
     def resolve(self) -> "StoredFile":
         """Itself."""

@@ -34,13 +34,11 @@ Not covered  private tables in CSV, where a label could break its line: refused
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.home.atomic import locked
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
@@ -50,7 +48,7 @@ from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part, public_key
-from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart, is_whole, write_snapshot
+from concord.tasks.data.snapshots import Reading, kept, place_of
 from concord.tasks.data.spill import SPILLS, spilling
 from concord.tasks.data.tables import kind_in
 from concord.tasks.data.units import (
@@ -175,26 +173,27 @@ def with_public(
     what = plan.data.model_dump_json(include={"label", "unit", "features", "public_share"})
     domain = plan.privacy.domain
     key = vault.digest("unlabelled", domain, what, *private, *erased)[:32]
-    place = apart(domain, key)
-    with locked(vault.root / "locks" / f"table-{key}"):
-        if not is_whole(vault, place):
-            if (vault.root / place).exists():
-                say("public rows are not what was written: made again")
-            vault.destroy(place)
-            secret = derive(vault.secret(f"domains/{domain}"), "split")
-            set_apart(plan, secret, vault, place, Erased.of(vault, domain, erased))
-    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": SnapshotTable.of(vault, place)})})
+    place = place_of("unlabelled", domain, key)
+
+    def write(reading: Reading) -> None:
+        if vault.paths(place, "*"):
+            say("public rows are not what was written: made again")
+        secret = derive(vault.secret(f"domains/{domain}"), "split")
+        set_apart(plan, secret, reading, Erased.of(vault, domain, erased))
+
+    table = kept(vault, place, write)
+    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": table})})
 
 
 def public_by_name(made: Plan) -> TableSource:
     """The public rows that `with_public` made, as a checkpoint refers to them: by their key in the vault, like a
     frame."""
-    return TableSource(frame=made.path("public").rpartition("/")[2])
+    return TableSource(frame=made.path("public").split("/")[-2])
 
 
 @private_stage
-def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) -> None:
-    """Write features of the public part into a folder of the vault, as a snapshot: complete or absent."""
+def set_apart(plan: Plan, key: bytes, reading: Reading, erased: Erased) -> None:
+    """Write features of the public part of the private rows."""
     table = private_table(plan)
     spoken_for = {plan.data.label, plan.data.unit}
     named = {name: "data.features" for file in table.files for name in file.names if name not in spoken_for}
@@ -202,12 +201,8 @@ def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) 
     for file in table.files:
         for name in sorted(set(features) & set(file.names)):
             kind_in(file, name)
-    listed = []
     owned = table.owned(dict.fromkeys(features, "data.features"), erased)
     for at, (raw, owner) in enumerate(owned):  # files of one table may have a column in two types
         public = sampled(owner.drop_nulls(), public_key(key), plan.data.public_share or 0.0)
-        part = raw.filter(owner.is_not_null()).filter(public).select(features)
-        sealing = Sealing(vault, f"{place}/{at:05d}")
-        part.write_ipc(cast(IO[bytes], sealing), compat_level=pl.CompatLevel.oldest())
-        listed.append(sealing.finish(f"part {at + 1} of the public rows", "ipc"))
-    write_snapshot(vault, place, Snapshot(files=tuple(listed)))
+        part = raw.filter(owner.is_not_null()).filter(public).select(features).to_arrow()
+        reading.arrow_file(f"part {at + 1} of the public rows", "ipc", part.schema, [part])

@@ -21,7 +21,6 @@ from concord.artifacts.schemas import Encoding, canonical_json
 from concord.artifacts.sessions import Opening, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.data.parts import division_of
-from concord.tasks.data.snapshots import reading_of
 from concord.tasks.data.units import names_held
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import commitment, session_key
@@ -112,7 +111,7 @@ def claim(stores: Stores, plan: Plan, files: Iterable[str]) -> None:
     file. Raises WrongInput if another domain holds one of them.
     """
     _name(stores, plan)
-    stores.ledger.hold(plan.privacy.domain, names_held(stores.vault, files), reading_of(plan.data.private))
+    stores.ledger.hold(plan.privacy.domain, names_held(stores.vault, files))
 
 
 def reserve_session(

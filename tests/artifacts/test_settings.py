@@ -36,7 +36,7 @@ def test_nobody_else_reads_the_environment() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
     }
-    assert readers - FILLED == {"artifacts/settings.py", "tasks/data/remote.py"}  # the latter for object stores alone
+    assert readers - FILLED == {"artifacts/settings.py"}
 
 
 def test_unset_and_empty_variables_leave_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

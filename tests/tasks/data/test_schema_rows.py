@@ -46,7 +46,7 @@ def test_stand_ins_have_every_declared_value_about_as_often(tmp_path: Path) -> N
 
 def test_the_encoding_knows_all_declared_words(tmp_path: Path) -> None:
     made = plan(tmp_path)
-    made = with_rows(made, Vault(tmp_path / "vault"), stand_ins(made.data.sketched), "rows")
+    made = with_rows(made, Vault(tmp_path / "vault"), stand_ins(made.data.sketched))
     encoding = learn_encoding(made)
     assert encoding.features == ("age", "member", "town")
     assert set(encoding.columns[2].vocabulary) == set(WORDS)  # type: ignore[union-attr]
@@ -61,23 +61,23 @@ def test_a_column_without_a_value_in_synthetic_rows_is_of_its_declared_kind(tmp_
     ]
     for number, each in enumerate(rows):
         vault = Vault(tmp_path / f"vault {number}")
-        encoding = learn_encoding(with_rows(plan(tmp_path), vault, each, "rows"))
+        encoding = learn_encoding(with_rows(plan(tmp_path), vault, each))
         assert [column.kind for column in encoding.columns] == ["numeric", "boolean", "categorical"]
         assert cast_rows(each, encoding).columns == [*nothing]
     truth = plan(tmp_path).model_copy(deep=True)
     data = truth.data.model_copy(update={"features": ("age", "member")})
     truth = truth.model_copy(update={"data": data})
-    assert learn_encoding(with_rows(truth, vault, rows[1], "rows")).features == ("age", "member")
+    assert learn_encoding(with_rows(truth, vault, rows[1])).features == ("age", "member")
 
 
 def test_rows_are_kept_once_and_again_if_they_were_changed(tmp_path: Path) -> None:
     vault, rows = Vault(tmp_path / "vault"), pl.DataFrame({"age": [1, 2], "town": ["a", None]})
-    first = with_rows(plan(tmp_path), vault, rows, "rows")
-    assert with_rows(plan(tmp_path), vault, rows, "rows").path("public") == first.path("public")
+    first = with_rows(plan(tmp_path), vault, rows)
+    assert with_rows(plan(tmp_path), vault, rows).path("public") == first.path("public")
     assert pl.concat(open_public(first.path("public")).frames(["age", "town"])).equals(rows)
-    (part,) = (tmp_path / "vault" / "public" / "tables").rglob("000000")
+    (part,) = (tmp_path / "vault" / "public" / "tables").rglob("00000")
     part.write_bytes(part.read_bytes()[:-1])
-    again = with_rows(plan(tmp_path), vault, rows, "rows")
+    again = with_rows(plan(tmp_path), vault, rows)
     assert pl.concat(open_public(again.path("public")).frames(["age", "town"])).equals(rows)
-    other = with_rows(plan(tmp_path), vault, rows.reverse(), "rows")
+    other = with_rows(plan(tmp_path), vault, rows.reverse())
     assert other.path("public") != first.path("public")

@@ -165,7 +165,7 @@ def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
 
 def edit(folder: Path) -> None:
     """One byte of the rows is another."""
-    part = folder / "00000/000000"
+    (part,) = folder.glob("*/00000")
     content = bytearray(part.read_bytes())
     content[len(content) // 2] ^= 1
     part.write_bytes(content)
@@ -179,7 +179,7 @@ def put_elsewheres(folder: Path) -> None:
 
 
 def take_list_away(folder: Path) -> None:
-    (folder / "files.json").unlink()
+    next(folder.glob("*/files.json")).unlink()
 
 
 @pytest.mark.parametrize("change", [edit, put_elsewheres, take_list_away])
@@ -190,10 +190,8 @@ def test_public_rows_that_were_edited_are_made_again(tmp_path: Path, change: Cal
         return with_public(plan, vault, private, say=result.append)
 
     before = made("digest")
-    rows, place = public_rows(before), vault.root / before.path("public").partition("#")[2]
-    written = (place / "00000/000000").stat().st_ino
-    assert made("digest").path("public") == before.path("public")
-    assert written == (place / "00000/000000").stat().st_ino  # used as they are
+    rows, place = public_rows(before), (vault.root / before.path("public").partition("#")[2]).parent
+    assert made("digest").path("public") == before.path("public")  # used as they are
     write_tables(tmp_path, people(300, 2))
     made("of another table")
     write_tables(tmp_path, people(300, 1))
