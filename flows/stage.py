@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Typ
 
 from prefect import task
 from prefect.client.schemas.objects import State
+from prefect.exceptions import FailedRun
 from prefect.futures import as_completed
 from prefect.tasks import Task
 
@@ -49,11 +50,12 @@ Begun = Callable[[], tuple[Any, bool]]
 
 
 class OneSentence(logging.Filter):
-    """Logs an error that is no fault of this program by its sentence. Prefect adds a traceback to any."""
+    """Logs an error that is no fault of this program, or a state that a flow returned for one, by its sentence. Prefect
+    adds a traceback to any."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, ConcordError):
+        if isinstance(error, ConcordError | FailedRun):
             record.msg, record.args, record.exc_info = str(error), (), None
         return True
 

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -160,7 +161,9 @@ def _engine(url: str) -> Engine:
     except ArgumentError:
         raise WrongInput("the ledger's address must be a database URL such as sqlite:////folder/ledger.db") from None
     except ImportError as missing:
-        raise EnvironmentFailed(f"the ledger's database needs the package {missing.name}") from None
+        raise EnvironmentFailed(
+            f"the ledger's database needs the package {missing.name}: {sys.executable} -m pip install {missing.name}"
+        ) from None
     if engine.dialect.name != "sqlite":
         return engine
     file = sqlite_file(url) or Path()

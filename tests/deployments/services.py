@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import pytest
 import yaml
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
 from tests.support import postgresql
 from tests.support.ports import own_port
@@ -33,10 +34,15 @@ class Services:
         self.mlflow = f"http://127.0.0.1:{own_port()}"
         self.home = folder / "home"
         self._held = ExitStack()
-        secret = folder / "password"
-        secret.write_text(f"{secrets.token_hex(12)}\n")
+        passwords = {f"/run/secrets/{name}": folder / name for name in COMPOSE["secrets"]}
+        for file in passwords.values():
+            file.write_text(f"{secrets.token_hex(12)}\n")
+        self.settings: dict[Any, str] = {
+            PREFECT_API_URL: self.api,
+            PREFECT_API_AUTH_STRING: f"concord:{(folder / 'prefect_password').read_text().strip()}",
+        }
         self.here = {
-            "/run/secrets/database_password": str(secret),
+            **{place: str(file) for place, file in passwords.items()},
             "http://prefect:4200/api": self.api,
             "http://mlflow:5000": self.mlflow,
             "0.0.0.0": "127.0.0.1",
@@ -44,6 +50,7 @@ class Services:
             "5000": self.mlflow.split(":")[2],
             "8080": str(own_port()),
             "/srv/mlflow": str(folder / "artifacts"),
+            "/srv/prefect": str(folder / "prefect"),
             "/srv/home": str(self.home),
         }
 
@@ -85,8 +92,9 @@ class Services:
 
     def run(self, *command: str) -> str:
         """A command in the worker's environment, as `docker compose exec worker` would run it; its output."""
+        typed = [str(ROOT / "deployments/entrypoint.sh"), *command]
         done = subprocess.run(
-            command, env=self.environment("worker"), cwd=ROOT, capture_output=True, text=True, check=False
+            typed, env=self.environment("worker"), cwd=ROOT, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -103,7 +111,7 @@ class Services:
     def processes(self, service: str) -> list[int]:
         """Ids of a service's processes: those that bear its mark and have not ended."""
         mark = f"{MARK}={self.name}-{service}".encode()
-        return [int(place.name) for place in Path("/proc").glob("[0-9]*") if _bears(place, mark)]
+        return [int(place.name) for place in Path("/proc").glob("[0-9]*") if bears(place, mark)]
 
     def log(self, service: str) -> str:
         """The end of a service's log."""
@@ -129,7 +137,7 @@ def database(folder: Path) -> Iterator[dict[str, str]]:
         "postgresql+asyncpg://concord@database:5432/prefect",
         "postgresql+psycopg2://concord@database:5432/mlflow",
     )
-    password = (folder / "password").read_text().strip()
+    password = (folder / "database_password").read_text().strip()
     with ExitStack() as held:
         try:
             place = held.enter_context(postgresql.server(password))
@@ -153,7 +161,8 @@ def until(true: Callable[[], Any], seconds: float, otherwise: Callable[[], str],
     return found
 
 
-def _bears(process: Path, mark: bytes) -> bool:
+def bears(process: Path, mark: bytes) -> bool:
+    """Whether a process has not ended and was given these words in its environment."""
     try:
         return mark in (process / "environ").read_bytes() and b") Z " not in (process / "stat").read_bytes()
     except OSError:

@@ -19,10 +19,12 @@ import yaml
 from docker.utils.build import PatternMatcher, exclude_paths  # type: ignore[import-untyped]  # Docker's own reading
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.events.actions import SendNotification
-from prefect.events.schemas.automations import AutomationCore, EventTrigger
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import ChangeFlowRunState, SendNotification
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.flows import Flow, load_flow_from_entrypoint
 from prefect.server.schemas.schedules import CronSchedule
+from prefect.settings.models.flows import FlowsSettings
 from prefect.utilities.schema_tools.validation import validate
 
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
@@ -240,16 +242,20 @@ def test_a_change_of_code_leaves_the_packages_of_the_image_as_they_are() -> None
     assert "pip install --no-deps --editable ." in after  # with the version that the code has
 
 
-def test_alerts_are_of_all_errors_and_of_runs_that_were_killed() -> None:
+def test_alerts_are_of_all_errors_and_runs_that_were_killed_are_ended() -> None:
     """As `prefect automation create --from-file` reads the file, once it names a block."""
     text = (FOLDER / "automations.yaml").read_text().replace("BLOCK", str(UUID(int=0)))
-    (found,) = map(AutomationCore.model_validate, yaml.safe_load(text)["automations"])
-    assert isinstance(found.trigger, EventTrigger)
-    assert isinstance(found.actions[0], SendNotification)
+    alert, killed = map(AutomationCore.model_validate, yaml.safe_load(text)["automations"])
+    assert isinstance(alert.trigger, EventTrigger)
+    assert isinstance(alert.actions[0], SendNotification)
     kinds = (BudgetRefused, EnvironmentFailed, NotVerified, WrongInput)
     states = {refused(error("no")).name for kind in kinds for error in (kind, *kind.__subclasses__())}
     assert states == {kind.__name__ for kind in kinds}  # before, a refusal that says how much is left had its own
-    assert found.trigger.expect == {f"prefect.flow-run.{name}" for name in (*states, "Crashed")}
+    assert alert.trigger.expect == {f"prefect.flow-run.{name}" for name in (*states, "Failed", "Crashed", "Late")}
+    assert isinstance(killed.trigger, EventTrigger)
+    assert isinstance(killed.actions[0], ChangeFlowRunState)
+    assert (killed.trigger.posture, killed.actions[0].state) == (Posture.Proactive, StateType.CRASHED)
+    assert killed.trigger.within.total_seconds() > 3 * FlowsSettings.model_fields["heartbeat_frequency"].default
 
 
 @pytest.mark.slow
@@ -292,19 +298,17 @@ def test_nothing_that_an_operator_lays_beside_the_code_reaches_the_image() -> No
     assert [path for path in planted if not PatternMatcher(IGNORED).matches(path)] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "output", "status"), [('printf %s "$PGPASSWORD"', "correct horse", 0), ("exit 3", "", 3)]
-)
-def test_the_entrypoint_hands_the_password_over_and_becomes_the_command(
-    words: str, output: str, status: int, tmp_path: Path
-) -> None:
-    (tmp_path / "secret").write_text("correct horse\n")
-    assert entered({"PGPASSWORD_FILE": str(tmp_path / "secret")}, words) == (output, status)
+def test_the_entrypoint_hands_passwords_over_and_becomes_the_command(tmp_path: Path) -> None:
+    (secret := tmp_path / "secret").write_text("correct horse\n")
+    files = {"PGPASSWORD_FILE": str(secret), "PREFECT_PASSWORD_FILE": str(secret)}
+    given = 'printf %s "$PGPASSWORD, $PREFECT_API_AUTH_STRING, $PREFECT_SERVER_API_AUTH_STRING"; exit 3'
+    assert entered(files, given) == ("correct horse, concord:correct horse, concord:correct horse", 3)
 
 
-def test_a_service_without_a_secret_has_no_password_and_one_whose_secret_is_gone_does_not_start() -> None:
-    assert entered({}, 'printf %s "${PGPASSWORD-none}"') == ("none", 0)
-    assert entered({"PGPASSWORD_FILE": "/nowhere"}, "echo started") == ("", 1)
+@pytest.mark.parametrize("name", ["PGPASSWORD_FILE", "PREFECT_PASSWORD_FILE"])
+def test_a_service_whose_secret_is_gone_does_not_start(name: str) -> None:
+    assert entered({}, 'printf %s "${PGPASSWORD-none}${PREFECT_API_AUTH_STRING-}"') == ("none", 0)
+    assert entered({name: "/nowhere"}, "echo started") == ("", 1)
 
 
 def entered(environment: dict[str, str], words: str) -> tuple[str, int]:

@@ -7,22 +7,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect.client.orchestration import get_client
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from concord.artifacts.ledger.ledger import Ledger
-from tests.deployments.services import ROOT, until
+from tests.deployments.services import ROOT, bears, until
 from tests.support.ports import own_port
 
 pytestmark = pytest.mark.slow
 GUIDE = (ROOT / "deployments/guides/schedule.md").read_text(encoding="utf-8")
 (TABLES,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
-SETTINGS, SERVER, WORKER, DEPLOY, BY_HAND, ALERT = re.findall(r"^```sh\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+PASSWORD, SETTINGS, SERVER, WORKER, DEPLOY, BY_HAND, ALERT = re.findall(
+    r"^```sh\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE
+)
 LONG = 240
 """Seconds after which what is waited for is missing, on a machine that does much else."""
 
@@ -31,9 +33,11 @@ class Terminals:
     """Terminals in a folder, each with the guide's settings, but for the port."""
 
     def __init__(self, folder: Path, prefect: Path) -> None:
-        self._folder, port = folder, str(own_port())
+        self._folder, self._prefect, port = folder, prefect, str(own_port())
         apart = {name: value for name, value in os.environ.items() if not name.startswith(("CONCORD_", "PREFECT_"))}
-        self._environment = {**apart, "PREFECT_HOME": str(prefect), "PREFECT_SERVER_API_PORT": port}
+        often = {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}  # instead of 180: a test is in a hurry
+        self._environment = {**apart, **often, "PREFECT_HOME": str(prefect), "PREFECT_SERVER_API_PORT": port}
+        subprocess.run(["bash", "-ec", PASSWORD], cwd=folder, check=True)
         self._settings = SETTINGS.replace("4200", port)
         self.api = f"http://127.0.0.1:{port}/api"
 
@@ -51,8 +55,16 @@ class Terminals:
             try:
                 yield
             finally:
-                os.killpg(running.pid, signal.SIGTERM)
+                with suppress(ProcessLookupError):  # it was killed
+                    os.killpg(running.pid, signal.SIGTERM)
                 running.wait(60)
+
+    def kill(self) -> None:
+        """End server, worker and runs as a power cut would."""
+        mark = f"PREFECT_HOME={self._prefect}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            if bears(process, mark):
+                os.kill(int(process.name), signal.SIGKILL)
 
     def _started(self, block: str, output: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -65,38 +77,58 @@ class Terminals:
             start_new_session=True,
         )
 
-    def pools(self) -> list[str]:
-        """The names of the server's pools, if it answers."""
-        with temporary_settings({PREFECT_API_URL: self.api}), get_client(sync_client=True) as client:
-            return [] if client.api_healthcheck() else [pool.name for pool in client.read_work_pools()]
-
-    def automations(self) -> list[str]:
-        """The names of the server's automations."""
-        with temporary_settings({PREFECT_API_URL: self.api}), get_client(sync_client=True) as client:
-            return [found["name"] for found in client.request("POST", "/automations/filter").json()]
+    @contextmanager
+    def client(self) -> Iterator[SyncPrefectClient]:
+        """A client of the server."""
+        password = (self._folder / "deployments/secrets/prefect_password").read_text().strip()
+        settings = {PREFECT_API_URL: self.api, PREFECT_API_AUTH_STRING: f"concord:{password}"}
+        with temporary_settings(settings), get_client(sync_client=True) as client:
+            yield client
 
     def answers(self) -> bool:
         """Whether the server does."""
-        with temporary_settings({PREFECT_API_URL: self.api}), get_client(sync_client=True) as client:
+        with self.client() as client:
             return client.api_healthcheck() is None
+
+    def pools(self) -> list[str]:
+        """The names of the server's pools, if it answers."""
+        with self.client() as client:
+            return [] if client.api_healthcheck() else [pool.name for pool in client.read_work_pools()]
+
+    def runs(self, state: str) -> list[str]:
+        """The names of the runs in a state."""
+        with self.client() as client:
+            return [run.name for run in client.read_flow_runs() if run.state_name == state]
+
+
+@contextmanager
+def served(terminals: Terminals, folder: Path) -> Iterator[None]:
+    """A server and a worker, as the guide starts them."""
+    with terminals.kept(SERVER, folder / "server.log"):
+        until(terminals.answers, LONG, (folder / "server.log").read_text)
+        with terminals.kept(WORKER, folder / "worker.log"):
+            until(lambda: "concord" in terminals.pools(), LONG, (folder / "worker.log").read_text)
+            yield
 
 
 def test_the_example_runs_as_written(tmp_path: Path) -> None:
-    """Before, the deployed plan had no tables, and the nightly run named a session of tallies, which cannot answer
-    later rows."""
-    root, home = tmp_path / "repository", tmp_path / "prefect"
+    """Before, the deployed plan had no tables, the nightly run named a session of tallies, which cannot answer later
+    rows, and a run that was killed with worker and server was Running for good, and later ones waited for its place."""
+    root = tmp_path / "repository"
     shutil.copytree(ROOT / "deployments", root / "deployments", ignore=shutil.ignore_patterns("data"))
     (root / ".venv").symlink_to(ROOT / ".venv")
     subprocess.run([sys.executable, "-c", TABLES], cwd=root, check=True)
-    terminals = Terminals(root, home)
-    with terminals.kept(SERVER, tmp_path / "server.log"):
-        until(terminals.answers, LONG, (tmp_path / "server.log").read_text)
-        with terminals.kept(WORKER, tmp_path / "worker.log"):
-            until(lambda: "concord" in terminals.pools(), LONG, (tmp_path / "worker.log").read_text)
-            terminals.typed(DEPLOY)
-            terminals.typed(BY_HAND)
-        terminals.typed(ALERT)
-        assert terminals.automations() == ["concord-refused"]
-    (session,) = Ledger.of(root / ".concord").sessions("nightly-hospital")
+    terminals, killed = Terminals(root, tmp_path / "prefect"), BY_HAND.splitlines()[0].replace("--watch", "")
+    with served(terminals, tmp_path):
+        terminals.typed(DEPLOY)
+        terminals.typed(BY_HAND)
+        terminals.typed(ALERT.replace("sed ", "sed 's/within: 600/within: 60/' "))
+        terminals.typed(f"{killed} --param new_session=true")
+        until(lambda: terminals.runs("Running"), LONG, (tmp_path / "worker.log").read_text)
+        terminals.kill()
+    (session,) = Ledger.of(root / ".concord").sessions("nightly-hospital")[:1]
     first, *later = Ledger.of(root / ".concord").batches(session.id)
     assert (first.first, bool(later), session.status) == (0, True, "open")
+    with served(terminals, tmp_path):
+        terminals.typed(BY_HAND.splitlines()[0])
+        assert len(terminals.runs("Crashed")) == 1

@@ -10,6 +10,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.exceptions import FailedRun
 from prefect.flows import Flow
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
@@ -95,15 +96,18 @@ def test_a_run_that_ends_early_is_named_for_what_it_was_to_do(home: Path, tmp_pa
 
 
 @pytest.mark.parametrize("runs", ["flow_runs", "task_runs"])
-@pytest.mark.parametrize("error", [BudgetRefused("the cutoff is reached"), ValueError("a fault")])
+@pytest.mark.parametrize(
+    "error", [BudgetRefused("the cutoff is reached"), FailedRun("the cutoff is reached"), ValueError("a fault")]
+)
 def test_an_error_that_is_expected_is_logged_as_one_sentence(runs: str, error: Exception) -> None:
-    """Before, Prefect's page had a traceback of thirty lines of each; of a fault it still has."""
+    """Before, Prefect's page had a traceback of thirty lines of each, and the worker's log one of the state that a flow
+    returned; of a fault they still have."""
     logger = logging.getLogger(f"prefect.{runs}")
     words, raised = "Encountered exception during execution: %r", (type(error), error, None)
     record = logger.makeRecord(logger.name, logging.ERROR, "engine", 1, words, (error,), raised)
     logger.filter(record)
     expected = logging.Formatter("%(message)s").format(record) == "the cutoff is reached"
-    assert (expected, record.exc_info is None) == ((True, True) if isinstance(error, BudgetRefused) else (False, False))
+    assert (expected, record.exc_info is None) == ((False, False) if isinstance(error, ValueError) else (True, True))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import temporary_settings
 from prefect.states import Crashed
 
 from concord.artifacts.home.released import Released
@@ -47,13 +47,13 @@ def services(tmp_path: Path) -> Iterator[Services]:
 
 def _has_pool(services: Services) -> bool:
     """A worker is healthy a moment before its pool is made."""
-    with temporary_settings({PREFECT_API_URL: services.api}), get_client(sync_client=True) as client:
+    with temporary_settings(services.settings), get_client(sync_client=True) as client:
         return any(pool.name == "concord" for pool in client.read_work_pools())
 
 
 @pytest.fixture
 def server(services: Services) -> Iterator[SyncPrefectClient]:
-    with temporary_settings({PREFECT_API_URL: services.api}), get_client(sync_client=True) as client:
+    with temporary_settings(services.settings), get_client(sync_client=True) as client:
         yield client
 
 

@@ -202,7 +202,7 @@ def test_a_server_that_does_not_answer_is_the_environments_failure() -> None:
 
 
 def test_a_driver_that_is_not_installed_is_named() -> None:
-    with pytest.raises(EnvironmentFailed, match="needs the package pg8000"):
+    with pytest.raises(EnvironmentFailed, match=r"needs the package pg8000: .* -m pip install pg8000"):
         Ledger("postgresql+pg8000://host/database")
 
 

@@ -1,5 +1,8 @@
 """A home goes on from a backup: open sessions end at their whole charge, and the record and certificates say so."""
 
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 from concord.artifacts.guarantee import RESTORED
@@ -9,12 +12,21 @@ from concord.tasks.publish.describe import caveats
 from tests.support.console import concord
 from tests.support.published import SESSION, session, world
 
+GUIDE = Path(__file__).parents[3] / "deployments/guides/backup.md"
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 def test_a_home_goes_on_from_a_backup_at_the_whole_charge(tmp_path: Path) -> None:
-    small = world(tmp_path / "home")
+    """As the guide copies it."""
+    small = world(tmp_path / ".concord")
     session(small, STABLE, small.truth)
+    (copied,) = re.findall(
+        r"^```sh\nconcord verify\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    subprocess.run(["bash", "-ec", copied.replace("../", "")], cwd=tmp_path, check=True)
+    shutil.rmtree(small.home)
+    (backup,) = tmp_path.glob("backup-*")
+    (backup / "home").rename(small.home)
     ledger = Ledger.of(small.home)
     reserved, domain = ledger.session(SESSION).reserved, ledger.domains()[0]
     status, _, error = concord("restore", "--reason", "the disk died", "--home", str(small.home))
