@@ -194,8 +194,8 @@ def lifetime_in_words(share: float, used: float, more: int | None) -> str:
         charged = f"{-share:.1%} of the lifetime budget returned" if share < 0 else "nothing charged"
         return f"{charged}; {used:.1%} used in total"
     total = f"; {used:.1%} used in total" if used > share else ""
-    room = f"{more:,}" if more else "no"
-    return f"{share:.1%} of the lifetime budget{total}; room for {room} more such session{'s' * (more != 1)}"
+    room = f"room for {more:,} more such session{'s' * (more > 1)}" if more else "no further such session fits"
+    return f"{share:.1%} of the lifetime budget{total}; {room}"
 
 
 def later_rows_in_words(

@@ -134,6 +134,14 @@ class Threshold(CertificatePart):
     precision: Estimate
 
     @property
+    def in_a_sentence(self) -> str:
+        """What it gives."""
+        return (
+            f"At a probability of {self.least:g} or more for {self.name!r}, recall is {self.recall.in_words} and "
+            f"precision {self.precision.in_words}."
+        )
+
+    @property
     def in_words(self) -> str:
         """The threshold, how to use it, and what it gives."""
         return (

@@ -14,6 +14,7 @@ from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, Num
 
 LEAST_ASKED = 0.01
 """The share of public rows that a session should have asked before it ended."""
+NOT_MEASURED = "recall and precision there are not measured"
 UNTESTED = "no test measures whether the student distinguishes the classes"
 
 
@@ -109,7 +110,7 @@ def _of_private(test: AnyTested | None, found: set[str], thresholds: Mapping[str
         yield (
             f"recall for the class {name!r} may be above 0 at a lower threshold: `concord predict --threshold "
             f"{quote(f'{name}={least:g}')}` predicts it for rows to which the student gives a probability of about "
-            f"{least:.1%} or more, the class's share of the private units; recall and precision there are not measured"
+            f"{least:.1%} or more, the class's share of the private units; {NOT_MEASURED}"
         )
     if lacking := [name for name in missed if name not in thresholds]:
         yield (

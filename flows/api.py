@@ -53,7 +53,7 @@ def run(
                   tables, or any object with Arrow's C stream interface. They are kept in the vault
     home          the home folder; default: CONCORD_HOME, or .concord
     new_session   open a further session, which costs again
-    settings      label, classes or bounds, domain, rows and the other fields of `tasks.advice.draft.PlanFacts`
+    settings      label, classes or bounds, domain, rows and the other keywords of `concord.init`
     Raises WrongInput if the plan or public data are wrong, BudgetRefused if the domain does not cover the session.
     """
     if not isinstance(plan, str | Path | dict | Plan):

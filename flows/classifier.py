@@ -180,7 +180,7 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
     plan          a plan, its path, or its tables; the next parameters describe a plan if none is given
     classes       all labels, as publicly known
     domain        the name of this body of private data, which is published
-    rows, epsilon, delta, unit, version, schema   as for `tasks.advice.draft.PlanFacts`
+    rows, epsilon, delta, unit, version, schema   the keywords of `concord.init`
     home          the home folder; default: CONCORD_HOME, or .concord
     new_session   whether `fit` may open a further session in the domain, which costs again
 

@@ -33,7 +33,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         "rows": f"{summary.asked:,} public rows queried, {summary.answered:,} labelled, {summary.refused:,} refused",
         **({"season": summary.season} if summary.season else {}),
         "later rows": summary.later_rows,
-        "student": "published; the plan names no public test rows",
+        "student": "not evaluated: add [test] share or --test",
         "budget": spent_in_words(summary.lifetime),
         "certificate": summary.certificate,
         "report": summary.report,
@@ -47,7 +47,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         lines["student"] = student["public_test"]["in_words"]
     if "prior_odds" in (test := student.get("public_test", {})):
         both = (f"{name.replace('_', ' ')} {_share(test, 'prior_odds', name)}" for name in test["prior_odds"])
-        lines["prior odds"] = f"{', '.join(both)}, at a threshold with a higher recall of rare classes"
+        lines["rare classes"] = f"{', '.join(both)} at the threshold for rare classes"
     if summary.test is not None:
         lines["private test"] = tested_in_words(summary.test)
     if summary.not_asked:

@@ -206,7 +206,7 @@ def as_decided(plan: Plan, public: PublicFacts | None) -> Plan:
 
 
 def _fitting(largest: float | None) -> str:
-    return NONE_FITS if largest is None else f"the largest ε that fits is {largest:g}"
+    return NONE_FITS if largest is None else f"a session of up to ε = {largest:g} still fits"
 
 
 NONE_FITS = "no smaller ε fits either, for sessions may be charged half of its δ, and the rest is for conversion"

@@ -165,7 +165,7 @@ def planned_domain(stores: Stores, plan: Plan) -> Domain:
 def terms_of(plan: Plan) -> dict[str, Any]:
     """What a domain promises that the plan names: unit, neighbours and cap."""
     lifetime, secret = plan.privacy.lifetime, plan.privacy.secret
-    unit = "one row" if plan.data.unit is None else f"all rows of one {plan.data.unit}"
+    unit = "one row" if plan.data.unit is None else f"all rows with one {plan.data.unit}"
     return {
         "unit": unit if secret == "rows" else f"the labels of {unit}",
         "neighbours": NEIGHBOURS[secret],

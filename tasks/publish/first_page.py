@@ -19,6 +19,7 @@ Not covered  whether the certificate is right (tasks.verify); what an attacker k
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,14 +27,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord
 from concord.artifacts.records import promised
 from concord.artifacts.schemas import Budget
+from concord.artifacts.student_warnings import NOT_MEASURED, warnings_of
 from concord.tasks.asks.kinds import delta_of
 
+CODE = re.compile("`([^`]*)`")
 STATED = {"issuer": "publisher", "contact": "contact", "date": "date", "use": "intended use"}
 """Keys of `[about]` that the page shows, in words."""
 CHECKS = (
@@ -107,6 +111,7 @@ def _template() -> Template:
     """The report's template, compiled once for all sessions of a process."""
     loader = FileSystemLoader(Path(__file__).parent)
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    made.filters["code"] = lambda text: Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
     return made.get_template("report.html.j2")
 
 
@@ -119,6 +124,8 @@ def first_page(certificate: Certificate) -> FirstPage:
     """The first page of a certificate, `reworded`."""
     warnings, guarantee, domain = certificate.warnings, certificate.guarantee, certificate.domain
     useful, verdict = verdict_of(certificate)
+    public = certificate.student.public_test
+    told = warnings_of(public, None if public else certificate.tested, tallied=not certificate.teachers)
     guarantees = guarantees_of(certificate)
     steps = [(at / POINTS, most_found(guarantees, at / POINTS)) for at in range(POINTS + 1)]
     own = next((charge.share for charge in domain.charges if charge.session == certificate.session), 0.0)
@@ -129,7 +136,7 @@ def first_page(certificate: Certificate) -> FirstPage:
         about={words: getattr(certificate.about, key) for key, words in STATED.items()},
         level="plain" if useful and not warnings else "warned",
         verdict=verdict,
-        reasons=warnings,
+        reasons=tuple(reason for reason in warnings if reason not in told or NOT_MEASURED in reason),
         claim=guarantee.in_words,
         meaning=f"Differential privacy under the relation “{guarantee.neighbours}”. {certificate.delta_in_words}",
         found=_found(certificate, most_found(guarantees, FEW_WRONG)),
@@ -146,9 +153,9 @@ def verdict_of(certificate: Certificate) -> tuple[bool, str]:
     it beats a baseline. Public test rows are asked first, and private units if there are none."""
     test = certificate.student.public_test or certificate.tested
     if test is None:
-        return False, "The model's performance is unknown: it was evaluated on no labelled records."
+        return False, "The model was not evaluated."
     if isinstance(test, TestRecord | NumberTested) and not test.clean:
-        return False, "The model's performance is unknown: it may have learned from the records it was tested on."
+        return False, "The model was not evaluated: it may have learned from the records it was tested on."
     if isinstance(test, NumberTest | NumberTested):
         constant = test.mean_rmse if isinstance(test, NumberTest) else test.constant_rmse
         return _against("a constant prediction", f"RMSE {test.rmse:.4g} against {constant:.4g}", constant, test.rmse)
@@ -156,10 +163,13 @@ def verdict_of(certificate: Certificate) -> tuple[bool, str]:
     figures = f"accuracy {test.accuracy:.1%} against {majority:.1%}"
     beaten, verdict = _against("the majority-class baseline", figures, test.accuracy, majority)
     recalls = [(item.recall.value, item.name) for item in test.classes if item.recall is not None]
-    if blind := [repr(name) for recall, name in recalls if recall <= 0]:
+    if blind := [name for recall, name in recalls if recall <= 0]:
+        measured = {of.name: of for of in test.thresholds} if isinstance(test, PublicTest) else {}
         more = f" and {len(blind) - MOST_BARS:,} other classes" if len(blind) > MOST_BARS else ""
-        also = "" if beaten else f" {verdict}"
-        return False, f"Do not use it to detect {', '.join(blind[:MOST_BARS])}{more}: recall 0.{also}"
+        at = "" if measured.keys().isdisjoint(blind) else " by its likeliest class"
+        sentences = [f"Do not use it{at} to detect {', '.join(map(repr, blind[:MOST_BARS]))}{more}: recall 0."]
+        sentences += [measured[name].in_a_sentence for name in blind[:MOST_BARS] if name in measured]
+        return False, " ".join([*sentences, *([] if beaten else [verdict])])
     lowest = " The lowest recall is {:.1%}, for {!r}.".format(*min(recalls)) if beaten and recalls else ""
     return beaten, f"{verdict}{lowest}"
 

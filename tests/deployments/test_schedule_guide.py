@@ -122,7 +122,7 @@ def test_the_example_runs_as_written(tmp_path: Path) -> None:
     with served(terminals, tmp_path):
         terminals.typed(DEPLOY)
         terminals.typed(BY_HAND)
-        terminals.typed(ALERT.replace("sed ", "sed 's/within: 600/within: 60/' "))
+        terminals.typed(ALERT.replace("s/BLOCK/", "s/within: 600/within: 60/; s/BLOCK/"))
         terminals.typed(f"{killed} --param new_session=true")
         until(lambda: terminals.runs("Running"), LONG, (tmp_path / "worker.log").read_text)
         terminals.kill()

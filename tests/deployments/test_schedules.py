@@ -111,7 +111,7 @@ def test_schedules_fire_and_a_killed_worker_loses_nothing(
     services.run("concord", "close", session)
     arrive(arriving, 13)
     taught_again = asked_for(server, "study", session="people", student={"refused": "drop"})
-    assert taught_again.state_name == "Completed"
+    assert taught_again.state_name == "Completed", taught_again.state
     gone = until(lambda: scheduled(server, "BudgetRefused"), LONG, lambda: services.log("worker"))
     assert gone[0].state is not None
     assert gone[0].state.is_failed()

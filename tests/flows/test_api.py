@@ -53,7 +53,7 @@ def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
     tested = {"rows": 300, "accuracy": 0.91, "in_words": "accuracy 91.0% (87.2% to 94.0%) on 300 public test rows"}
     summary: Any = SimpleNamespace(
         session="people-1",
-        guarantee={"epsilon": 1.0, "delta": 1e-5, "unit": "all rows of one <b>person</b>"},
+        guarantee={"epsilon": 1.0, "delta": 1e-5, "unit": "all rows with one <b>person</b>"},
         student={"public_test": tested},
         lifetime={"now": 0.1, "used": 0.2, "more": 8},
         test=None,
@@ -64,7 +64,7 @@ def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
     for said in ("accuracy 91.0% (87.2% to 94.0%) on 300", "room for 8 more such sessions"):
         assert said in page
         assert said in text
-    assert "ε = 1, δ = 1e-05 for all rows of one &lt;b&gt;person" in page
+    assert "ε = 1, δ = 1e-05 for all rows with one &lt;b&gt;person" in page
     assert page.startswith(
         "<p><b>Warning:</b> recall is 0 for &#x27;yes&#x27;.</p><p><b>Warning:</b> it &lt;b&gt;ended"
     )

@@ -114,7 +114,7 @@ def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, h
     charge = charged(home)
     Path(plan.path("private")).write_text("none of the columns\n")  # whoever reads it now fails with another error
     dear = changed(plan, privacy__epsilon=8.9, labeling__mechanism="noisy_votes", labeling__cutoff=None)
-    with pytest.raises(BudgetRefused, match=r"budget does not cover.*the largest ε that fits is \d"):
+    with pytest.raises(BudgetRefused, match=r"budget does not cover.*a session of up to ε = \d\S* still fits"):
         start(dear, home, new_session=True)
     assert charged(home) == charge
 

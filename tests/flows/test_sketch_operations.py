@@ -80,7 +80,7 @@ def test_units_of_many_rows_are_learned_tested_and_erased(
     found = json.loads(printed)
     session, folder = found["session"], home / "released" / found["session"]
     certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
-    assert (status, certificate.mechanism.name, certificate.guarantee.unit) == (0, "sketch", "all rows of one person")
+    assert (status, certificate.mechanism.name, certificate.guarantee.unit) == (0, "sketch", "all rows with one person")
     assert certificate.mechanism.settings["many"]
     tested = certificate.tested
     assert isinstance(tested, TestRecord)

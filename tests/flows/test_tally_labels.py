@@ -31,7 +31,7 @@ def test_a_run_asks_once_and_promises_labels_alone(tmp_path: Path, home: Path, u
     assert summary.asked == summary.answered == 1
     assert summary.student["accuracy"] > 0.85
     certificate = certificate_of(summary)
-    owner = "all rows of one person" if unit else "one row"
+    owner = "all rows with one person" if unit else "one row"
     assert certificate.guarantee.unit == f"the labels of {owner}"
     assert certificate.guarantee.neighbours == "change the labels of one unit"
     assert certificate.guarantee.replace_one is None

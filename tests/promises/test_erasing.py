@@ -29,7 +29,7 @@ def plan(tmp_path: Path) -> Plan:
     return changed(tables_of_plan(write_tables(tmp_path / "data")), labeling__cutoff=60)
 
 
-def named(door: Stores, domain: str, unit: str = "all rows of one person") -> None:
+def named(door: Stores, domain: str, unit: str = "all rows with one person") -> None:
     door.ledger.name_domain(domain, unit=unit, neighbours=NEIGHBOURS["rows"], epsilon=9.0, delta=4e-5)
     door.vault.make_secret(f"domains/{domain}")
 
@@ -148,9 +148,9 @@ def test_what_cannot_be_erased_is_refused_and_left_alone(door: Stores, domain: s
 
 @pytest.mark.parametrize("column", ["row", "row_id", "one row"])
 def test_people_named_by_a_column_called_row_could_not_be_erased(door: Stores, column: str) -> None:
-    named(door, "rows", f"all rows of one {column}")
+    named(door, "rows", f"all rows with one {column}")
     erase(door, "rows", UNIT)
-    named(door, "labels", f"the labels of all rows of one {column}")
+    named(door, "labels", f"the labels of all rows with one {column}")
     erase(door, "labels", UNIT)
     named(door, "alone", "the labels of one row")
     with pytest.raises(WrongInput, match="leave --unit out"):

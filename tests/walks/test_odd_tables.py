@@ -195,8 +195,8 @@ def test_true_and_false_of_pandas(walk: Go) -> None:
 
 def test_several_rows_a_person(walk: Go) -> None:
     went = walk("several rows a person")
-    assert certified(went).guarantee.unit == "all rows of one person"
-    assert "for all rows of one person" in went.run
+    assert certified(went).guarantee.unit == "all rows with one person"
+    assert "for all rows with one person" in went.run
 
 
 def test_three_hundred_columns(walk: Go) -> None:

@@ -40,7 +40,7 @@ def test_a_domain_is_frozen_at_its_first_mention(ledger: Ledger, tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("unit", "all rows of one person"), ("neighbours", "replace one"), ("epsilon", 4.5), ("delta", 5e-5)],
+    [("unit", "all rows with one person"), ("neighbours", "replace one"), ("epsilon", 4.5), ("delta", 5e-5)],
 )
 def test_a_later_mention_that_differs_names_the_field(ledger: Ledger, field: str, value: Any) -> None:
     terms: dict[str, Any] = {"unit": DOMAIN.unit, "neighbours": DOMAIN.neighbours, **CAP, field: value}
@@ -49,7 +49,7 @@ def test_a_later_mention_that_differs_names_the_field(ledger: Ledger, field: str
 
 
 def test_a_unit_named_too_late_was_refused_without_a_next_step(ledger: Ledger) -> None:
-    terms: dict[str, Any] = {"unit": "all rows of one patient", "neighbours": DOMAIN.neighbours, **CAP}
+    terms: dict[str, Any] = {"unit": "all rows with one patient", "neighbours": DOMAIN.neighbours, **CAP}
     with pytest.raises(WrongInput, match="another domain"):
         ledger.name_domain("census", **terms)
 

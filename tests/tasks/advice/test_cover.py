@@ -87,11 +87,11 @@ def test_the_largest_epsilon_is_the_last_that_the_ledger_would_open(folder: Path
     delta = 1.1e-5 if kind == "stable" else 4e-5  # by the larger, it fits
     plan = planned(folder, kind, epsilon=1.0, delta=delta)
     public, account = PublicFacts.of(plan), Account.of(plan, tmp_path)
-    with pytest.raises(BudgetRefused, match=r"the largest ε that fits is 0\.") as refused:
+    with pytest.raises(BudgetRefused, match=r"a session of up to ε = 0\.\d+ still fits") as refused:
         check_cover(plan, public, account)
     largest = largest_epsilon(plan, public, account)
     assert largest is not None
-    assert f"fits is {largest:g};" in str(refused.value)
+    assert f"ε = {largest:g} still fits;" in str(refused.value)
     ledger, (fits, above) = Ledger.of(tmp_path), (planned(folder, kind, each, delta=delta) for each in near(largest))
     ledger.check_opening(opening(fits, runs(fits, tmp_path)), account.domain)
     with pytest.raises(BudgetRefused, match="does not cover it"):
@@ -237,13 +237,13 @@ def test_plan_refuses_what_run_would_and_names_what_fits(tmp_path: Path) -> None
     home = ("--home", str(tmp_path / "home"))
     status, printed, error = concord("plan", path, *home)
     assert (status, printed) == (3, "")
-    assert says(error, "'people'", "ε = 1", "δ = 4e-05", "δ = 1e-05", "the largest ε that fits")
-    largest = error.split("fits is ")[1].split(";")[0]
+    assert says(error, "'people'", "ε = 1", "δ = 4e-05", "δ = 1e-05", "still fits")
+    largest = error.split("up to ε = ")[1].split(" ")[0]
     path = str(write_plan(tmp_path, **{**changes, "privacy__epsilon": float(largest)}, **tallied, **lifetime))
     status, printed, _ = concord("plan", path, *home, "--json")
     found = json.loads(printed)
     assert (status, found["lifetime"]["more"]) == (0, 0)
-    assert "room for no more such sessions" in concord("plan", path, *home)[1]
+    assert "no further such session fits" in concord("plan", path, *home)[1]
     assert not (tmp_path / "home").exists()
 
 
@@ -254,8 +254,8 @@ def test_init_writes_no_plan_that_run_refuses(folder: Path, tmp_path: Path) -> N
     places = ("--out", str(tmp_path / "plan.toml"), "--home", str(tmp_path / "home"), "--lifetime-delta", "1e-5")
     status, printed, error = concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1")
     assert (status, printed) == (3, "")
-    assert "the largest ε that fits is 0.8" in error
+    assert "a session of up to ε = 0.8 still fits" in error
     assert [*tmp_path.iterdir()] == []
-    largest = error.split("fits is ")[1].split(";")[0]
+    largest = error.split("up to ε = ")[1].split(" ")[0]
     assert concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1", "--epsilon", largest)[0] == 0
     assert concord("plan", str(tmp_path / "plan.toml"), *places[2:4])[0] == 0

@@ -1,6 +1,7 @@
 """Every key of a plan is explained by a schema, which is made from the plan's types and kept."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +22,11 @@ from concord.tasks.advice.keys import (
 )
 
 PLANS = Path(__file__).parents[3] / "deployments/plans"
+ROOT = PLANS.parents[1]
+CODE, TESTS = (
+    "".join(path.read_text(encoding="utf-8") for name in folders for path in (ROOT / name).rglob("*.[pj][y2]"))
+    for folders in (("flows", "tasks", "artifacts"), ("tests",))
+)
 EACH_PLAN = sorted(PLANS.glob("*.toml"))
 WRONG: dict[str, tuple[tuple[str, ...], Any]] = {
     "a key that is none": (("labeling", "cutof"), 3),
@@ -66,6 +72,14 @@ def test_every_key_is_there_once_with_words_of_its_own() -> None:
         words = [key.words for key in section.keys]
         assert all(text.endswith(".") for text in (section.words, *words))
         assert len({*words}) == len(words)
+
+
+@pytest.mark.parametrize("key", [name for name in keys_of(Plan) if name != "folder"])
+def test_every_key_is_read_and_tested(key: str) -> None:
+    """Before, a key that no code read and no test named passed."""
+    own = key.rpartition(".")[2]
+    assert re.search(rf"[.\"]{own}\b", CODE), f"no code reads {key}: remove it"
+    assert re.search(rf"\b{own}\b", TESTS), f"no test names {key}: add one that fails without the code that reads it"
 
 
 @pytest.mark.parametrize("plan", EACH_PLAN, ids=lambda path: path.stem)

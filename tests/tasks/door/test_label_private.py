@@ -38,13 +38,13 @@ def test_a_run_claims_no_more_than_labels_and_goes_on_with_its_rows_though_they_
     assert 2400 < summary.asked < 3600  # of 6000 rows in 3000 units, half: 2400 is far beyond six standard deviations
     assert summary.student["accuracy"] > 0.8
     certificate = Certificate.model_validate_json((home / summary.certificate).read_bytes())
-    assert certificate.guarantee.unit == "the labels of all rows of one person"
+    assert certificate.guarantee.unit == "the labels of all rows with one person"
     assert certificate.guarantee.neighbours == "change the labels of one unit"
     assert certificate.guarantee.replace_one is None
     assert certificate.caveats[0] == LABELS_ALONE
     report = (home / summary.report).read_text()
     assert LABELS_ALONE.split(". ")[1] in " ".join(report.split())
-    assert "changing the labels of all rows of one person changes" in report
+    assert "changing the labels of all rows with one person changes" in report
     assert "the labels of the labels" not in report
     assert "exchanged" not in report
     (folder,) = (home / "vault/unlabelled/people").iterdir()
@@ -65,7 +65,7 @@ def test_more_public_rows_may_follow(plan: Plan, home: Path, tmp_path: Path) -> 
 def test_a_domain_has_one_kind_of_neighbours(plan: Plan, home: Path) -> None:
     start(plan, home)
     rows = {**plan.model_dump(), "data": {**plan.data.model_dump(exclude={"public_share"}), "public": "public.parquet"}}
-    with pytest.raises(WrongInput, match=facts("'people'", "the labels of all rows of one person")):
+    with pytest.raises(WrongInput, match=facts("'people'", "the labels of all rows with one person")):
         start(changed(rows, privacy__secret="rows"), home)
     assert len(Ledger.of(home).sessions("people")) == 1
 

@@ -15,9 +15,11 @@ from concord.artifacts.measures import (
     NumberTested,
     PublicTest,
     TestRecord,
+    Threshold,
 )
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.sections import AboutPlan
+from concord.artifacts.student_warnings import warnings_of
 from concord.tasks.publish.certify import render
 from concord.tasks.publish.first_page import (
     first_page,
@@ -43,7 +45,9 @@ def share(value: float, low: float, high: float) -> Estimate:
     return Estimate(value=value, low=low, high=high)
 
 
-def classes_tested(accuracy: Estimate, majority: float, recalls: dict[str, Estimate]) -> PublicTest:
+def classes_tested(
+    accuracy: Estimate, majority: float, recalls: dict[str, Estimate], thresholds: tuple[Threshold, ...] = ()
+) -> PublicTest:
     found = [
         ClassMeasured(name=name, rows=100 - at, predicted=1, recall=recall, precision=None)
         for at, (name, recall) in enumerate(recalls.items())
@@ -54,7 +58,7 @@ def classes_tested(accuracy: Estimate, majority: float, recalls: dict[str, Estim
         "majority": majority,
         "classes": tuple(found),
     }
-    return PublicTest(table="", label="kind", rows=300, matrix=None, calibration=None, **figures)
+    return PublicTest(table="", label="kind", rows=300, matrix=None, calibration=None, thresholds=thresholds, **figures)
 
 
 def evaluated(certificate: Certificate, public: Any = None, private: Any = None) -> Certificate:
@@ -70,6 +74,7 @@ def evaluated(certificate: Certificate, public: Any = None, private: Any = None)
 
 
 SURE, HALF, NONE = share(0.9, 0.85, 0.94), share(0.5, 0.4, 0.6), share(0.0, 0.0, 0.03)
+AT_20 = Threshold(name="ja", least=0.2, recall=SURE, precision=HALF)
 UNITS: dict[str, Any] = {"share": 0.1, "clean": True, "earlier": 0, "level": 0.95, "rows": 900}
 NUMBER: dict[str, Any] = {"table": "", "label": "cost", "rows": 300, "r2": HALF, "mean_rmse": 2.0}
 
@@ -84,7 +89,7 @@ def units_tested(**changes: Any) -> TestRecord:
 
 BEATS, DOES_NOT = (f"The model {verb} the majority-class baseline: accuracy" for verb in ("beats", "does not beat"))
 CLASSES_90, CLASSES_50 = "90.0% (85.0% to 94.0%) against 60.0%", "50.0% (40.0% to 60.0%) against"
-JA, UNKNOWN = "Do not use it to detect 'ja': recall 0.", "The model's performance is unknown: it"
+JA, UNKNOWN = "Do not use it to detect 'ja': recall 0.", "The model was not evaluated"
 VERDICTS: dict[str, tuple[Any, Any, bool, str]] = {
     "both classes are found": (
         classes_tested(SURE, 0.6, {"no": SURE, "ja": HALF}),
@@ -93,6 +98,13 @@ VERDICTS: dict[str, tuple[Any, Any, bool, str]] = {
         f"{BEATS} {CLASSES_90}. The lowest recall is 50.0%, for 'ja'.",
     ),
     "a class is never found": (classes_tested(SURE, 0.6, {"no": SURE, "ja": NONE}), None, False, JA),
+    "a class is found at another threshold": (
+        classes_tested(SURE, 0.6, {"no": SURE, "ja": NONE}, thresholds=(AT_20,)),
+        None,
+        False,
+        "Do not use it by its likeliest class to detect 'ja': recall 0. At a probability of 0.2 or more for 'ja', "
+        "recall is 90.0% (85.0% to 94.0%) and precision 50.0% (40.0% to 60.0%).",
+    ),
     "nor the baseline beaten": (
         classes_tested(HALF, 0.6, {"no": SURE, "ja": NONE}),
         None,
@@ -111,7 +123,7 @@ VERDICTS: dict[str, tuple[Any, Any, bool, str]] = {
         None,
         units_tested(clean=False),
         False,
-        f"{UNKNOWN} may have learned from the records it was tested on.",
+        f"{UNKNOWN}: it may have learned from the records it was tested on.",
     ),
     "a number": (
         NumberTest(**NUMBER, rmse=share(1.0, 0.9, 1.1)),
@@ -131,7 +143,7 @@ VERDICTS: dict[str, tuple[Any, Any, bool, str]] = {
         False,
         "The model may not beat a constant prediction: RMSE 1 (0.5 to 1.8) against 2 (1.7 to 2.3).",
     ),
-    "no evaluation": (None, None, False, f"{UNKNOWN} was evaluated on no labelled records."),
+    "no evaluation": (None, None, False, f"{UNKNOWN}."),
 }
 
 
@@ -146,6 +158,17 @@ def test_the_verdict_says_what_not_to_use_it_for_or_how_far_it_beats_the_baselin
     page = first_page(made.model_copy(update={"warnings": (WARNED,)}))
     assert (page.level, page.reasons) == ("warned", (WARNED,))
     assert len(first_page(quiet).measured) == (public is not None) + (private is not None)
+
+
+def test_a_reason_says_what_the_verdict_does_not_and_shows_commands_as_such(certificate: Certificate) -> None:
+    """Before, the verdict stood above the same words, and commands between backticks."""
+    measured = classes_tested(SURE, 0.6, {"no": SURE, "ja": NONE}, (AT_20,))
+    for public, private in ((measured, None), (measured, units_tested()), (None, units_tested(recall=NONE))):
+        made = evaluated(certificate, public, private)
+        told = warnings_of(public, None if public else private, tallied=True)
+        made = made.model_copy(update={"warnings": (*told, "run `concord plan <b>`")})
+        assert [reason in told for reason in first_page(made).reasons] == [False]
+    assert "<li>run <code>concord plan &lt;b&gt;</code>.</li>" in render(made, {})
 
 
 def test_the_bars_are_the_figures_beside_the_baseline(certificate: Certificate) -> None:

@@ -221,7 +221,7 @@ def test_a_student_without_public_test_rows_claims_no_accuracy(certificate: Cert
     assert "Evaluated on 300 labelled public rows" in render(certificate, FIGURES)
     page = render(certificate.model_copy(update={"learned": student}), FIGURES)
     assert "Evaluated on" not in page
-    assert "performance is unknown" in page
+    assert "The model was not evaluated." in page
 
 
 def test_an_additive_student_is_shown_as_a_scorecard(certificate: Certificate) -> None:
