@@ -71,12 +71,12 @@ class ClassMeasured(CertificatePart):
     average_precision: Estimate | None = None
 
 
-class Surety(CertificatePart):
+class CalibrationBin(CertificatePart):
     """A calibration bin: rows of similar confidence, their mean confidence, and the accuracy on them."""
 
     rows: int
-    sure: float
-    right: Estimate
+    confidence: float
+    accuracy: Estimate
 
 
 LEAST_OF_GROUP = 30
@@ -89,7 +89,7 @@ class GroupMeasured(CertificatePart):
 
     accuracy   the share that is right; of a number, None
     recalls    of each class, in order, the share of its rows that is found; None if the group has few of it
-    sure       the student's mean confidence, which equals its accuracy if it is calibrated
+    confidence the student's mean confidence, which equals its accuracy if it is calibrated
     rmse       of a number, the root of the mean squared error
     """
 
@@ -98,7 +98,7 @@ class GroupMeasured(CertificatePart):
     rows: int
     accuracy: Estimate | None = None
     recalls: tuple[Estimate | None, ...] = ()
-    sure: float | None = None
+    confidence: float | None = None
     rmse: Estimate | None = None
 
     @property
@@ -109,7 +109,7 @@ class GroupMeasured(CertificatePart):
             return f"{name}: RMSE {self.rmse:.4g} on {self.rows:,} rows"
         if self.accuracy is None:
             return f"{name}: {self.rows:,} rows, too few to measure"
-        confidence = "" if self.sure is None else f", mean confidence {self.sure:.1%}"
+        confidence = "" if self.confidence is None else f", mean confidence {self.confidence:.1%}"
         return f"{name}: accuracy {self.accuracy.in_words} on {self.rows:,} rows{confidence}"
 
 
@@ -172,7 +172,7 @@ class PublicTest(CertificatePart):
     majority: float
     classes: tuple[ClassMeasured, ...]
     matrix: ConfusionMatrix | None
-    calibration: tuple[Surety, ...] | None
+    calibration: tuple[CalibrationBin, ...] | None
     groups: tuple[GroupMeasured, ...] = ()
     prior_odds: OddsMeasured | None = None
     thresholds: tuple[Threshold, ...] = ()
@@ -200,7 +200,7 @@ class PublicTest(CertificatePart):
         """
         if self.calibration is None:
             return None
-        gap = math.fsum(each.rows * abs(each.sure - each.right.value) for each in self.calibration) / self.rows
+        gap = math.fsum(each.rows * abs(each.confidence - each.accuracy.value) for each in self.calibration) / self.rows
         off = math.fsum(math.sqrt(each.rows) for each in self.calibration) / (2 * self.rows)
         off += math.sqrt(-math.log(1 - LEVEL) / (2 * self.rows))
         return Estimate(value=gap, low=max(0.0, gap - off), high=min(1.0, gap + off))

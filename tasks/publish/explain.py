@@ -21,6 +21,8 @@ from concord.tasks.student.scorecard import scorecard as points_of
 
 DOUBLE = 10
 """Points that double the odds."""
+DIGITS = 3
+"""Of the ends of ranges."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class Scorecard:
     classes: tuple[str, ...]
     base: tuple[int, ...]
     columns: dict[str, tuple[CellPoints, ...]]
+
+    @property
+    def largest(self) -> int:
+        """The most points, of either sign; 1 if there are none."""
+        cells = (each for cells in self.columns.values() for each in cells)
+        return max((abs(points) for cell in cells for points in cell.points), default=0) or 1
 
 
 def scorecard(student: Pipeline) -> Scorecard | None:
@@ -73,13 +81,17 @@ def _cells(column: dict[str, Any]) -> Iterator[CellPoints]:
     yield CellPoints("no value", _points(column["missing"]))
 
 
+def _rounded(end: float) -> str:
+    return f"{float(f'{end:.{DIGITS}g}'):.6g}"
+
+
 def _range(low: float | str | None, high: float | str | None, kind: str) -> str:
     """The numbers from `low` on that are below `high`, in words; dates are text."""
     if low is None and high is None:
         return "any"
     if kind == "boolean":
         return "no" if low is None else "yes"
-    least, end = (each[:10] if isinstance(each, str) else f"{each or 0:.6g}" for each in (low, high))
+    least, end = (each[:10] if isinstance(each, str) else _rounded(each or 0.0) for each in (low, high))
     if low is None or high is None:
         return f"below {end}" if low is None else f"{least} or more"
     return f"{least} to below {end}"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import DomainCharge, shared
 from concord.artifacts.home.released import Integers
-from concord.artifacts.measures import Estimate, Surety
+from concord.artifacts.measures import CalibrationBin, Estimate
 from concord.artifacts.parts import EVERY, PARTS
 from concord.artifacts.privacy import Cost
 from concord.artifacts.records import Counts
@@ -188,15 +188,15 @@ def budget_figure(domain: DomainCharge) -> Figure:
 
 
 @svg
-def reliability_figure(calibration: Sequence[Surety]) -> Figure:
+def reliability_figure(calibration: Sequence[CalibrationBin]) -> Figure:
     """Reliability diagram: accuracy by mean confidence; each point's area grows with its rows."""
     figure, axes = _axes("mean confidence", "accuracy", height=3.2)
-    sure, right = [each.sure for each in calibration], [each.right.value for each in calibration]
+    sure, right = [each.confidence for each in calibration], [each.accuracy.value for each in calibration]
     rows = np.array([each.rows for each in calibration])
     low = min(*sure, *right, 1.0)
     axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="perfect calibration")
     axes.plot(sure, right, color=BLUE, linewidth=2, label="this student")
-    least, most = ([getattr(each.right, end) for each in calibration] for end in ("low", "high"))
+    least, most = ([getattr(each.accuracy, end) for each in calibration] for end in ("low", "high"))
     axes.vlines(sure, least, most, color=BLUE, linewidth=1)
     axes.scatter(sure, right, s=20 + 180 * rows / rows.max(), color=BLUE, alpha=0.5)
     axes.legend(loc="lower right")

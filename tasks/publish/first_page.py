@@ -30,6 +30,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import in_lines
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord
 from concord.artifacts.records import promised
@@ -110,9 +111,14 @@ class FirstPage:
 def _template() -> Template:
     """The report's template, compiled once for all sessions of a process."""
     loader = FileSystemLoader(Path(__file__).parent)
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_shown)
     made.filters["code"] = lambda text: Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
     return made.get_template("report.html.j2")
+
+
+def _shown(value: Any) -> Any:
+    """What a page shows of a value: no letter of a stranger's text that moves or hides others."""
+    return in_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def page_of(**content: Any) -> str:

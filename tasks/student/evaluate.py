@@ -27,13 +27,13 @@ from concord.artifacts.home.released import sha256_of_all
 from concord.artifacts.measures import (
     LEAST_OF_GROUP,
     AnyPublicTest,
+    CalibrationBin,
     ClassMeasured,
     Estimate,
     GroupMeasured,
     NumberTest,
     OddsMeasured,
     PublicTest,
-    Surety,
     Threshold,
 )
 from concord.artifacts.schemas import Encoding
@@ -180,13 +180,13 @@ def ranking(own: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str, Esti
     return {"auc": auc(odds, own), "average_precision": average_precision(precision, int(own.sum()))}
 
 
-def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[Surety, ...]:
+def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[CalibrationBin, ...]:
     sure = odds.max(axis=1)
     at = np.clip((sure * CONFIDENCE_BINS).astype(np.int64), 0, CONFIDENCE_BINS - 1)
     rows, hits = np.bincount(at, minlength=CONFIDENCE_BINS), np.bincount(at[right], minlength=CONFIDENCE_BINS)
     means = np.bincount(at, sure, CONFIDENCE_BINS) / np.maximum(rows, 1)
     return tuple(
-        Surety(rows=of, sure=round(mean, PROBABILITY_DIGITS), right=share(found, of))
+        CalibrationBin(rows=of, confidence=round(mean, PROBABILITY_DIGITS), accuracy=share(found, of))
         for of, mean, found in zip(rows.tolist(), means.tolist(), hits.tolist(), strict=True)
         if of
     )
@@ -243,7 +243,9 @@ class Predictions:
             recalls=tuple(
                 share(int(hits[of].sum()), int(of.sum())) if of.sum() >= LEAST_OF_GROUP else None for of in classed
             ),
-            sure=None if self.probability is None else round(float(self.probability[own].mean()), PROBABILITY_DIGITS),
+            confidence=None
+            if self.probability is None
+            else round(float(self.probability[own].mean()), PROBABILITY_DIGITS),
         )
 
 

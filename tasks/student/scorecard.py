@@ -26,6 +26,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
+from concord.artifacts.errors import is_printable
 from concord.tasks.data.concord_student import DAY, EPOCH, TRUTH
 from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber, log_odds
 
@@ -70,8 +71,12 @@ def is_linear(student: Pipeline) -> bool:
 
 
 def has_statement(student: Pipeline) -> bool:
-    """Whether a statement of standard SQL can score a table: not if texts are hashed."""
-    return is_linear(student) and all(kind in SQL_TYPES for _, kind, _ in _parts(student))
+    """Whether a statement of standard SQL can score a table: not if texts are hashed, nor if a name or a word has a
+    letter that is not printed, which could hide a part of the statement."""
+    if not is_linear(student) or any(kind not in SQL_TYPES for _, kind, _ in _parts(student)):
+        return False
+    words = (word for name, _, code in _parts(student) for word in (name, *code.words, *code.others))
+    return all(map(is_printable, (*words, *getattr(student[-1], "classes", ()))))
 
 
 def scorecard(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS) -> dict[str, Any]:

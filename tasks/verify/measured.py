@@ -113,10 +113,10 @@ def _shares_follow(test: PublicTest) -> None:
             alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what))
     if test.calibration is not None:
         equal("the rows by how sure the student is", sum(each.rows for each in test.calibration), test.rows)
-        right = [round(each.rows * each.right.value) for each in test.calibration]
+        right = [round(each.rows * each.accuracy.value) for each in test.calibration]
         equal("the rows that are right by how sure the student is", sum(right), int(hits.sum()))
         for each, of in zip(test.calibration, right, strict=True):
-            alike(f"how often it is right where it is sure by {each.sure:.1%}", share(of, each.rows), each.right)
+            alike(f"the accuracy at a mean confidence of {each.confidence:.1%}", share(of, each.rows), each.accuracy)
 
 
 def _groups_follow(test: AnyPublicTest, column: str, groups: Sequence[GroupMeasured]) -> None:
@@ -195,8 +195,12 @@ def _check_group(group: GroupMeasured, found: GroupMeasured, test: AnyPublicTest
     equal(f"the number of recalls of {name}", len(found.recalls), len(group.recalls))
     for item, due, recall in zip(test.classes, found.recalls, group.recalls, strict=False):
         alike(f"the recall of {item.name!r} of {name}", due, recall, 1.5 / LEAST_OF_GROUP)
-    if (found.sure is None) != (group.sure is None) or abs((found.sure or 0.0) - (group.sure or 0.0)) > RANKED:
-        raise NotVerified(f"how sure the student is of {name} is {found.sure}, but it was certified as {group.sure}")
+    if (found.confidence is None) != (group.confidence is None) or abs(
+        (found.confidence or 0.0) - (group.confidence or 0.0)
+    ) > RANKED:
+        raise NotVerified(
+            f"the mean confidence of {name} is {found.confidence}, but it was certified as {group.confidence}"
+        )
     return None
 
 

@@ -223,6 +223,8 @@ def test_the_lifetime_budget_says_why_a_share_is_no_ratio_of_epsilons(certificat
 def test_who_published_it_and_what_is_missing_stand_at_the_top(certificate: Certificate) -> None:
     page = render(certificate, {})
     assert page.count('class="missing">not provided') == 4
+    turned = certificate.model_copy(update={"about": AboutPlan(issuer="A \u202edraw\x1b[2J")})
+    assert not {"\u202e", "\x1b"} & {*render(turned, {})}  # letters that move or hide others
     said = AboutPlan(issuer="A ward", contact="dp@ward.example", use="To plan beds", date="2026-03-01")
     page = render(certificate.model_copy(update={"about": said}), {})
     assert 'class="missing"' not in page

@@ -100,12 +100,13 @@ def test_it_says_what_was_done_who_is_trusted_and_who_is_not_protected(certifica
 def test_settings_of_several_parts_are_tables(certificate: Certificate) -> None:
     """They were printed as Python prints a dict."""
     rounds = [{"what": "codes", "share": 0.1, "scale": 2 / 3}, {"what": "labels", "share": 0.9, "scale": 2.0}]
-    settings = {"rounds": rounds, "subset": {"share": 0.3, "features": ["age", "days"]}}
+    settings = {"rounds": rounds, "relabel": {"share": 0.3, "features": ["age", "days"]}, "many": True}
     made = certificate.mechanism.model_copy(update={"settings": settings})
     page = render(with_leading(certificate, mechanism=made), FIGURES)
     words = " ".join(Page(page).words.split())
     assert "what share scale codes 0.1 0.6666666667 labels 0.9 2" in words
     assert "share 0.3 features age, days" in words
+    assert "many" not in words.split("and its settings")[1].split("How to check it")[0]
     assert not {"{", "}", "["} & {*page.split("and its settings</caption>")[1].split("</details>")[0]}
 
 
@@ -229,5 +230,5 @@ def test_an_additive_student_is_shown_as_a_scorecard(certificate: Certificate) -
     page = Page(render(certificate, FIGURES, Scorecard(("yes",), (-12,), {"age <b>": cells})))
     words = " ".join(page.words.split())
     assert "double the odds of yes. Every row starts with -12" in words
-    assert "age <b> below 3 -4 age <b> 3 or more +7 age <b> no value +0" in words
+    assert "age <b> below 3 -4 3 or more +7 no value +0" in words
     assert "<h2>Scorecard</h2>" not in render(certificate, FIGURES)

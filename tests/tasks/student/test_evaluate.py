@@ -87,7 +87,7 @@ def test_how_sure_it_is_stands_beside_how_often_it_is_right(tmp_path: Path) -> N
     truth = np.array([0] * 6 + [1] * 2)
     test = measured(prior, np.zeros((8, 1)), truth, encoding, str(tmp_path / "test.parquet"))
     assert test.calibration is not None
-    assert [(each.rows, each.sure, each.right) for each in test.calibration] == [(8, 0.75, share(6, 8))]
+    assert [(each.rows, each.confidence, each.accuracy) for each in test.calibration] == [(8, 0.75, share(6, 8))]
 
 
 @pytest.fixture

@@ -67,8 +67,8 @@ def test_a_group_s_figures_are_those_of_its_rows(tmp_path: Path) -> None:
     hits = (b_rows["size"] > 0).to_numpy() == (b_rows["kind"] == "yes").to_numpy()
     assert b.accuracy == share(int(hits.sum()), b.rows)
     assert says(b.in_words, "'b'", b.accuracy.in_words)
-    assert a.sure == pytest.approx(b.sure, abs=0.1)  # it is as sure of both, and wrong of half of one
-    assert (none.rows, none.accuracy, none.recalls, none.sure) == (5, None, (), None)
+    assert a.confidence == pytest.approx(b.confidence, abs=0.1)  # it is as sure of both, and wrong of half of one
+    assert (none.rows, none.accuracy, none.recalls, none.confidence) == (5, None, (), None)
     assert none.in_words == "region without a value: 5 rows, too few to measure"
     assert (north.rows + south.rows, a.rows + b.rows) == (395, 400)
     for column, groups in (("sex", [a, b]), ("region", [none, north, south])):
@@ -119,7 +119,7 @@ def changed(found: PublicTest, at: int, **values: Any) -> PublicTest:
         (lambda found: changed(found, 1, accuracy=narrower(found.groups[1].accuracy)), "the accuracy of sex = 'b'"),
         (lambda found: changed(found, 0, recalls=(share(1, 2), share(1, 1))), "the recall of 'no' of sex = 'a'"),
         (lambda found: changed(found, 0, recalls=(None, share(1, 1))), "the recall of 'no' of sex = 'a'"),
-        (lambda found: changed(found, 0, sure=0.5), "how sure the student is of sex = 'a'"),
+        (lambda found: changed(found, 0, confidence=0.5), "the mean confidence of sex = 'a'"),
         (lambda found: changed(found, 2, accuracy=share(5, 5)), "the accuracy of region = None"),
         (lambda found: changed(found, 0, rows=1), "the rows of sex = 'a'"),
         (lambda found: found.model_copy(update={"groups": found.groups[1:]}), "the groups by 'sex'"),

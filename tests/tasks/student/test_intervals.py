@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, binomtest, norm, t
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from concord.artifacts.measures import LEVEL, ClassMeasured, Estimate, PublicTest, Surety
+from concord.artifacts.measures import LEVEL, CalibrationBin, ClassMeasured, Estimate, PublicTest
 from concord.tasks.student.intervals import auc, average_precision, explained, mean_of_shares, root_mean_square, share
 
 RNG = np.random.default_rng(20)
@@ -141,7 +141,7 @@ def test_a_calibration_error_is_covered(sharp: float) -> None:
     for _ in range(TRIALS):
         hits = RNG.binomial(sizes, chance)
         bins = zip(sizes.tolist(), sure.tolist(), hits.tolist(), strict=True)
-        made = tuple(Surety(rows=rows, sure=of, right=share(right, rows)) for rows, of, right in bins)
+        made = tuple(CalibrationBin(rows=rows, confidence=of, accuracy=share(right, rows)) for rows, of, right in bins)
         error = public(rows=int(sizes.sum()), calibration=made).calibration_error
         assert error is not None
         held += covers(error, true)

@@ -145,6 +145,8 @@ def test_a_student_of_hashed_text_has_points_by_bucket_and_no_statement(tmp_path
     plain = made_of(tmp_path / "public.parquet", ("no", "yes"))
     student = made_of(tmp_path / "public.parquet", ("no", "yes"), hashed="shade")
     assert [has_statement(each) for each in (plain, student)] == [True, False]
+    plain[-1].classes = ("no", "\u202eyes")  # which would hide a part of the statement
+    assert not has_statement(plain)
     (column,) = (each for each in scorecard(student)["columns"] if each["kind"] == "hashed")
     assert {*column["words"]} == {*buckets}
     rows = table(3).with_columns(shade=pl.lit("Rome"))

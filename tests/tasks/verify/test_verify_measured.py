@@ -93,8 +93,8 @@ def unsure(test: dict[str, Any]) -> None:
         (lambda test: test["classes"][1].update(auc=exact(1, 2)), "the auc of 'yes' is 0.9"),
         (lambda test: test["classes"][0].update(average_precision=exact(1, 2)), "the average_precision of 'no' is"),
         (lambda test: test["calibration"][0].update(rows=1), "the rows by how sure the student is"),
-        (lambda test: test["calibration"][-1].update(right=exact(1, 2)), "rows that are right by how sure"),
-        (lambda test: test["calibration"][-1].update(sure=0.5), "the expected calibration error is"),
+        (lambda test: test["calibration"][-1].update(accuracy=exact(1, 2)), "rows that are right by how sure"),
+        (lambda test: test["calibration"][-1].update(confidence=0.5), "the expected calibration error is"),
         (
             lambda test: test.update(matrix=(test["matrix"][0][::-1], test["matrix"][1])),
             "the rows predicted to be of each class",
