@@ -10,12 +10,14 @@ same data is answered from the ledger. One on other data of the domain needs ano
 Guarantees   what a label or a cell becomes does not depend on those beside it: X has a type, and each label of y is
              read by itself (tasks.data.frames). What is refused is refused by the type of its container
 
-Not covered  what scikit-learn asks and privacy forbids: CONTRARY lists it with reasons. Checked by
+Not covered  what other estimators learned from X before `fit`, unless they call it (`check_alone`); scores of private
+             rows; what scikit-learn asks and privacy forbids, which CONTRARY lists with reasons. Checked by
              tests/flows/test_classifier.py, by scikit-learn's own checks among others
 """
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -29,6 +31,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 import concord
@@ -57,8 +62,9 @@ CONTRARY_OF_NUMBERS = {
 COLUMN = "A column-vector y was passed when a 1d array was expected: it is taken as one column"
 COSTS = (
     "each fit of a clone is a session of its own and is charged: cross-validation and grids cost once for each fold "
-    "and candidate. It needs new_session=True, and public rows by params={'public': rows}. To measure a student, use "
-    "public labelled rows, or [test] of a plan"
+    "and candidate. It needs new_session=True, and public rows by params={'public': rows}. Scores of private rows and "
+    "best_params_, which they choose, are exact figures that ε does not cover: publish neither. To measure a student, "
+    "use public labelled rows, or [test] of a plan"
 )
 
 
@@ -94,8 +100,10 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         y        an array, a series or a list (rows,): an unknown class counts as the first one, a missing number as the
                  midpoint of the bounds
         public   rows like X, which are public: labelled and published; none if there is a schema
-        Raises a ConcordError, such as BudgetRefused if the domain does not cover it.
+        Raises a ConcordError, such as BudgetRefused if the domain does not cover it; WrongInput in a pipeline with a
+        step that learns from X.
         """
+        check_alone(self)
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None: it has the private labels")
         rows = self._rows(X, reset=True)
@@ -163,6 +171,7 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         return pl.DataFrame(numbers, schema=names).fill_nan(None).to_arrow()
 
     def __sklearn_clone__(self) -> Any:
+        check_alone(self)  # here too: an ensemble copies its members where it stands, and may fit them elsewhere
         warnings.warn(COSTS, UserWarning, stacklevel=3)
         return super().__sklearn_clone__()
 
@@ -175,7 +184,7 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # scikit-learn is untyped
-    """A classifier that is learned under differential privacy.
+    """A classifier that is learned under differential privacy. In a pipeline, steps before it must have no `fit`.
 
     plan          a plan, its path, or its tables; the next parameters describe a plan if none is given
     classes       all labels, as publicly known
@@ -248,6 +257,35 @@ class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # sciki
         if tables["data"].get("bounds") is None:
             raise WrongInput("data.bounds must be given in the plan: a regressor learns no classes")
         return pl.Series(cast_numbers(column_of(y, "y", _number_word), np.inf)).fill_nan(None)
+
+
+def check_alone(learner: BaseEstimator) -> None:
+    """Raise WrongInput if an estimator that fits or copies this one learns from its private rows too, without noise.
+
+    scikit-learn tells no estimator where it stands, so the callers are looked through for methods of another one.
+    joblib sends whole pipelines to its workers: those are among the callers there too. A pipeline may have steps that
+    need no fit, by their tag; whether a FunctionTransformer's function reads each row alone is not seen. A search may
+    choose among candidates, of which COSTS warns.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        outer, frame = frame.f_locals.get("self"), frame.f_back
+        if (
+            not isinstance(outer, BaseEstimator)
+            or outer is learner
+            or isinstance(outer, GridSearchCV | RandomizedSearchCV)
+        ):
+            continue
+        learns = [outer]
+        if isinstance(outer, Pipeline):
+            steps = [step for _, step in outer.steps[:-1] if step is not None and step != "passthrough"]
+            learns = [step for step in steps if not hasattr(step, "__sklearn_tags__") or get_tags(step).requires_fit]
+        if learns:
+            raise WrongInput(
+                f"a {type(learner).__name__} must be fitted alone: {type(learns[0]).__name__} around it or before it "
+                "learns from private rows too, which ε does not cover. Leave it out: columns are scaled and encoded "
+                "within, or use a step that needs no fit, such as FunctionTransformer"
+            )
 
 
 def _names_of(classes: Sequence[Any]) -> dict[str, str]:

@@ -9,9 +9,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import BaggingClassifier, StackingClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import concord
@@ -161,6 +166,53 @@ def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -
     assert len(scores) == 2
 
 
+MODEL = ConcordClassifier(classes=CLASSES, rows=100)
+SCALED = make_pipeline(StandardScaler(), MODEL)
+AROUND: dict[str, Any] = {
+    "Pipeline": Pipeline([("scale", StandardScaler()), ("learn", MODEL)]),
+    "make_pipeline": SCALED,
+    "a pipeline with passthrough": make_pipeline("passthrough", Normalizer(), PCA(1), MODEL),
+    "a pipeline around a pipeline": make_pipeline(StandardScaler(), make_pipeline(Normalizer(), MODEL)),
+    "a pipeline in a pipeline": make_pipeline(Normalizer(), SCALED),
+    "columns": make_pipeline(ColumnTransformer([("scale", StandardScaler(), [0])]), MODEL),
+    "search": GridSearchCV(SCALED, {"concordclassifier__epsilon": [1.0]}, cv=2, error_score="raise"),
+    "search by workers": GridSearchCV(
+        SCALED, {"concordclassifier__epsilon": [1.0]}, cv=2, n_jobs=2, error_score="raise"
+    ),
+    "ensemble": BaggingClassifier(MODEL, 2),
+    "ensemble by workers": StackingClassifier([("one", MODEL)], n_jobs=2),
+    "a number's transformer": TransformedTargetRegressor(ConcordRegressor(bounds=[0, 1], rows=9), transformer=PCA(1)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:each fit of a clone")
+@pytest.mark.parametrize("around", AROUND)
+def test_what_learns_from_private_rows_around_a_fit_is_refused(around: str) -> None:
+    """Before, a StandardScaler fitted on all private rows moved the sums by millions of times what was paid for."""
+    X, y = np.random.default_rng(1).normal(size=(40, 2)), np.array([0.0, 1.0] * 20)
+    with pytest.raises(WrongInput, match=facts("fitted alone", "ε does not cover")):
+        AROUND[around].fit(X, y)
+
+
+def test_a_copied_pipeline_that_learns_is_refused_in_cross_validation() -> None:
+    with pytest.raises(WrongInput, match="StandardScaler"):
+        cross_val_score(SCALED, np.zeros((40, 2)), ["no", "yes"] * 20, cv=2, error_score="raise")
+
+
+@pytest.mark.filterwarnings("ignore:each fit of a clone")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_steps_without_a_fit_may_stand_before_it(monkeypatch: pytest.MonkeyPatch, n_jobs: int) -> None:
+    monkeypatch.setattr(concord, "run", Unprotected)
+    X, y = np.random.default_rng(1).normal(size=(40, 2)), ["no", "yes"] * 20
+    steps = make_pipeline(FunctionTransformer(), "passthrough", make_pipeline(Normalizer(), MODEL))
+    assert steps.fit(X, y, pipeline__concordclassifier__public=X).predict(X).shape == (40,)
+    search = GridSearchCV(
+        steps, {"pipeline__concordclassifier__epsilon": [1.0]}, cv=2, n_jobs=n_jobs, error_score="raise"
+    )
+    with pytest.raises(WrongInput, match="public=:"):  # which is asked after what stands around it
+        search.fit(X, y)
+
+
 def test_cross_validation_runs_as_its_messages_and_the_readme_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, no page and no message named the argument that it needs."""
     asked = list[dict[str, Any]]()
@@ -174,8 +226,9 @@ def test_cross_validation_runs_as_its_messages_and_the_readme_say(monkeypatch: p
     call = 'cross_val_score(model, X, y, params={"public": rows})'
     assert call in README.replace("\n", " ")
     assert "new_session=True" in README
+    assert "exact figures that ε does not cover" in README.replace("\n", " ")
     model = ConcordClassifier(classes=CLASSES, rows=100, new_session=True)
-    with pytest.warns(UserWarning, match=facts("new_session=True", "params={'public': rows}")):
+    with pytest.warns(UserWarning, match=facts("new_session=True", "params={'public': rows}", "best_params_")):
         scores = eval(call, {"cross_val_score": cross_val_score, "model": model, **named})
     assert len(scores) == len(asked) == 5
     assert all(len(fit["public"]) == 3 and fit["new_session"] for fit in asked)
