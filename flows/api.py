@@ -59,7 +59,7 @@ def run(
     if not isinstance(plan, str | Path | dict | Plan):
         from concord.tasks.advice.draft import PlanFacts
 
-        plan, private = PlanFacts(**_known(settings, PlanFacts, public)).frame_plan(), plan
+        plan, private = PlanFacts(**_known(settings, PlanFacts, public)).frame_plan(_home(home)), plan
     elif settings:
         raise WrongInput(f"{', '.join(settings)} must be given in the plan, and beside a frame alone")
     frames = {"private": private, "public": public, "test": test}

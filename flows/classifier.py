@@ -21,7 +21,7 @@ import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +39,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 import concord
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, read_tables
+from concord.artifacts.settings import Settings
 from concord.tasks.advice.draft import PlanFacts
 from concord.tasks.data.cells import canonical_id, cast_numbers, class_names, text
 from concord.tasks.data.frames import column_of, frame_table
@@ -81,6 +82,8 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
     unit: str | None = None
     version: str = "1"
     schema: Any = None
+    lifetime_epsilon: float | None = None
+    lifetime_delta: float | None = None
     home: Any = None
     new_session: bool = False
 
@@ -139,9 +142,9 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         known = self._known()
         if not known or self.rows is None:
             raise WrongInput("classes, or bounds, and rows must be given, as known in public, or a plan that has them")
-        names = ("domain", "rows", "epsilon", "delta", "unit", "version", "schema")
+        names = {field.name for field in fields(PlanFacts)} - {"label", "classes", "bounds"}
         stated = {name: getattr(self, name) for name in names}
-        return PlanFacts(label=LABEL, **known, **stated).frame_plan()
+        return PlanFacts(label=LABEL, **known, **stated).frame_plan(Path(self.home or Settings.now().home))
 
     def _rows(self, X: Any, *, reset: bool = False) -> pa.Table:
         """Rows as a table. Their names and number of columns are those of `fit`, unless `reset`: then they are private,
@@ -189,7 +192,8 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
     plan          a plan, its path, or its tables; the next parameters describe a plan if none is given
     classes       all labels, as publicly known
     domain        the name of this body of private data, which is published
-    rows, epsilon, delta, unit, version, schema   the keywords of `concord.init`
+    rows, epsilon, delta, unit, version, schema, lifetime_epsilon, lifetime_delta
+                  the keywords of `concord.init`; a search over ε needs the lifetime of all its sessions
     home          the home folder; default: CONCORD_HOME, or .concord
     new_session   whether `fit` may open a further session in the domain, which costs again
 

@@ -23,12 +23,13 @@ from typing import Self
 
 from concord.artifacts.domains import Division, Domain
 from concord.artifacts.errors import NotKept, NotVerified
+from concord.artifacts.home.atomic import is_home
 from concord.artifacts.ledger.database import Entries, LedgerRows
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session
-from concord.artifacts.settings import Settings
+from concord.artifacts.settings import Settings, sqlite_file
 
 
 class Ledger(Reading):
@@ -44,6 +45,12 @@ class Ledger(Reading):
     def of(cls, home: Path) -> Self:
         """The ledger of a home folder: the database CONCORD_LEDGER names, or HOME/ledger.db, its owner's alone."""
         return cls(Settings.now().ledger_of(home))
+
+    @staticmethod
+    def is_there(home: Path) -> bool:
+        """Whether a home has a ledger: opening one that is missing would make it."""
+        file = sqlite_file(Settings.now().ledger_of(home))
+        return is_home(home) if file is None else file.is_file()
 
     def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain, frozen when it is first named. Raises WrongInput naming the field that differs from then."""

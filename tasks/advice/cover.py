@@ -19,12 +19,11 @@ from typing import Self
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotCovered, WrongInput
 from concord.artifacts.guarantee import lifetime_in_words
-from concord.artifacts.home.atomic import is_home
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, NOTHING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Session
-from concord.artifacts.settings import Settings, sqlite_file
 from concord.artifacts.stores import checked_ledger
 from concord.tasks.advice.choose import PublicFacts, decided
 from concord.tasks.advice.tallies import planned_sketch, planned_tallies
@@ -56,9 +55,7 @@ class Account:
         ledger does not verify.
         """
         name, lifetime = plan.privacy.domain, plan.privacy.lifetime
-        file = sqlite_file(Settings.now().ledger_of(home))
-        there = is_home(home) if file is None else file.is_file()
-        ledger = checked_ledger(home) if there else None  # opening one that is missing would create it
+        ledger = checked_ledger(home) if Ledger.is_there(home) else None
         known = None if ledger is None else ledger.domain(name)
         if ledger is None or known is None:
             terms = {"unit": "", "neighbours": ""}

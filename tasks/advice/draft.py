@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from concord.artifacts.errors import WrongInput, is_printable
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.artifacts.sections import TALLIES
@@ -59,6 +60,9 @@ class PlanFacts:
     unit      the column that says whose a row is; default: each row is protected by itself
     version   names the state of the private data: another one when it changes
     schema    in place of public rows: a Frictionless Table Schema, or the path of one
+    lifetime_epsilon, lifetime_delta
+              what all sessions on this data may spend together, fixed when the domain is named; default: the cap on
+              record, or LIFETIME times this session's budget
     """
 
     label: str
@@ -71,10 +75,11 @@ class PlanFacts:
     unit: str | None = None
     version: str = "1"
     schema: Any = None
+    lifetime_epsilon: float | None = None
+    lifetime_delta: float | None = None
 
-    def frame_plan(self) -> dict[str, Any]:
-        """A plan for frames, by tallies, as nested tables. The domain may spend LIFETIME times the session's budget
-        over its life, which is fixed when it is first named."""
+    def frame_plan(self, home: Path) -> dict[str, Any]:
+        """A plan for frames in a home, by tallies, as nested tables."""
         delta = usual_delta(self.rows) if self.delta is None else self.delta
         spent = {"epsilon": float(self.epsilon), "delta": float(delta)}
         data: dict[str, Any] = {"label": self.label, "unit": self.unit, "version": self.version}
@@ -84,7 +89,12 @@ class PlanFacts:
             data["bounds"] = list(self.bounds)
         if self.schema is not None:
             data["schema"] = os.fspath(self.schema) if isinstance(self.schema, os.PathLike) else self.schema
-        lifetime = {name: LIFETIME * amount for name, amount in spent.items()}
+        known = Ledger.of(home).domain(self.domain) if Ledger.is_there(home) else None
+        cap = {
+            name: LIFETIME * amount if known is None else getattr(known.filter, name) for name, amount in spent.items()
+        }
+        stated = {"epsilon": self.lifetime_epsilon, "delta": self.lifetime_delta}
+        lifetime = {name: cap[name] if amount is None else float(amount) for name, amount in stated.items()}
         return {
             "folder": ".",
             "data": data,
@@ -101,8 +111,6 @@ class InitSettings(PlanFacts):
     private: str
     public: str | None
     test: str | None
-    lifetime_epsilon: float
-    lifetime_delta: float
     format: TextFormat = COMMAS
     categories: tuple[str, ...] = ()
     season: int | None = None

@@ -20,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from sklearn.utils.estimator_checks import check_estimator
 
 import concord
+from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
@@ -59,7 +60,7 @@ class Told(ConcordClassifier):
         return super().fit(X, y, public=X if public is None else public)
 
     def _tables(self) -> dict[str, Any]:
-        return PlanFacts(label="label", classes=self.known_, domain="checks", rows=100).frame_plan()
+        return PlanFacts(label="label", classes=self.known_, domain="checks", rows=100).frame_plan(Path("none"))
 
     def _declared(self, _: dict[str, Any]) -> list[Any]:
         return self.known_
@@ -236,6 +237,33 @@ def test_cross_validation_runs_as_its_messages_and_the_readme_say(monkeypatch: p
         model.fit(named["X"], named["y"])
 
 
+def test_candidates_of_a_search_share_one_lifetime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, each candidate for ε named another lifetime, so all fits but one failed, and the search chose among
+    these."""
+    asked = list[dict[str, Any]]()
+
+    def unprotected(tables: dict[str, Any], **named: Any) -> Unprotected:
+        asked.append(tables["privacy"]["lifetime"])
+        return Unprotected(tables, **named)
+
+    monkeypatch.setattr(concord, "run", unprotected)
+    X, y = np.random.default_rng(1).normal(size=(40, 2)), ["no", "yes"] * 20
+    known: dict[str, Any] = {"classes": CLASSES, "rows": 100, "domain": "ward", "home": tmp_path}
+    stated = ConcordClassifier(**known, lifetime_epsilon=30.0, lifetime_delta=1e-3)
+    with pytest.warns(UserWarning, match="charged"):
+        GridSearchCV(stated, {"epsilon": [0.5, 1.0]}, cv=2).fit(X, y, public=X)
+    assert len(asked) == 5
+    assert all(lifetime == {"epsilon": 30.0, "delta": 1e-3} for lifetime in asked)
+    Ledger.of(tmp_path).name_domain("ward", unit="one row", neighbours=NEIGHBOURS["rows"], epsilon=7.0, delta=1e-4)
+    for epsilon in (0.5, 1.0):
+        ConcordClassifier(**known, epsilon=epsilon).fit(X, y, public=X)
+    ConcordClassifier(**known, lifetime_epsilon=8.0).fit(X, y, public=X)  # which the ledger refuses to a run
+    assert [lifetime["epsilon"] for lifetime in asked[5:]] == [7.0, 7.0, 8.0]
+    assert {lifetime["delta"] for lifetime in asked[5:]} == {1e-4}
+    ConcordClassifier(**known | {"domain": "other"}, epsilon=0.5).fit(X, y, public=X)
+    assert asked[-1]["epsilon"] == 2.0
+
+
 def test_all_that_a_frame_lacks_is_named_at_once() -> None:
     frame = people(10, 1)
     given: dict[str, Any] = {"label": "outcome", "classes": CLASSES, "domain": "people", "rows": 10, "public": frame}
@@ -286,7 +314,8 @@ def test_each_fit_is_a_session_and_the_same_one_again_is_free(
         ConcordClassifier(**known).fit(X[:3000], y[:3000], public=public)
     with pytest.raises(BudgetRefused, match="new-session"):
         ConcordClassifier(**known, version="2").fit(X[:3000], y[:3000], public=public)
-    further = ConcordClassifier(**known, version="2", new_session=True).fit(X[:3000], y[:3000], public=public)
+    less = known | {"epsilon": 1.0}  # under the lifetime on record, four times the first session's budget
+    further = ConcordClassifier(**less, version="2", new_session=True).fit(X[:3000], y[:3000], public=public)
     assert further.run_.summary.spent_now["epsilon"] > 0
     assert len(Ledger.of(home).sessions("people")) == 2
 

@@ -126,9 +126,9 @@ def check_private_test(summary: Summary, plan: Plan, home: Path) -> None:
     assert f"RMSE {found['rmse']['value']:.4g}" in disclosures.test_in_words(certificate.tested)
 
 
-def test_a_frame_may_be_given_with_bounds_in_place_of_classes() -> None:
+def test_a_frame_may_be_given_with_bounds_in_place_of_classes(tmp_path: Path) -> None:
     known: dict[str, Any] = {"domain": "bills", "rows": 6000}
-    given = PlanFacts(label="cost", bounds=(0, 50), **known).frame_plan()
+    given = PlanFacts(label="cost", bounds=(0, 50), **known).frame_plan(tmp_path)
     plan = parse_plan(given | {"data": {**given["data"], "private": "bills.parquet", "public": "more.parquet"}})
     assert (plan.data.bounds, plan.data.classes) == ((0, 50), ())
     wrong: list[tuple[dict[str, Any], str]] = [
