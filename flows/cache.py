@@ -41,6 +41,7 @@ from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.settings import Settings
+from concord.tasks.data.codes import Codes
 from concord.tasks.data.remote import Remote
 from concord.tasks.data.units import Erased, PrivateRows
 
@@ -139,7 +140,7 @@ def digested(value: Any) -> Any:
         return value
     if isinstance(value, Files):
         return [*value.digests, *([list(value.groups)] if value.groups else [])]
-    if isinstance(value, Ref):
+    if isinstance(value, Ref | Codes):  # pairs of 64 columns hold millions of numbers
         return value.digest
     if isinstance(value, BaseModel):
         return {name: digested(field) for name, field in value}

@@ -28,6 +28,7 @@ from prefect.client.schemas.objects import State
 from prefect.exceptions import FailedRun
 from prefect.futures import as_completed
 from prefect.tasks import Task
+from prefect.utilities.annotations import quote
 
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.home.released import Released
@@ -183,7 +184,13 @@ def mapped(
 
 def on_workers(work: Task[..., Any], calls: Sequence[Call]) -> list[Any]:
     """The results of a task that is part of a stage, one for each call in order, by the flow's task runner."""
-    return [future.result() for future in [work.submit(**call) for call in calls]]
+    return [future.result() for future in [work.submit(**unsearched(call)) for call in calls]]
+
+
+def unsearched(arguments: Call) -> Call:
+    """The arguments of a call in which Prefect is not to search for its futures, of which there are none: it would look
+    at every cut of every code. The task, and the function of its cache key, get them as they are."""
+    return {name: quote(value) for name, value in arguments.items()}
 
 
 class Stages:
@@ -208,10 +215,10 @@ class Stages:
         """The result of one task, and whether it is from the cache."""
         call = self.call(work, arguments)
         task = self._ready(work, [call])
-        state = cast("State[Any]", task(**call, return_state=True))
+        state = cast("State[Any]", task(**unsearched(call), return_state=True))
         result = state.result()
         if state.name == "Cached" and not self._there(result):
-            state = cast("State[Any]", task.with_options(refresh_cache=True)(**call, return_state=True))
+            state = cast("State[Any]", task.with_options(refresh_cache=True)(**unsearched(call), return_state=True))
             result = state.result()
         return result, state.name == "Cached"
 
@@ -243,7 +250,7 @@ class Stages:
         calls = [self.call(work, arguments) for arguments in parts]
         task, cached = self._ready(work, calls), dict[Any, bool]()
         with self._shown(stage_of(work), len(calls)) as progress:
-            futures = [task.submit(**call) for call in calls]
+            futures = [task.submit(**unsearched(call)) for call in calls]
             for future in as_completed(futures):
                 future.result()
                 cached[future] = future.state.name == "Cached"
@@ -251,7 +258,7 @@ class Stages:
             results = [future.result() for future in futures]
             lost = [at for at, future in enumerate(futures) if cached[future] and not self._there(results[at])]
             again = work.with_options(refresh_cache=True)
-            for at, future in [(at, again.submit(**calls[at])) for at in lost]:
+            for at, future in [(at, again.submit(**unsearched(calls[at]))) for at in lost]:
                 results[at] = future.result()
                 progress.all_cached = False
             self._leave_out(progress.seconds, progress)
@@ -284,12 +291,12 @@ class Stages:
     def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
         """Have the task runner begin a task."""
         call = self.call(work, arguments)
-        future = self._ready(work, [call]).submit(**call)
+        future = self._ready(work, [call]).submit(**unsearched(call))
 
         def ended() -> tuple[Any, bool]:
             result = future.result()
             if future.state.name == "Cached" and not self._there(result):
-                return work.with_options(refresh_cache=True).submit(**call).result(), False
+                return work.with_options(refresh_cache=True).submit(**unsearched(call)).result(), False
             return result, future.state.name == "Cached"
 
         return ended

@@ -1,4 +1,5 @@
-"""Benchmarks of whole runs without a public row: Adult beside the same run with public rows, and a million rows.
+"""Benchmarks of whole runs without a public row: Adult beside the same run with public rows, a million rows, and 64
+columns.
 
 As in `test_bench_tallied`, runs are processes of their own. A million rows are Adult's, drawn again and again; each run
 is in a home of its own. Run by `make bench`.
@@ -8,6 +9,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -62,3 +64,20 @@ def test_a_million_rows_without_a_public_one(tables: Path, record: Callable[[Mea
     record(Measured(what, found.wall, "s", 25.0, least=False, beside=f"{found.cpu:.1f} processor s"))
     record(Measured(f"{what}, peak memory", found.peak, "MiB", 1200.0, least=False))
     assert found.wall < 2 * 25.0
+
+
+def test_64_columns(tmp_path: Path, record: Callable[[Measured], None]) -> None:
+    """2,016 tables of pairs: most of the time was Prefect's, which looked at each cut of each code for each task."""
+    draw = np.random.default_rng(1)
+    numbers = pl.DataFrame(draw.normal(size=(3_000, 64)).clip(-4, 4), schema=[f"x{at}" for at in range(64)])
+    total = pl.sum_horizontal(f"x{at}" for at in range(5))
+    rows = numbers.with_columns(pl.when(total > 0).then(pl.lit("yes")).otherwise(pl.lit("no")).alias("y"))
+    rows[:1_500].write_parquet(tmp_path / "private.parquet")
+    rows[1_500:].write_parquet(tmp_path / "test.parquet")
+    (tmp_path / "schema.json").write_text(json.dumps(schema_of_rows(numbers)))
+    (tmp_path / "plan.toml").write_text(tallied_plan(1_500, source='schema = "schema.json"'))
+    found, _ = run(tmp_path / "plan.toml", tmp_path / "home")
+    print(f"\n1,500 private rows of 64 numbers, a schema ({MACHINE}): {found}")
+    what = "a run of 1,500 private rows of 64 numbers without a public one"
+    record(Measured(what, found.wall, "s", 40.0, least=False, beside=f"{found.cpu:.1f} processor s"))
+    assert found.wall < 2 * 40.0
