@@ -27,7 +27,7 @@ from concord.tasks.data.grid import check_stored, grid_of, reading_encoding
 from concord.tasks.data.sources import with_rows
 from concord.tasks.data.units import private_table
 from concord.tasks.mechanisms.contributions import RoundQuestion
-from concord.tasks.student.sketch import SketchPlanner, synthetic_features, synthetic_file
+from concord.tasks.student.sketch import SketchPlanner, rehearse_steps, synthetic_features, synthetic_file
 from concord.tasks.student.study import Student
 
 
@@ -48,6 +48,7 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
     for file in table.files:
         check_stored(data.sketched, {name: file.type_of(name) for name in file.names})
     tally.rehearse(run, encoding)
+    rehearse_steps(SketchPlanner(SketchAsk.of(run.plan, grid_of(data.sketched)).mechanism, data.sketched))
 
 
 def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> SketchAsk:  # noqa: ARG001

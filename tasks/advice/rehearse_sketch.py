@@ -36,8 +36,8 @@ from concord.tasks.advice.rehearse import ClassAhead, Rehearsed, expect_classes,
 from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, rehearse_labels, simulated_steps
 from concord.tasks.advice.synthetic_labels import SIGNALS
 from concord.tasks.advice.tallies import learning_units, planned_sketch
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
-from concord.tasks.data.grid import grid_of, groups_of, recoded
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, coarser
+from concord.tasks.data.grid import grid_of, recoded
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.tallies import Tallies
@@ -76,7 +76,7 @@ def plausible_cells(schema: TableSchema, rows: int, rng: np.random.Generator) ->
         if rng.random() < 1 / 4:
             cells[rng.random(rows) < MISSING * rng.random()] = field.size - 1
         found[:, narrow] = cells + field.start
-        found[:, wide] = groups_of(field, grid.fields[wide])[cells] + grid.fields[wide].start
+        found[:, wide] = coarser(field, grid.fields[wide])[cells] + grid.fields[wide].start
     return found
 
 

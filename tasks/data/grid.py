@@ -189,30 +189,25 @@ def with_tables(grid: Codes, groups: Sequence[NDArray[np.int64]]) -> Codes:
 
 def recoded(rows: CodeMatrix, grid: Codes, codes: Codes) -> CodeMatrix:
     """The codes (rows, F) of rows by their grid cells (rows, grid's fields): of the grid's pairs, or of other codes,
-    whose cuts are cuts of the grid and whose words are words of it. In these an undeclared word is a missing cell, as
-    it is to the student, which knows declared words alone."""
+    whose cuts are cuts of the grid and whose words are words of it."""
     if codes.pairs:
         return codes.paired(rows)
     narrow = {grid.fields[at].name: at for at in grid.fine}
     found = np.empty((len(rows), codes.width), np.int32, order="F")
     for at, field in enumerate(codes.fields):
         own = narrow[field.name]
-        table = (code_of_cells(grid.fields[own], field) + field.start).astype(np.int32)
+        table = (groups_of(grid.fields[own], field) + field.start).astype(np.int32)
         found[:, at] = table[rows[:, own] - grid.fields[own].start]
     return found
 
 
-def code_of_cells(narrow: CodedField, field: CodedField) -> NDArray[np.int64]:
-    """As `groups_of`, but an undeclared word is a missing cell."""
-    groups = groups_of(narrow, field)
-    if isinstance(field, WordField):
-        groups[-2] = groups[-1]
-    return groups
-
-
 def groups_of(narrow: CodedField, field: CodedField) -> NDArray[np.int64]:
-    """The code of `field`, from 0, for each narrow cell of the same column (cells,). Raises ValueError if one of its
-    cuts or words is not in the grid."""
+    """The code of `field`, from 0, for each narrow cell of the same column (cells,): the one map by which tables of two
+    columns, tables of labels and synthetic rows group cells. An undeclared word is a missing cell, as it is to the
+    student, which knows declared words alone.
+
+    Raises ValueError if one of its cuts or words is not in the grid.
+    """
     if isinstance(narrow, NumberField) and isinstance(field, NumberField):
         if not set(field.cuts) <= set(narrow.cuts):
             raise ValueError(f"the cuts of {field.name!r} must be cuts of the grid")
@@ -220,8 +215,8 @@ def groups_of(narrow: CodedField, field: CodedField) -> NDArray[np.int64]:
     if not (isinstance(narrow, WordField) and isinstance(field, WordField) and set(field.words) <= set(narrow.words)):
         raise ValueError(f"the words of {field.name!r} must be declared words")
     places = {word: at for at, word in enumerate(field.words)}
-    other = field.size - 2
-    return np.array([*(places.get(word, other) for word in narrow.words), other, other + 1])
+    missing = field.size - 1
+    return np.array([*(places.get(word, missing - 1) for word in narrow.words), missing, missing])
 
 
 def values_in(schema: TableSchema, grid: Codes, cells: CodeMatrix, seed: bytes) -> pl.DataFrame:

@@ -31,7 +31,7 @@ from concord.tasks.mechanisms.progress import report
 from concord.tasks.student.concord_tallied import added, over_prior, probabilities
 from concord.tasks.student.crossed import CrossedRows, sampled
 from concord.tasks.student.directions import Directions, most_rows
-from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, MeasuredRounds, decode_column
+from concord.tasks.student.joint import DecodedColumn, MeasuredColumn, MeasuredRounds, Search, decode_column
 from concord.tasks.student.prior import Totals, prior_of, repaired, straighter, unlike
 
 
@@ -97,7 +97,7 @@ def decode(
     codes: Codes,
     *,
     units: float | None = None,
-    kappas: Sequence[float] = KAPPAS,
+    search: Search = Search(),  # noqa: B008
     begun: Decoded | None = None,
 ) -> Decoded:
     """Decode all rounds together.
@@ -114,7 +114,7 @@ def decode(
     if totals is not None:
         found = [repaired(repairs[0][0], codes, totals, together=together) for together in (True, False)]
         repairs = found if found[0][1] else found[:1]
-    tried = [_decode_on(heard, each, codes, counted, moved, kappas, begun) for each, moved in repairs]
+    tried = [_decode_on(heard, each, codes, counted, moved, search, begun) for each, moved in repairs]
     return max(tried, key=lambda each: each[1])[0]
 
 
@@ -124,7 +124,7 @@ def _decode_on(
     codes: Codes,
     units: float,
     moved: float,
-    kappas: Sequence[float],
+    search: Search,
     begun: Decoded | None,
 ) -> tuple[Decoded, float]:
     """The model decoded on these public rows, and its evidence.
@@ -151,7 +151,7 @@ def _decode_on(
             weights = [begun.weights[along.codes.span(field), column] for field in along.codes.weighed]
             there = along.along(np.append(np.concatenate(weights), begun.intercept[column]))
             before = DecodedColumn(there, replace(prior, spread=begun.spread[:, column]), begun.kappa[column], 0.0)
-        one = decode_column(MeasuredRounds(asked, along.rows, units), prior, others, kappas, before)
+        one = decode_column(MeasuredRounds(asked, along.rows, units), prior, others, search, before)
         return replace(one, weights=along.weights(one.weights, one.prior.straight))
 
     found = list[DecodedColumn]()

@@ -68,7 +68,7 @@ from concord.tasks.student.decode import (
     unlike_fields,
 )
 from concord.tasks.student.evaluate import at_prior_odds, tested
-from concord.tasks.student.joint import KAPPAS
+from concord.tasks.student.joint import Search
 
 RoundFile = Mapping[str, Any]
 """The content of a released round's file."""
@@ -142,9 +142,9 @@ class RoundPlanner:
             return {"decoded": before, "next": self._next(number, begun, found, unlike)}
         if self.public is None or codes is self.codes:
             exact = self.units == len(self.rows) and not self.mechanism.many  # then no row stands for others
-            kappas = (0.0,) if exact else KAPPAS
+            search = Search((0.0,)) if exact else Search()
             rounds, begun = [*single, now], None if codes.pairs else begun
-            decoded = decode(rounds, self.rows, codes, units=self.units, kappas=kappas, begun=begun)
+            decoded = decode(rounds, self.rows, codes, units=self.units, search=search, begun=begun)
             unlike = unlike_fields(rounds, self.rows, self.codes, self.units)
         else:
             rows, units = codes.of(self.public()), float(released[-1]["decoded"]["units"])

@@ -46,7 +46,6 @@ STEP_LENGTHS = (1.0, 1.0, 0.8, 0.8, 0.8, 0.8)
 """Share of the way to the posterior mean that each Gauss–Newton step goes."""
 BEGUN = 4
 """Steps that are left out if earlier rounds were decoded already. The next one chooses λ."""
-KAPPAS = (1.0, 4.0, 16.0, 64.0, 256.0)
 SEARCHED = 4
 """Number of steps that choose κ, each from the last one's; then it stays."""
 HALVINGS = 8
@@ -58,6 +57,14 @@ ONE, P = 0, 1
 
 Tables = Mapping[tuple[int, int], Floats]
 """Cross tables (d, d) of products of two factors."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a model is searched for: the κ that are tried, and how many Gauss–Newton steps are taken at most."""
+
+    kappas: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0, 256.0)
+    steps: int = len(STEP_LENGTHS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +185,7 @@ def decode_column(
     rounds: MeasuredRounds,
     prior: Prior,
     others: Sequence[Prior],
-    kappas: Sequence[float],
+    search: Search,
     begun: DecodedColumn | None,
 ) -> DecodedColumn:
     """Decode all rounds together.
@@ -186,13 +193,13 @@ def decode_column(
     prior   the first prior that is tried; its `others` have straighter numbers
     begun   the model decoded from all rounds but the last
     """
-    weights, kappa = np.zeros(len(prior.owner)), kappas[0]
+    weights, kappa = np.zeros(len(prior.owner)), search.kappas[0]
     if begun is not None:
         weights, prior, kappa = begun.weights, begun.prior, begun.kappa
     first = 0 if begun is None else BEGUN
-    for at, step in enumerate(STEP_LENGTHS[first:], first):
+    for at, step in enumerate(STEP_LENGTHS[first : first + search.steps], first):
         parts = rounds.linearised(weights)
-        linear, kappa = _likeliest(parts, prior, kappas if at - first < SEARCHED else (kappa,), kappa)
+        linear, kappa = _likeliest(parts, prior, search.kappas if at - first < SEARCHED else (kappa,), kappa)
         for _ in range(MAXIMISATIONS):
             prior = improved(linear, prior)
         if at == BEGUN:

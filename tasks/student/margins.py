@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from concord.tasks.data.codes import Codes
-from concord.tasks.data.grid import groups_of
+from concord.tasks.data.codes import Codes, coarser
 from concord.tasks.mechanisms.distance import Floats, Ints
 
 
@@ -58,7 +57,7 @@ def margins_of(grid: Codes, sums: Ints, *, steps: int, scale: float, count: int)
     cells = sums[:-1] / steps
     tables = [cells[grid.span(at)] for at in range(grid.width)]
     columns = [
-        _agreed(tables[narrow], tables[wide], groups_of(grid.fields[narrow], grid.fields[wide]), noise)
+        _agreed(tables[narrow], tables[wide], coarser(grid.fields[narrow], grid.fields[wide]), noise)
         if wide != narrow
         else _Column(tables[narrow], np.arange(len(tables[narrow])), len(tables[narrow]) * noise**2)
         for wide, narrow in zip(grid.coarse, grid.fine, strict=True)

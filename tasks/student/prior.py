@@ -240,20 +240,26 @@ def inverted(lower: Floats) -> Floats:
 
 
 def _lower(covariance: Floats) -> Floats:
-    """The Cholesky factor of a covariance with EVEN more on its diagonal: the sums of every field have the same total,
-    up to noise that doubles may lose among many units."""
-    more, at = covariance.copy(), np.arange(len(covariance))
-    more[at, at] += EVEN * np.diag(covariance).max()
-    return np.asarray(np.linalg.cholesky(more), np.float64)
+    """The Cholesky factor of a covariance with EVEN or, while rounding leaves it no factor, ten times as much more on
+    its diagonal: the sums of every field have the same total, up to noise that doubles may lose among many units."""
+    more, at, even = covariance.copy(), np.diag_indices_from(covariance), EVEN * covariance.diagonal().max()
+    while True:
+        more[at] += even
+        try:
+            return np.asarray(np.linalg.cholesky(more), np.float64)
+        except np.linalg.LinAlgError:
+            if not even < np.abs(covariance).sum():  # with more than that on its diagonal, every matrix has a factor
+                raise
+            even *= 10
 
 
 def _factor(linear: Linear, prior: Prior) -> Floats:
-    """Cholesky factor of 1 + diag(sd)·gram·diag(sd), which no sd and no gram makes singular."""
+    """Cholesky factor of 1 + diag(sd)·gram·diag(sd)."""
     sd = prior.sd
     scaled = sd[:, None] * linear.gram
     scaled *= sd
     scaled[np.diag_indices_from(scaled)] += 1
-    return np.asarray(np.linalg.cholesky(scaled), np.float64)
+    return _lower(scaled)
 
 
 @dataclass(frozen=True)

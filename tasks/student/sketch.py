@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -29,26 +29,32 @@ from pydantic import TypeAdapter
 from concord.artifacts.published import SYNTHETIC
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import TableSchema
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes
-from concord.tasks.data.grid import code_of_cells, grid_of, groups_of, recoded, values_in, with_tables
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, WordField, coarser
+from concord.tasks.data.grid import grid_of, groups_of, recoded, values_in, with_tables
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch, most_groups
 from concord.tasks.student.concord_tallied import TalliedNumber
 from concord.tasks.student.decode import Decoded, decode, next_fields, next_model, scores
 from concord.tasks.student.infer import RoundFile, heard
+from concord.tasks.student.joint import Search
 from concord.tasks.student.margins import Margins, margins_of
-from concord.tasks.student.synthetic import TwoWay, bins_of, label_codes, synthetic_cells, table_codes
+from concord.tasks.student.synthetic import UPDATES, TwoWay, bins_of, label_codes, synthetic_cells, table_codes
 
 FIELDS: TypeAdapter[tuple[CodedField, ...]] = TypeAdapter(tuple[CodedField, ...])
 
 
 @dataclass(frozen=True)
 class SketchPlanner:
-    """The mechanism of a session, and its declared schema."""
+    """The mechanism of a session, and its declared schema.
+
+    updates, search   how the mixture and the model are fitted (tasks.student.synthetic, joint)
+    """
 
     mechanism: Sketch
     schema: TableSchema
+    updates: ClassVar[int] = UPDATES
+    search: ClassVar[Search] = Search()
 
     @cached_property
     def grid(self) -> Codes:
@@ -132,7 +138,7 @@ class SketchPlanner:
             sizes = [(one.size, other.size) for one, other in combinations(groups, 2)]
             parts = np.split(counts, np.cumsum([one * other for one, other in sizes])[:-1])
             pairs = [part.reshape(size) for part, size in zip(parts, sizes, strict=True)]
-        tables = TwoWay(pairs, self._pair_noise, labels, label_noise)
+        tables = TwoWay(pairs, self._pair_noise, labels, label_noise, self.updates)
         seed = json.dumps([file["sums"] for file in files]).encode()
         cells = synthetic_cells(self.grid, margins, groups, tables, seed)
         for at, field in enumerate(self.grid.fields):
@@ -143,14 +149,18 @@ class SketchPlanner:
 
     def _synthetic_by_labels(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
         """Synthetic rows by the first labels as well: a released sum of a class, and what the round subtracted from it,
-        add up to its count."""
+        add up to its count. Codes of a word are finer than its groups, which the most frequent words alone have."""
         margins, of_labels = self._margins(released[0]), heard(now)
         asked, codes, top = of_labels.question, self.codes_after(released), 0
         labels, same = list[Floats](), expected(asked, np.zeros((1, codes.width), np.int32)) / asked.steps
-        for at, narrow, counts in zip(asked.fields, self.grid.fine, margins.counts, strict=True):
-            field = codes.fields[at]
-            own = np.bincount(code_of_cells(self.grid.fields[narrow], field), counts, field.size)
-            labels.append(of_labels.cells[top : top + field.size] + own[:, None] * same)
+        groups = self._coarse(released, margins)
+        for at, narrow, group, counts in zip(asked.fields, self.grid.fine, groups, margins.counts, strict=True):
+            field, own = codes.fields[at], groups_of(self.grid.fields[narrow], group)
+            to = np.full(field.size, group.size - 2)  # other words, which may be none
+            to[groups_of(self.grid.fields[narrow], field)] = own
+            table = np.bincount(own, counts, group.size)[:, None] * same
+            np.add.at(table, to, of_labels.cells[top : top + field.size])
+            labels.append(table)
             top += field.size
         return self._synthetic([*released, now], labels, of_labels.noise)
 
@@ -161,7 +171,7 @@ class SketchPlanner:
         rows = recoded(published_cells(self.grid, [*released, drawn]), self.grid, codes)
         begun = None if len(rounds) == 1 else Decoded.from_record(rounds[-2]["decoded"])
         units = float(released[0]["units"])
-        decoded = decode([heard(each) for each in rounds], rows, codes, units=units, begun=begun)
+        decoded = decode([heard(each) for each in rounds], rows, codes, units=units, search=self.search, begun=begun)
         if len(released) + 1 == len(self.mechanism.rounds):
             return {"decoded": decoded.record(), "next": None, **drawn}
         asked = next_fields(decoded, codes, self.mechanism.rounds[len(released) + 1].fields)
@@ -184,6 +194,45 @@ class SketchPlanner:
         return most_groups(sizes) or max(sizes)
 
 
+@dataclass(frozen=True)
+class Rehearsal(SketchPlanner):
+    """The same with little computing, for a schema of some of the columns: its tables have groups as those of all
+    columns have.
+
+    most   groups of a column's cells
+    """
+
+    most: int
+    updates = 1
+    search = Search((1.0,), 1)
+
+    @property
+    def _most_groups(self) -> int:
+        return self.most
+
+
+def rehearse_steps(planner: SketchPlanner) -> None:
+    """Take all steps on sums that stand in for released ones, so that a step that cannot be taken fails before anything
+    is charged: as if there were nobody, noise alone, and more people in each cell than there can be, or fewer.
+
+    Of words and of numbers, the columns of the fewest and of the most cells are tried: how a step treats a column
+    depends on these alone.
+    """
+    grid = planner.grid
+    ordered = sorted((grid.fields[at] for at in grid.fine), key=lambda field: field.size)
+    kinds = [[field.name for field in ordered if isinstance(field, WordField) == words] for words in (True, False)]
+    names = [name for own in kinds for name in dict.fromkeys([*own[:1], *own[-2:]])]
+    some = Rehearsal(planner.mechanism, planner.schema.only(names), planner._most_groups)
+    noise = np.random.default_rng(0)
+    for value, scale in ((0, 0.0), (0, 1.0), (10**12, 0.0), (-(10**12), 0.0)):
+        files = list[dict[str, Any]]()
+        for each in some.mechanism.rounds:
+            question = some.question(files)
+            sums = value + np.rint(noise.normal(0, scale * each.scale, question.size)).astype(np.int64)
+            file = {"question": question.record(), "scale": each.scale, "sums": sums.tolist()}
+            files.append({**file, **some.follow(files, question, sums)})
+
+
 def published_cells(grid: Codes, released: Sequence[RoundFile]) -> CodeMatrix:
     """The synthetic rows (rows, the grid's fields) that released steps hold."""
     record = next(each["synthetic"] for each in released if "synthetic" in each)
@@ -191,7 +240,7 @@ def published_cells(grid: Codes, released: Sequence[RoundFile]) -> CodeMatrix:
     found = np.empty((len(places), grid.width), np.int32, order="F")
     for column, (wide, narrow) in enumerate(zip(grid.coarse, grid.fine, strict=True)):
         field = grid.fields[narrow]
-        found[:, wide] = groups_of(field, grid.fields[wide])[places[:, column]] + grid.fields[wide].start
+        found[:, wide] = coarser(field, grid.fields[wide])[places[:, column]] + grid.fields[wide].start
         found[:, narrow] = places[:, column].astype(np.int32) + field.start
     return found
 

@@ -29,7 +29,7 @@ from itertools import combinations, pairwise
 import numpy as np
 from scipy.special import softmax
 
-from concord.tasks.data.codes import MOST_CODES, CodedField, CodeMatrix, Codes, NumberField, WordField
+from concord.tasks.data.codes import MOST_CODES, CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
 from concord.tasks.data.grid import groups_of
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.student.margins import Margins, drawn, nearest
@@ -66,12 +66,14 @@ class TwoWay:
     noise        sd of the noise in these
     labels       by column, counts (groups, classes) from the first round of labels; none before that
     label_noise  sd of the noise in those
+    updates      how often the mixture is updated to fit them
     """
 
     pairs: Sequence[Floats]
     noise: float
     labels: Sequence[Floats] = ()
     label_noise: float = 1.0
+    updates: int = UPDATES
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +232,7 @@ def synthetic_cells(
         cells = _within(maps[column], margins.counts[column], drawn_groups[:, column], source)
         found[:, narrow] = cells + grid.fields[narrow].start
         if wide != narrow:
-            found[:, wide] = groups_of(grid.fields[narrow], grid.fields[wide])[cells] + grid.fields[wide].start
+            found[:, wide] = coarser(grid.fields[narrow], grid.fields[wide])[cells] + grid.fields[wide].start
     return found
 
 
@@ -251,7 +253,7 @@ def _mixture(
         alike.append(np.eye(len(totals)))
         pairs |= {(at, len(coarse)): own for at, own in enumerate(tables.labels)}
         noise |= {(at, len(coarse)): tables.label_noise for at in range(len(coarse))}
-    return fitted_mixture(NoisyTables(margins.units, counts, deviations, pairs, noise, alike), UPDATES)
+    return fitted_mixture(NoisyTables(margins.units, counts, deviations, pairs, noise, alike), tables.updates)
 
 
 def _within(groups: Ints, counts: Floats, drawn_groups: Ints, source: np.random.Generator) -> Ints:
@@ -259,6 +261,8 @@ def _within(groups: Ints, counts: Floats, drawn_groups: Ints, source: np.random.
     found = np.empty(len(drawn_groups), np.int64)
     for group in np.unique(drawn_groups):
         rows, cells = np.flatnonzero(drawn_groups == group), np.flatnonzero(groups == group)
+        if not len(cells):  # other words, of which there are none: only noise draws them
+            cells = np.arange(len(counts))
         found[rows] = cells[drawn(counts[cells], len(rows), source)]
     return found
 

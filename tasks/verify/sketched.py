@@ -22,7 +22,7 @@ import polars as pl
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import Sketch
-from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.codes import CodeMatrix, Codes, coarser
 from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded, values_in
 from concord.tasks.verify.checks import equal
 from concord.tasks.verify.forms import SketchForm, TablesForm
@@ -89,7 +89,7 @@ def _check_shares(kind: Sketch, grid: Codes, step: SketchForm, cells: Mapping[in
     units, noise = float(step.units or 1), kind.rounds[0].scale / kind.steps
     for wide, narrow in zip(grid.coarse, grid.fine, strict=True):
         counted = np.maximum(np.array(step.sums[grid.span(wide)]) / kind.steps, 0) / units
-        groups = groups_of(grid.fields[narrow], grid.fields[wide])
+        groups = coarser(grid.fields[narrow], grid.fields[wide])
         own = groups[cells[narrow] - grid.fields[narrow].start]
         shares = np.bincount(own, minlength=len(counted)) / len(own)
         if np.abs(shares - counted).sum() / 2 > DRIFT + WIDTHS * noise * len(counted) / units:

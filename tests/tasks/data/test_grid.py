@@ -220,6 +220,21 @@ def test_tables_of_two_columns_have_a_cell_for_two_groups() -> None:
     assert Codes.model_validate_json(tables.model_dump_json()) == tables
 
 
+def test_an_undeclared_word_is_a_missing_cell_in_every_table() -> None:
+    """In those of two columns as in those of labels, and as to the student."""
+    sex = made("sex")
+    group = sex.model_copy(update={"start": 0, "words": ("Male",)})
+    at = next(at for at in GRID.fine if GRID.fields[at] == sex)
+    cells = np.tile([field.start for field in GRID.fields], (sex.size, 1)).astype(np.int32)
+    cells[:, at] += np.arange(sex.size, dtype=np.int32)
+    due = [1, 0, 1, 2, 2]
+    assert recoded(cells, GRID, Codes(fields=(group,), coarse=(0,), fine=(0,)))[:, 0].tolist() == due
+    groups = {own: np.arange(GRID.fields[own].size) for own in GRID.fine} | {at: groups_of(sex, group)}
+    tables = with_tables(GRID, [*groups.values()])
+    both = next(pair for pair, field in tables.pairs.items() if field.both[1] == at)
+    assert (recoded(cells, GRID, tables)[:, both] - tables.fields[both].start).tolist() == due
+
+
 @pytest.mark.parametrize("field", [{"cuts": (1.5,)}, {"cuts": (0.0,)}])
 def test_cuts_that_are_none_of_the_grids_are_refused(field: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be cuts of the grid"):

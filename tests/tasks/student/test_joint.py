@@ -19,7 +19,7 @@ from concord.tasks.student import joint
 from concord.tasks.student import prior as prior_module
 from concord.tasks.student.crossed import CrossedRows
 from concord.tasks.student.decode import NoisyRound, decode, guess_of, measured
-from concord.tasks.student.joint import MeasuredColumn, MeasuredRounds
+from concord.tasks.student.joint import MeasuredColumn, MeasuredRounds, Search
 from concord.tasks.student.prior import (
     SPREADS,
     Linear,
@@ -254,7 +254,9 @@ def test_without_noise_on_the_same_rows_it_is_the_penalised_logistic_fit(monkeyp
     monkeypatch.setattr(prior_module, "STRAIGHT", ())
     rows = rows_of(4000, 0)
     labels = labels_of(rows, truth(), 1)
-    decoded = decode([hear(question_of(CODES.fine), rows, labels, 1e-4)], rows, CODES, units=4000, kappas=(0.0,))
+    decoded = decode(
+        [hear(question_of(CODES.fine), rows, labels, 1e-4)], rows, CODES, units=4000, search=Search((0.0,))
+    )
     hot, weights = one_hot(rows), np.append(compact(decoded.weights)[:, 0], decoded.intercept)
     slope = hot.T @ (labels - expit(hot @ weights))
     prior = prior_of([CODES.fields[at] for at in CODES.fine])

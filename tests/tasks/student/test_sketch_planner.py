@@ -2,7 +2,10 @@
 
 import io
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
@@ -11,7 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from concord.artifacts.schemas import Encoding
-from concord.artifacts.table_schema import DeclaredText, DeclaredTruth, TableSchema
+from concord.artifacts.table_schema import (
+    DeclaredCategories,
+    DeclaredColumn,
+    DeclaredRange,
+    DeclaredText,
+    DeclaredTruth,
+    TableSchema,
+)
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import as_declared
 from concord.tasks.data.grid import grid_of, reading_columns, recoded, values_in
@@ -20,7 +30,7 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.infer import inferred, linear_student
-from concord.tasks.student.sketch import SketchPlanner, published_cells, synthetic_file
+from concord.tasks.student.sketch import SketchPlanner, published_cells, rehearse_steps, synthetic_file
 from tests.tasks.student.test_margins import SCHEMA
 
 
@@ -137,7 +147,9 @@ ONE = TableSchema(columns=SCHEMA.columns[1:2], undeclared=())
 TRUTH = TableSchema(columns=(DeclaredTruth(kind="boolean", name="member"),), undeclared=())
 LAST = TableSchema(columns=(*SCHEMA.columns[2:], *TRUTH.columns), undeclared=())
 TEXT = TableSchema(columns=(DeclaredText(kind="text", name="town", buckets=8), *SCHEMA.columns), undeclared=())
-SCHEMAS = {"pairs": SCHEMA, "one column": ONE, "a truth value": TRUTH, "last": LAST, "text": TEXT}
+STATES = DeclaredCategories(kind="categorical", name="state", words=tuple(f"state {at}" for at in range(50)))
+WORDS = TableSchema(columns=(STATES, *SCHEMA.columns), undeclared=())
+SCHEMAS = {"pairs": SCHEMA, "one column": ONE, "a truth value": TRUTH, "last": LAST, "text": TEXT, "words": WORDS}
 
 
 @pytest.mark.parametrize("towns", [True, False])
@@ -165,11 +177,80 @@ def test_a_student_hashes_texts_as_private_rows_were_counted_and_as_synthetic_ro
 @pytest.mark.parametrize("value", [0, -(10**12), 10**12])
 @pytest.mark.parametrize("classes", [2, 3, 0])
 def test_a_session_that_has_paid_never_gets_stuck(schema: TableSchema, value: int, classes: int) -> None:
-    of, files = planner(schema, classes), list[dict[str, Any]]()
+    of = planner(schema, classes)
     assert of.tables == min(2, len(schema.columns))
+    check_total(of, lambda size, _: np.full(size, value, np.int64))
+
+
+def check_total(of: SketchPlanner, sums: Callable[[int, float], Ints]) -> None:
+    """Check that all steps are taken, whatever sums are released: `sums` of so many numbers, with noise of a scale."""
+    files = list[dict[str, Any]]()
     for each in of.mechanism.rounds:
         question = of.question(files)
-        sums = np.full(question.size, value, np.int64)
-        file = {"question": question.record(), "scale": each.scale, "sums": sums.tolist()}
-        files.append(json.loads(json.dumps({**file, **of.follow(files, question, sums)}, allow_nan=False)))
+        found = sums(question.size, each.scale)
+        file = {"question": question.record(), "scale": each.scale, "sums": found.tolist()}
+        files.append(json.loads(json.dumps({**file, **of.follow(files, question, found)}, allow_nan=False)))
     assert np.isfinite(Decoded.from_record(files[-1]["decoded"]).weights).all()
+
+
+def some_column(source: np.random.Generator, name: str) -> DeclaredColumn:
+    """A column of any kind, with any range or number of words."""
+    match source.integers(0, 5):
+        case 0:
+            return DeclaredTruth(kind="boolean", name=name)
+        case 1:
+            words = tuple(f"word {at}" for at in range(source.integers(2, source.choice([4, 40, 150]))))
+            return DeclaredCategories(kind="categorical", name=name, words=words)
+        case 2:
+            return DeclaredText(kind="text", name=name, buckets=int(2 ** source.integers(1, 9)))
+        case 3:
+            kind, low = ("numeric", "date")[source.integers(0, 2)], int(source.integers(-(10**6), 10**6))
+            high, whole = low + int(10 ** source.uniform(0, 6)), bool(source.integers(0, 2))
+            return DeclaredRange.model_validate({"kind": kind, "name": name, "low": low, "high": high, "whole": whole})
+    unit = 10.0 ** source.integers(-300, 90)
+    start = source.normal() * source.integers(0, 2)
+    return DeclaredRange(kind="numeric", name=name, low=unit * start, high=unit * (start + 1), whole=False)
+
+
+def some_sums(source: np.random.Generator, size: int, scale: float) -> Ints:
+    """Sums of noise, of people, or of nobody, such as none or one with more people than there are."""
+    signs, powers = source.choice([-1, 1], size), 2.0 ** source.integers(1, 62, size)
+    noise = source.normal(0, scale, size)
+    kinds = (
+        noise,
+        source.dirichlet(np.full(size, 0.3)) * 10 ** source.uniform(5, 17) + noise,
+        noise * 10 ** source.uniform(0, 10),
+        np.full(size, signs[0] * powers[0]),
+        signs * powers,
+        signs * powers * (np.arange(size) == source.integers(0, size)),
+    )
+    return np.rint(kinds[source.integers(0, len(kinds))]).clip(-(2.0**62), 2.0**62).astype(np.int64)
+
+
+SLOW = [pytest.param(block, marks=pytest.mark.slow) for block in range(10, 500)]
+"""Twenties of random plans besides the first ten."""
+
+
+@pytest.mark.parametrize("block", [*range(10), *SLOW])
+def test_no_plan_and_no_sums_keep_a_session_from_its_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """Twenty random plans, with sums that may be impossible."""
+    monkeypatch.setattr(SketchPlanner, "updates", 8)
+    monkeypatch.setattr("concord.tasks.student.synthetic.ROWS", 256)
+    for seed in range(20 * block, 20 * block + 20):
+        source = np.random.default_rng(seed)
+        columns = [some_column(source, f"c{at}") for at in range(source.choice([1, 2, 3, 5]))]
+        schema, classes = TableSchema(columns=tuple(columns), undeclared=()), int(source.choice([0, 2, 3, 5]))
+        of = planner(schema, classes, float(10 ** source.uniform(-2, 1)))
+        check_total(of, partial(some_sums, source))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+@pytest.mark.parametrize("broken", ["bins_of", "label_codes", "synthetic_cells", "decode", "next_model"])
+def test_a_step_that_cannot_be_taken_fails_before_anything_is_charged(
+    monkeypatch: pytest.MonkeyPatch, schema: TableSchema, broken: str
+) -> None:
+    of = planner(schema, 3)
+    rehearse_steps(of)
+    monkeypatch.setattr(f"concord.tasks.student.sketch.{broken}", Mock(side_effect=ValueError("broken")))
+    with pytest.raises(ValueError, match="broken"):
+        rehearse_steps(of)
