@@ -110,29 +110,28 @@ def decode(
     counted, counted_noise = (units, 0.0) if units is not None else estimated_units(heard)
     if all(each.question.what == "codes" for each in heard):
         raise ValueError("decoding needs a round that asked for labels")
-    totals, repairs = _totals(heard, codes, counted, counted_noise), [(sampled(rows, codes, most_rows(codes)), 0.0)]
+    rows, totals = sampled(rows, codes, most_rows(codes)), _totals(heard, codes, counted, counted_noise)
     if totals is not None:
-        found = [repaired(repairs[0][0], codes, totals, together=together) for together in (True, False)]
-        repairs = found if found[0][1] else found[:1]
-    tried = [_decode_on(heard, each, codes, counted, moved, search, begun) for each, moved in repairs]
-    return max(tried, key=lambda each: each[1])[0]
+        repairs = [repaired(rows, codes, totals, together=together) for together in (True, False)]
+        if repairs[0][1]:
+            labels = [each for each in heard if each.question.what == "labels"]
+            tried = [_decode_on(labels, *each, codes, counted, search, begun) for each in [*repairs, (rows, 0.0)]]
+            best = max(tried, key=lambda each: each[1])[0]
+            if best.moved:  # its rows match the totals: using those again would count them twice
+                return best
+    return _decode_on(heard, rows, 0.0, codes, counted, search, begun)[0]
 
 
 def _decode_on(
     heard: Sequence[NoisyRound],
     rows: CodeMatrix,
+    moved: float,
     codes: Codes,
     units: float,
-    moved: float,
     search: Search,
     begun: Decoded | None,
 ) -> tuple[Decoded, float]:
-    """The model decoded on these public rows, and its evidence.
-
-    Rows that were moved already match the totals, so those are left out: using them again would count them twice.
-    """
-    if moved:
-        heard = [each for each in heard if each.question.what == "labels"]
+    """The model decoded on these public rows, of which that share was moved, and its evidence."""
     crossed, rows = CrossedRows.of(codes.paired(rows), codes)
     first = next(each for each in heard if each.question.what == "labels")
     along = Directions.of([each.question for each in heard], _by_field(first), crossed, codes)

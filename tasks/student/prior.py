@@ -16,7 +16,7 @@ totals clearly differ, rows with codes that are too frequent get codes that are 
 A random order decides which rows move: its first ones. With one order for all fields, they represent people missing
 from the public table who differ in several fields at once: if public rows are women only, those who become men also
 become the husbands and the married. With an order for each field, the dependence between fields stays as it is. The
-decoder takes the repair under which the released sums are likelier.
+decoder takes the rows, repaired in one of these ways or not at all, under which the released labels are likelier.
 
 Assumes      the totals are released, the rows public: post-processing
 Guarantees   a function of its arguments: the rows that move are drawn from a fixed seed, which is no privacy noise
@@ -31,6 +31,7 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, cholesky, solve_triangular
+from scipy.special import ndtr, ndtri
 
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
 from concord.tasks.data.vectors import VectorField
@@ -56,7 +57,8 @@ INTERCEPT = 3.0
 """Prior sd of the intercept, which is not learned."""
 
 CLEARLY = 4.0
-"""Standard deviations by which a total must differ for its field to be repaired."""
+"""Standard deviations by which the total of a field's only code would have to differ for the field to be repaired. With
+more codes it is more, so that chance repairs no more fields."""
 LEAST_MOVED = 0.02
 """Least share of the rows that must move for a field to be repaired."""
 SEED = 20_261_122
@@ -322,10 +324,12 @@ def _wanted(own: Ints, counted: Floats, totals: Totals) -> Floats | None:
     """The number of rows that should have each code; None if no row needs to move."""
     share = np.bincount(own, minlength=len(counted)) / len(own)
     stated = counted / totals.units
-    variance = (totals.noise**2 + (stated * totals.units_noise) ** 2) / totals.units**2 + share * (1 - share) / len(own)
+    variance = (totals.noise**2 + (stated * totals.units_noise) ** 2) / totals.units**2
+    variance += share * (1 - share) * (1 / len(own) + 1 / totals.units)  # both are drawn rows
     target = np.clip(stated, 0, None)
     target /= target.sum() or 1.0
-    if np.all(np.abs(stated - share) <= CLEARLY * np.sqrt(variance)) or np.abs(target - share).sum() / 2 < LEAST_MOVED:
+    most = -ndtri(ndtr(-CLEARLY) / len(counted)) * np.sqrt(variance)
+    if np.all(np.abs(stated - share) <= most) or np.abs(target - share).sum() / 2 < LEAST_MOVED:
         return None
     wanted: Floats = target * len(own)
     return wanted

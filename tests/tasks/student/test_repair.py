@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.codes import CodeMatrix, Codes, NumberField
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from concord.tasks.student.decode import Decoded, decode, logits, next_fields, next_model, unlike_fields
@@ -54,6 +54,18 @@ def test_a_difference_within_the_noise_stays() -> None:
     private, public = rows_of(50_000, 0), older(rows_of(5000, 1))
     assert repaired(public, CODES, totals_of(private, noise=10.0), together=True)[1] > 0.1
     assert repaired(public, CODES, totals_of(private, noise=1e5), together=True)[1] == 0
+
+
+def test_noise_in_many_codes_repairs_nothing() -> None:
+    """One of 300 totals differs by four standard deviations in two releases of a hundred."""
+    cuts = tuple(np.arange(1.0, 299))
+    field = NumberField(kind="numeric", name="x", start=0, cuts=cuts)
+    codes, source = Codes(fields=(field,), coarse=(0,), fine=(0,)), np.random.default_rng(0)
+    public = source.integers(0, 300, (30_000, 1)).astype(np.int32)
+    for _ in range(200):
+        noisy = source.multinomial(30_000, np.full(300, 1 / 300)) + source.normal(0, 30.0, 300)
+        found, moved = repaired(public, codes, Totals((noisy,), 30.0, 30_000.0, 0.0), together=True)
+        assert (moved, np.array_equal(found, public)) == (0, True)
 
 
 def test_fields_that_differ_are_made_alike_and_others_left() -> None:
@@ -129,6 +141,17 @@ def test_repair_finds_the_weights_that_shifted_rows_hide() -> None:
     missed = {repair: error_of(three_rounds(public, repair=repair)) for repair in (False, True)}
     assert missed[True] < 0.2
     assert missed[True] < missed[False] / 2
+
+
+def test_rows_that_noise_alone_would_move_stay_as_the_labels_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concord.tasks.student.prior.CLEARLY", 0.0)
+    private, public = rows_of(60_000, 0), rows_of(9000, 1)
+    labels = labels_of(private, truth(), 2)
+    totals = hear(question_of(CODES.coarse, what="codes"), private, labels, 3000.0, 7)
+    by_field = np.split(totals.cells[:, 0], np.cumsum([CODES.fields[at].size for at in CODES.coarse])[:-1])
+    assert repaired(public, CODES, Totals(tuple(by_field), totals.noise, 60_000.0, 0.0), together=True)[1] > 0.02
+    decoded = decode([totals, hear(question_of(CODES.coarse), private, labels, 30.0)], public, CODES, units=60_000)
+    assert decoded.moved == 0
 
 
 def test_a_field_that_was_repaired_is_asked_about_as_its_totals_are() -> None:
