@@ -31,8 +31,8 @@ bench: install-tests
 	.venv/bin/python -m pytest -q -s -m bench --record tests/benchmarks; status=$$?; \
 	.venv/bin/python -m tests.benchmarks.speed && exit $$status
 
-bench-accuracy: install .venv-bench/installed
-	.venv/bin/python -m tests.benchmarks.accuracy $(DATA)
+bench-accuracy: install .venv-bench/installed # with AGAIN=--again, figures on record are measured again
+	.venv/bin/python -m tests.benchmarks.accuracy $(DATA) $(AGAIN)
 	.venv/bin/python -m tests.benchmarks.page
 
 reference: install-tests

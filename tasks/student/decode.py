@@ -151,7 +151,7 @@ def _decode_on(
             there = along.along(np.append(np.concatenate(weights), begun.intercept[column]))
             before = DecodedColumn(there, replace(prior, spread=begun.spread[:, column]), begun.kappa[column], 0.0)
         one = decode_column(MeasuredRounds(asked, along.rows, units), prior, others, search, before)
-        return replace(one, weights=along.weights(one.weights, one.prior.straight))
+        return replace(one, weights=along.weights(one.weights))
 
     found = list[DecodedColumn]()
     workers = os.cpu_count() or 1

@@ -109,16 +109,9 @@ class Directions:
         by = vstack([single, csr_array(reduced * even)], format="csr")
         return replace(column, view=vstack([seen, csr_array(all_codes)], format="csr"), sums=by @ column.sums)
 
-    def weights(self, along: Floats, straight: float) -> Floats:
-        """W (d,) of u (r,): what the prior expects of all weights where these are known; `straight` is its λ."""
-        found = list[Floats | None]()
-        for at, onto in zip(self.codes.weighed, self.onto, strict=True):
-            if onto is None:
-                found.append(None)
-                continue
-            alike = onto @ correlations(self.codes.fields[at], straight)
-            found.append(np.asarray(np.linalg.solve(alike @ onto.T, alike).T, np.float64))
-        return np.asarray(self._all(found) @ along, np.float64)
+    def weights(self, along: Floats) -> Floats:
+        """W (d,) of u (r,): A·u, by which a row has the logit that it had when u was decoded."""
+        return np.asarray(self._all(self.lifted) @ along, np.float64)
 
     def along(self, weights: Floats) -> Floats:
         """u (r,) of W (d,)."""

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from concord.tasks.data.codes import CodeSizes
-from tests.benchmarks.accuracy import EPSILONS, METHODS, figures, miscalibrated, read
+from tests.benchmarks.accuracy import EPSILONS, METHODS, fallen, figures, miscalibrated, read
 from tests.benchmarks.curves import TRIED
 from tests.benchmarks.ours import Said
 from tests.benchmarks.page import FIGURE, IN_NATS, MEASURES, SMALL, cell, draw, draw_small, hindsight, pages, table
@@ -21,6 +21,16 @@ def test_the_pages_are_made_of_what_was_measured() -> None:
         assert path.read_text(encoding="utf-8") == text, f"make bench-accuracy writes {path}"
     assert FIGURE.read_text().startswith("<?xml")
     assert SMALL.read_text().startswith("<?xml")
+
+
+def test_a_figure_below_its_record_is_named() -> None:
+    def lines(case: str, *accuracies: float) -> list[dict[str, object]]:
+        return [{"case": case, "method": "tallies", "epsilon": 1.0, "accuracy": each} for each in accuracies]
+
+    record = [*lines("health", 83.4, 83.6, 83.7), *lines("once", 90.0), *lines("adult", 86.4, 86.6), {"case": "slow"}]
+    now = [*lines("health", 74.6, 75.1, 74.7), *lines("once", 50.0), *lines("adult", 86.2, 86.7)]
+    assert [said.split(":")[0] for said in fallen(record, now)] == ["health, tallies, ε = 1.0"]
+    assert [*fallen(now, record)] == []
 
 
 def test_nothing_was_measured_twice() -> None:
