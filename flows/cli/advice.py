@@ -60,7 +60,7 @@ def show_written(found: Mapping[str, Any]) -> None:
     if found["schema"] is None:
         out.print(UNPROTECTED, markup=False, soft_wrap=True)
     if found["format"]:
-        out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
+        out.print(f"CSV files: {found['format']}; otherwise use --format", markup=False)
     if words := [name for name, taken_for in found["columns"].items() if taken_for == "categorical"]:
         out.print(f"parsed as categories: {', '.join(map(repr, words))}", markup=False, soft_wrap=True)
     for name, taken_for in found["columns"].items():

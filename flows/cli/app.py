@@ -47,6 +47,7 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         "init": (
             "concord init",
             "concord init --private in.csv --public out.csv --label ill --classes no,yes --domain w --rows 9000",
+            "concord init --private in.csv --label ill --format 'encoding=cp1252 decimal=, missing=-99'",
         ),
         "plan": (
             "concord plan plan.toml",

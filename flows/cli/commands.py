@@ -149,6 +149,9 @@ class InitOptions:
     public: Annotated[str | None, typer.Option(help="Public table, whose columns become features.")] = None
     schema: Annotated[str | None, typer.Option(help="In place of --public; default: schema.json.")] = None
     test: Annotated[str | None, typer.Option(help="Public labelled table, for evaluation.")] = None
+    format: Annotated[
+        str | None, typer.Option(metavar="KEY=SIGN", help="How CSV files are written: separator, encoding …")
+    ] = None
     label: Annotated[str | None, typer.Option(help="The label column.")] = None
     classes: Annotated[list[str] | None, typer.Option(metavar="A,B", help="The classes; they are published.")] = None
     bounds: Annotated[
@@ -178,10 +181,7 @@ def init_command(
     path: Annotated[Path, typer.Option("--out", help="A new file for the plan.")] = Path("plan.toml"),
     tallies: Annotated[bool | None, typer.Option(help="Noisy sums (default, if possible), or votes.")] = None,
 ) -> None:
-    """Write a commented plan to start from, with public or declared columns.
-
-    At a terminal it asks for missing settings.
-    """
+    """Write a commented plan, with public or declared columns; at a terminal it asks for missing settings."""
     from concord.flows.cli.advice import AtTerminal, show_written
     from concord.tasks.advice.init import write_plan
 

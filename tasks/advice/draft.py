@@ -240,7 +240,7 @@ def _data(settings: InitSettings, features: Mapping[str, str], folder: Path) -> 
     if settings.format != COMMAS:
         given = settings.format.model_dump(exclude_defaults=True)
         keys = ", ".join(f"{key} = {_toml(value)}" for key, value in given.items())
-        form = f"format = {{ {keys} }} # of all CSV files, as found in a public one: {words_of(settings.format)}\n"
+        form = f"format = {{ {keys} }} # of all CSV files: {words_of(settings.format)}\n"
     if settings.categories:
         categories = f"categories = {_toml(list(settings.categories))} # features whose numbers are codes\n"
     hidden = {name: "# " * remark.endswith(LEFT_OUT) for name, remark in features.items()}

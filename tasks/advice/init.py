@@ -6,6 +6,7 @@ Checked by tests/flows/cli/test_init.py and tests/flows/cli/test_init_schema.py
 import math
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, quoted
 from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, parsed
-from concord.artifacts.schemas import COMMAS
+from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.artifacts.sections import NAME_PATTERN, AboutPlan
 from concord.artifacts.sources import check_address
 from concord.artifacts.table_schema import schema_of
@@ -39,8 +40,8 @@ from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SHIPPED
 from concord.tasks.advice.rehearse_sketch import SketchAhead, expect_sketch
 from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
 from concord.tasks.advice.rehearse_votes import VotesAhead, expect_votes
-from concord.tasks.data.csv_files import words_of
-from concord.tasks.data.files import format_of
+from concord.tasks.data.csv_files import UTF_16, first_line, words_of
+from concord.tasks.data.files import csv_files, format_of, format_of_private
 from concord.tasks.data.grid import reading_encoding
 from concord.tasks.data.remarks import MAY_BE_NAMES, remarks_on
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
@@ -55,6 +56,10 @@ PROMPTS = {
     "private": "Private labelled table (Parquet, Arrow IPC or CSV)",
     "public": "Public table without labels, whose rows are not protected; empty for none",
     "test": "Public labelled table to evaluate the student; empty for none",
+    "format": (
+        "How the CSV files are written, such as `encoding=cp1252 decimal=, missing=999`; the separator is found in the "
+        "first line; empty for UTF-8 and decimal points"
+    ),
     "label": "Label column",
     "classes": "Classes, separated by commas; they are published",
     "unit": "Column that identifies a person; `row` to protect each row by itself",
@@ -103,9 +108,10 @@ def write_plan(
         raise WrongInput("--schema takes the place of a public table: leave out --schema, or --public")
     schema = Path(given.get("schema") or path.with_name(SCHEMA_FILE))
     if _one_table(given) and not schema.exists() and terminal is None:
-        for name in ("private", "label", "unit"):
-            parse_setting(name, given.get(name) or "", {**given, "format": COMMAS})
-        fields = fields_of(given["private"], (given["label"], given.get("unit")))
+        stated = dict(given)
+        for name in ("private", "format", "label", "unit"):
+            stated[name] = parse_setting(name, given.get(name) or "", stated)
+        fields = fields_of(given["private"], (given["label"], given.get("unit")), stated["format"])
         _write(schema, written(fields))  # all ranges and categories are left open, to be filled in first
         return {"plan": None, "schema": str(schema), "columns": {field["name"]: field["type"] for field in fields}}
     settings = settings_of({**given, "schema": str(schema)}, terminal)
@@ -182,8 +188,8 @@ def settings_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> I
     if missing and terminal is None:
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
     for name, prompt in PROMPTS.items():
-        if name == "label":
-            stated["format"] = format_of(stated["public"], stated["test"])
+        if name == "format" and (stated["public"] or not csv_files(stated["private"])):
+            stated.setdefault(name, "")  # it was found, or there is none
         if name == "classes" and "bounds" in stated:
             continue
         parse = partial(parse_setting, name, stated=stated)
@@ -239,7 +245,7 @@ def _usual(name: str, stated: Mapping[str, Any], terminal: Terminal | None) -> A
     WrongInput, naming such columns, if nobody can be asked. They are schema: no private row is read.
     """
     match name:
-        case "public" | "test":
+        case "public" | "test" | "format":
             return ""
         case "classes" if stated.get("test"):
             return classes_of(stated["test"], stated["label"], stated["format"])
@@ -287,10 +293,12 @@ def parse_setting(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
             raise WrongInput(f"{option} {RULES['string_pattern_mismatch']}, got {value!r}")
         case "private":
             find_files(value, PRIVATE)
+        case "format":
+            return _format(value, stated)
         case "public" | "test" if value:
             check_public(option, value, stated["private"])
         case "unit" if value == ROW and ROW not in open_private(stated["private"], stated["format"]).names:
-            if "season" in stated:
+            if stated.get("season") is not None:
                 raise WrongInput(
                     "--unit must name a column with --season: by this column, a stream knows which units it has queried"
                 )
@@ -304,6 +312,35 @@ def parse_setting(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
         case "lifetime_epsilon" | "lifetime_delta":
             return _amount(option, value, least=stated[name.removeprefix("lifetime_")])
     return value or None
+
+
+def _format(value: Any, stated: Mapping[str, Any]) -> TextFormat:
+    """The format of CSV files: keys that are given, as a dict or in words, and the others as found in a public one, or
+    else in the private one's first line. Raises WrongInput, also if that line needs an encoding that is not given."""
+    public = format_of(stated.get("public"), stated.get("test"))
+    found = format_of_private(stated["private"]) if public == COMMAS else public
+    try:
+        words = [word.partition("=") for word in shlex.split(value)] if isinstance(value, str) else []
+    except ValueError:
+        raise WrongInput(f"--format must be KEY=SIGN, with blanks between several, got {value!r}") from None
+    given = {key: {"tab": "\t"}.get(sign, sign) for key, _, sign in words} if words else dict(value or {})
+    if missing := [sign for key, _, sign in words if key == "missing"]:
+        given["missing"] = missing
+    try:
+        form = parsed(TextFormat, {**found.model_dump(), **given})
+    except WrongInput as wrong:
+        raise WrongInput(f"--format: {wrong}") from None
+    for file in csv_files(stated["private"]):
+        if b"\0" in (line := first_line(file.path)):
+            raise WrongInput(f"--private: {file.shown} cannot be read: {UTF_16}")
+        try:
+            line.decode(form.encoding)
+        except UnicodeDecodeError:
+            raise WrongInput(
+                f"--format must state the encoding, since the first line of {file.shown} is not {form.encoding}: "
+                "--format encoding=cp1252 if Windows wrote it, or encoding=latin-1"
+            ) from None
+    return form
 
 
 def _classes(value: Any) -> tuple[str, ...]:

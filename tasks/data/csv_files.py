@@ -11,7 +11,8 @@ Checked by tests/tasks/data/test_csv_files.py and tests/privacy/test_text_alone.
 
 Formats. Only `concord init`, `predict` and `verify --table` detect one, in tables that are not private: a format
 detected in private rows would be learned from them. The result fits the first lines, or is the default; it is written
-into the plan. Checked by tests/tasks/data/test_formats.py.
+into the plan. Of a private table the first line alone is public: it decides the separator (`by_first_line`), and all
+else is given. Checked by tests/tasks/data/test_formats.py.
 """
 
 import codecs
@@ -39,6 +40,9 @@ MOST_ROWS = 1 << 18
 """Most rows that are searched for SAMPLE_ROWS cells of each column that are not missing, to detect how numbers are
 written."""
 GZIP = b"\x1f\x8b"
+UTF_16 = "it is UTF-16, and CSV must have one byte a character or be UTF-8: save it as UTF-8"
+SEPARATOR_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=.\"?")
+"""The first line by which Excel knows a separator."""
 WINDOWS = re.compile(rb"[\x80-\x9f]")
 """Bytes that are letters and signs in cp1252, and control characters in Latin-1."""
 COMMA = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[.' ][0-9]{{3}})+)(?:,[0-9]+)?{EXPONENT}"
@@ -86,13 +90,36 @@ def _reader(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=separator, skipinitialspace=True)
 
 
+def first_line(path: AnyPath) -> bytes:
+    """The first line of a CSV file, which has the names of its columns: nothing further is read."""
+    with _unpacked(path) as file:
+        return bytes(re.split(rb"[\r\n]", file.readline(LONGEST_LINE), maxsplit=1)[0])
+
+
+def by_first_line(path: AnyPath) -> TextFormat:
+    """The usual format, with the separator by which the first line has most names."""
+    line = first_line(path).decode(errors=ESCAPED)
+    forms = [COMMAS.model_copy(update={"separator": sign}) for sign in SEPARATORS]
+    return max(forms, key=lambda form: len(split_line(line, form)))
+
+
 def declare_to_find(name: str, path: AnyPath, form: TextFormat) -> str:
-    """The end of a message about a column missing from a CSV file: a format in which it would be found, if any."""
+    """The end of a message about a column missing from a CSV file: what its first line says of how it is written."""
+    line = first_line(path)
+    if b"\0" in line:
+        return f"; {UTF_16}"
+    if SEPARATOR_LINE.fullmatch(line):
+        return "; its first line is 'sep=', which Excel writes and reads: remove that line"
+    if f"'{name}'" in csv_names(path, by_first_line(path)):
+        return "; its cells are quoted by ', and a cell is quoted by \" alone: write it so, or as Parquet"
     for separator, encoding in product(SEPARATORS, ("utf-8", "cp1252")):
         if name in csv_names(path, form.model_copy(update={"separator": separator, "encoding": encoding})):
             keys = {"separator": separator, "encoding": encoding}
-            other = ", ".join(f"{key} = {json.dumps(sign)}" for key, sign in keys.items() if getattr(form, key) != sign)
-            return f"; it has it if the plan declares data.format = {{ {other} }}" if other else ""
+            other = {key: sign for key, sign in keys.items() if getattr(form, key) != sign}
+            declared = ", ".join(f"{key} = {json.dumps(sign)}" for key, sign in other.items())
+            option = " ".join(f"{key}={sign}" for key, sign in other.items()).replace("\t", "tab")
+            cut = f"the file is separated by {separator!r}: " if "separator" in other else ""
+            return f"; {cut}declare data.format = {{ {declared} }}, or repeat with --format '{option}'" if other else ""
     return f"; its cells are cut at {form.separator!r}, as data.format says"
 
 
@@ -157,7 +184,7 @@ def _encoding(paths: Sequence[AnyPath]) -> str:
         with _unpacked(path) as file:
             for part in iter(lambda: file.read(SAMPLE_TEXT), b""):
                 if part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                    raise WrongInput("CSV must have one byte a character or be UTF-8, got UTF-16: save it as UTF-8")
+                    raise WrongInput(f"a CSV file cannot be read: {UTF_16}")
                 if found == "utf-8":
                     try:
                         decoder.decode(part)

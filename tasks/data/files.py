@@ -24,7 +24,7 @@ from polars.exceptions import PanicException
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput, quoted
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import USUAL, clean_text
-from concord.tasks.data.csv_files import csv_names, declare_to_find, find_format, read_rows
+from concord.tasks.data.csv_files import UTF_16, by_first_line, csv_names, declare_to_find, find_format, read_rows
 from concord.tasks.data.places import PRIVATE as PRIVATE
 from concord.tasks.data.places import Format, StoredFile, StoredTable
 from concord.tasks.data.remote import Remote, objects, reachable
@@ -78,7 +78,7 @@ class TableFile:
         if not any(names):
             raise WrongInput(f"{self.field} must begin with the names of its columns, but {self.shown} has none")
         if self.format == "csv" and any("\0" in name for name in names):
-            raise WrongInput(f"{self.field} must be UTF-8, not UTF-16, but {self.shown} holds zero bytes")
+            raise WrongInput(f"{self.field}: {self.shown} cannot be read: {UTF_16}")
         if twice := [name for name in names if names.count(name) > 1]:
             raise WrongInput(f"{self.field} must name each column once, got {twice[0]!r} twice in {self.shown}")
         return names
@@ -277,10 +277,20 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
 def format_of(*tables: str | None, field: str = "--public") -> TextFormat:
     """The format detected in the first of these public tables that is CSV. Raises WrongInput."""
     for path in filter(None, tables):
-        if files := [file for file in find_files(path, field) if file.format == "csv"]:
+        if files := csv_files(path, field):
             with files[0].readable():
                 return find_format([file.path for file in files])
     return COMMAS
+
+
+def csv_files(path: str, field: str = PRIVATE) -> list[TableFile]:
+    """The CSV files of a table."""
+    return [file for file in find_files(path, field) if file.format == "csv"]
+
+
+def format_of_private(path: str) -> TextFormat:
+    """The separator of a private CSV table, by its first line alone; the usual format of any other table."""
+    return next((by_first_line(file.path) for file in csv_files(path)), COMMAS)
 
 
 def _format(path: Path | Remote, field: str) -> Format:

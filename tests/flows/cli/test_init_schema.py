@@ -10,8 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+import concord
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan
+from concord.artifacts.schemas import TextFormat
 from concord.artifacts.table_schema import SCALARS, DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth
 from concord.tasks.advice import rehearse_sketch
 from concord.tasks.advice.draft_schema import answered
@@ -217,3 +219,54 @@ def test_a_table_alone_goes_from_init_to_verify_as_it_stands(
     assert status == 0, error
     assert json.loads(printed)["mechanism"]["name"] == "sketch"
     assert json.loads(concord("verify", "--json")[1])["ok"]
+
+
+CLINIC = ("Aufnahme;Größe;Geschlecht;class\r\n" + "1,5;-99;männlich;high\r\n" * 3).encode("cp1252")
+SAID = "encoding=cp1252 decimal=, missing=-99"
+
+
+@pytest.mark.parametrize("how", ["options", "Python", "dialogue"])
+def test_a_table_as_excel_writes_it_was_a_dead_end_without_a_public_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Its separator stands in the first line, and so does that it is no UTF-8; all else is given."""
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_bytes(CLINIC)
+    given = ("--private", "t.csv", "--label", "class", "--unit", "row")
+    status, printed, error = without_home("init", *given)
+    assert (status, printed) == (2, "")
+    assert says(error, "--format", "encoding", "cp1252", "first line", "t.csv")
+    if how == "dialogue":
+        typed = (
+            f"t.csv\n\n\n\n{SAID}\nclass\nlow,high\nrow\nd\n4000\n\n\n\n\nnumber 0 10\nnumber 1 2\nmännlich, weiblich\n"
+        )
+        status, _, error = heard("init", stdin=Terminal(typed + "\n" * 4))
+        assert status == 0, error
+    else:
+        words = {"private": "t.csv", "label": "class", "unit": "row"}
+        asked = {"encoding": "cp1252", "decimal": ",", "missing": ["-99"]}
+        assert without_home("init", *given, "--format", SAID)[0] == 0
+        schema = json.loads(Path("schema.json").read_text("utf-8"))
+        assert [field["name"] for field in schema["fields"]] == ["Aufnahme", "Größe", "Geschlecht"]
+        schema["fields"][0] = {"name": "Aufnahme", "type": "boolean"}
+        Path("schema.json").write_text(json.dumps(schema), "utf-8")
+        if how == "Python":
+            concord.init(**words, format=asked, classes=["low", "high"], domain="d", rows=4000)
+        else:
+            assert without_home("init", *given, *STATED, "--format", SAID)[0] == 0
+    form = load_plan(Path("plan.toml")).data.format
+    assert form == TextFormat(separator=";", decimal=",", encoding="cp1252", missing=("-99",))
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("seperator=;", "did you mean 'separator'"),
+        ("separator=:", "separator must be ',', ';'"),
+        ("decimal=, thousands=,", "two signs"),
+        ("'", "--format must be KEY=SIGN"),
+    ],
+)
+def test_a_format_that_cannot_be_is_one_sentence(given: tuple[str, ...], said: str, sentence: str) -> None:
+    status, printed, error = without_home("init", *given, "--format", said)
+    assert (status, printed, says(error, "--format", sentence)) == (2, "", True), error

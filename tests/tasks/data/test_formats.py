@@ -13,7 +13,7 @@ from concord.artifacts.schemas import COMMAS, Encoding, TextFormat
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.csv_files import find_format, words_of
 from concord.tasks.data.encode import labelled_rows, learn_encoding
-from concord.tasks.data.files import format_of
+from concord.tasks.data.files import format_of, format_of_private
 from concord.tasks.data.matrix import encode
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.units import open_private
@@ -116,7 +116,7 @@ def test_what_is_found_in_a_small_file(tmp_path: Path, what: str) -> None:
 
 def test_utf_16_was_taken_for_a_table_without_the_label(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
-    with pytest.raises(WrongInput, match="got UTF-16: save it as UTF-8"):
+    with pytest.raises(WrongInput, match=r"it is UTF-16.*save it as UTF-8"):
         format_of(str(tmp_path / "t.csv"))
 
 
@@ -131,7 +131,7 @@ def test_a_public_column_that_is_missing_shows_those_that_were_read_and_what_to_
     with pytest.raises(WrongInput) as wrong:
         open_public(path).kinds(["zahl"])
     assert "its columns are 'stadt;gr\\\\xf6\\\\xdfe;zahl;tag;urteil'" in str(wrong.value)
-    assert 'data.format = { separator = ";" }' in str(wrong.value)
+    assert """data.format = { separator = ";" }, or repeat with --format 'separator=;'""" in str(wrong.value)
     with pytest.raises(WrongInput, match=r'data\.format = \{ separator = ";", encoding = "cp1252" \}'):
         open_public(path).kinds(["größe"])
     with pytest.raises(WrongInput, match="its cells are cut at ';'"):
@@ -180,3 +180,34 @@ def test_an_encoding_s_digest_follows_the_format() -> None:
     other = plain.model_copy(update={"format": TextFormat(separator=";")})
     assert other.digest != plain.digest
     assert Encoding.model_validate_json(other.model_dump_json()) == other
+
+
+@pytest.mark.parametrize("name", ["größe", "stadt", "zahl (m, cm)"])
+@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
+def test_the_separator_of_a_private_table_is_found_in_its_first_line_alone(
+    tmp_path: Path, sign: str, name: str
+) -> None:
+    """Whatever its rows are: they would say another one, and another encoding."""
+    head = sign.join([f'"{name}"' if sign in name else name, "tag", "urteil"]) + "\r\n"
+    for rows in (b"", b"a,b,c,d,e\n" * 9, b"a;b;c;d;e\n" * 9, b"\xff\xfe\x00\n" * 9):
+        (tmp_path / "t.csv").write_bytes(head.encode("cp1252") + rows)
+        assert format_of_private(str(tmp_path / "t.csv")) == TextFormat.model_validate({"separator": sign})
+
+
+FIRST_LINES = {
+    "of Excel": (b"sep=;\r\na;urteil\r\n1;x\r\n", "'sep=', which Excel writes"),
+    "of Excel, after a mark": (b"\xef\xbb\xbfsep=;\r\na;urteil\r\n1;x\r\n", "'sep=', which Excel writes"),
+    "in UTF-16": ("a;urteil\r\n1;x\r\n".encode("utf-16"), "it is UTF-16"),
+    "in UTF-16 without a mark": ("a;urteil\r\n1;x\r\n".encode("utf-16-le"), "it is UTF-16"),
+    "quoted otherwise": (b"'a';'urteil'\r\n1;x\r\n", 'quoted by " alone'),
+}
+
+
+@pytest.mark.parametrize("how", FIRST_LINES)
+def test_a_first_line_that_names_no_columns_says_which_it_is(tmp_path: Path, how: str) -> None:
+    content, sentence = FIRST_LINES[how]
+    (tmp_path / "t.csv").write_bytes(content)
+    for asked_by in ("--label", "data.label", "data.features"):
+        with pytest.raises(WrongInput) as wrong:
+            open_private(str(tmp_path / "t.csv"), TextFormat(separator=";")).frames({"urteil": asked_by})
+        assert sentence in str(wrong.value)

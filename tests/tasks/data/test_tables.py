@@ -120,7 +120,7 @@ def _utf16(folder: Path) -> None:
 FAULTS: dict[Callable[[Path], None], str] = {
     _nothing: "is empty",
     _empty_file: "must begin with the names of its columns",
-    _utf16: "must be UTF-8, not UTF-16",
+    _utf16: "it is UTF-16",
     _headings: "must hold at least one row",
     _no_rows: "must hold at least one row",
     _torn: "cannot be read as parquet",
