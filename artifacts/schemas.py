@@ -7,6 +7,7 @@ the public statistics its cells are encoded by; `tasks.data.encode` learns it, `
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -113,6 +114,25 @@ COMMAS = TextFormat()
 """The CSV format if none is declared."""
 
 
+class Spelling(Frozen):
+    """How a data dictionary says that the cells of a column are written; nothing of it is found in cells.
+
+    absent        numbers, dates in days since 1970, or words of a missing cell, besides NULL_WORDS
+    true, false   words of a truth value, in place of the usual ones
+    dates         the form of dates as text besides ISO's: %Y, %m and %d once each, and perhaps %H and %M, or %S as well
+    """
+
+    absent: tuple[float | str, ...] = ()
+    true: tuple[str, ...] = ()
+    false: tuple[str, ...] = ()
+    dates: str = ""
+
+
+USUAL_SPELLING = Spelling()
+Spelled = Annotated[Spelling, Field(exclude_if=lambda spelling: spelling == USUAL_SPELLING)]
+"""The spelling of a column; no key of its JSON if it is the usual one."""
+
+
 class Scaled(Frozen):
     """A number, a truth value (0 or 1) or a date (days since 1970), clipped to the public range and standardised.
 
@@ -129,6 +149,7 @@ class Scaled(Frozen):
     low: float
     high: float
     missing: bool
+    spelling: Spelled = USUAL_SPELLING
 
     @property
     def width(self) -> int:
@@ -148,6 +169,7 @@ class OneHot(Frozen):
     vocabulary: tuple[str, ...]
     missing: bool
     hashed: bool = False
+    spelling: Spelled = USUAL_SPELLING
 
     @property
     def of_numbers(self) -> bool:
@@ -171,6 +193,7 @@ class Hashed(Frozen):
     kind: Literal["text"] = "text"
     name: str
     size: Annotated[int, Field(ge=1)] = BUCKETS
+    spelling: Spelled = USUAL_SPELLING
 
     @property
     def width(self) -> int:
@@ -258,6 +281,15 @@ class Encoding(Frozen):
     def digest(self) -> str:
         """SHA-256 in hex of its JSON: not keyed, because it holds public things only."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def spelled(self, change: Callable[[Spelling], Spelling]) -> Self:
+        """With another spelling of the columns that are not spelled as usual."""
+
+        def changed(column: Column) -> Column:
+            own = getattr(column, "spelling", USUAL_SPELLING)
+            return column if own == USUAL_SPELLING else column.model_copy(update={"spelling": change(own)})
+
+        return self.model_copy(update={"columns": tuple(map(changed, self.columns))})
 
     @property
     def identity(self) -> str:

@@ -8,25 +8,36 @@ released. Its form is Frictionless Data's Table Schema, so that a data dictionar
 
 Assumes      the schema was declared, from documentation or by law, and not read off private rows: nobody can check that
 Guarantees   every column it names has a finite range or distinct categories; nothing is ever filled in from a table
-Not covered  keys of a Table Schema that say nothing of ranges and categories: they are left unread
+Not covered  rules for rows and values, such as `required`: a cell that breaks one is read like any other.
              Checked by tests/artifacts/test_table_schema.py
+
+PROPERTIES says what becomes of every property of the standard; so does the guide's table.
 """
 
 import hashlib
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import LARGEST_NUMBER, NULL_WORDS, Frozen, canonical_json
+from concord.artifacts.schemas import (
+    LARGEST_NUMBER,
+    NULL_WORDS,
+    USUAL_SPELLING,
+    Frozen,
+    Spelled,
+    Spelling,
+    canonical_json,
+)
 
-DAY_SECONDS = 86_400
+DAY_SECONDS, UNIX_EPOCH = 86_400, date(1970, 1, 1).toordinal()
 LARGEST_WHOLE = 2**53
 """Largest whole number of a range: a double holds all up to it."""
 MOST_WORDS = 2**16 - 2
@@ -43,6 +54,46 @@ BUCKETS, MOST_BUCKETS = 32, 1024
 learned as much as declared categories."""
 
 
+NO_RULE = "allowed: no cell is read by it"
+PROPERTIES: dict[str, dict[str, str]] = {
+    "schema": {
+        "fields": "read",
+        "missingValues": "read: cells of these texts or numbers are missing, besides the usual markers",
+        "fieldsMatch": "`exact` and `equal` are read; others are refused: name the columns in `data.features`",
+        **dict.fromkeys(("$schema", "primaryKey", "uniqueKeys", "foreignKeys"), NO_RULE),
+    },
+    "field": {
+        "name": "read",
+        "type": "read; types without a range, categories or text are refused: "
+        "time, yearmonth, duration, list, array, object, geopoint, geojson",
+        "format": "read if dates and moments are written such as `%d.%m.%Y`; `any` and other formats are refused",
+        "constraints": "read",
+        "categories": "read as `enum`, with or without labels",
+        "missingValues": "read, in place of those of the schema",
+        "trueValues": "read, in place of the usual words: true, t, yes, y, ja, oui, 1",
+        "falseValues": "read, in place of the usual words: false, f, no, n, nein, non, 0",
+        "decimalChar": "refused, but for a point: `data.format` declares it for all CSV files",
+        "groupChar": "refused: `data.format` declares it for all CSV files, as `thousands`",
+        "bareNumber": "refused if false: write numbers without units",
+        "buckets": "read: Concord's own, for text without categories",
+        **dict.fromkeys(("title", "description", "example", "rdfType", "categoriesOrdered"), NO_RULE),
+        **dict.fromkeys(("delimiter", "itemType"), "refused, with the type list"),
+    },
+    "constraints": {
+        "minimum": "read",
+        "maximum": "read",
+        "exclusiveMinimum": "read; of a number that is not whole as `minimum`",
+        "exclusiveMaximum": "read; of a number that is not whole as `maximum`",
+        "enum": "read",
+        **dict.fromkeys(("required", "unique", "minLength", "maxLength", "pattern", "jsonSchema"), NO_RULE),
+    },
+}
+"""The properties of Table Schemas of versions 1 and 2, and of their fields and constraints: what becomes of each."""
+TEXT_FORMATS = ("default", "email", "uri", "binary", "uuid")
+"""Formats of text, which is read as it is."""
+STRPTIME = re.compile("(?:[^%]|%[YmdHMS])*")
+
+
 class DeclaredRange(Frozen):
     """A number, or a date in days since 1970, from `low` to `high`; `whole` if there is nothing between whole ones."""
 
@@ -51,6 +102,7 @@ class DeclaredRange(Frozen):
     low: Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
     high: Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
     whole: bool
+    spelling: Spelled = USUAL_SPELLING
 
     @model_validator(mode="after")
     def low_is_below_high(self) -> Self:
@@ -62,6 +114,11 @@ class DeclaredRange(Frozen):
         if self.whole and max(-self.low, self.high) > LARGEST_WHOLE:
             rule = f"minimum and maximum must be from -2^53 to 2^53, got {self.low:g} and {self.high:g}"
             raise ValueError(f"{rule}: declare a number, not whole ones")
+        for number in self.spelling.absent:
+            if isinstance(number, float) and self.low <= number <= self.high:
+                value = f"{number:g}" if self.kind == "numeric" else date.fromordinal(UNIX_EPOCH + int(number))
+                rule = f"missingValues must lie outside of minimum and maximum, got {value}"
+                raise ValueError(f"{rule}: narrow the range, or give the field missingValues of its own")
         return self
 
 
@@ -70,6 +127,14 @@ class DeclaredTruth(Frozen):
 
     kind: Literal["boolean"]
     name: str
+    spelling: Spelled = USUAL_SPELLING
+
+    @model_validator(mode="after")
+    def words_are_true_or_false(self) -> Self:
+        """Check that no word is both true and false."""
+        if both := {*self.spelling.true} & {*self.spelling.false}:
+            raise ValueError(f"trueValues and falseValues must be different words, got {min(both)!r} in both")
+        return self
 
 
 class DeclaredCategories(Frozen):
@@ -78,22 +143,22 @@ class DeclaredCategories(Frozen):
     kind: Literal["categorical"]
     name: str
     words: Annotated[tuple[str, ...], Field(min_length=1)]
+    spelling: Spelled = USUAL_SPELLING
 
-    @field_validator("words")
-    @classmethod
-    def words_differ(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+    @model_validator(mode="after")
+    def words_differ(self) -> Self:
         """Check that the words are distinct, and none of them is that of a missing cell."""
-        if len(words) > MOST_WORDS:
-            rule = f"enum must list at most {MOST_WORDS:,} categories, got {len(words):,}"
+        if len(self.words) > MOST_WORDS:
+            rule = f"enum must list at most {MOST_WORDS:,} categories, got {len(self.words):,}"
             raise ValueError(f"{rule}: declare broader ones, or none, to hash them into buckets")
         before = set[str]()
-        for word in words:
+        for word in self.words:
             if word in before:
                 raise ValueError(f"enum must list each category once, got {word!r} twice")
-            if word in NULL_WORDS:
+            if word in (*NULL_WORDS, *self.spelling.absent):
                 raise ValueError(f"enum must not list {word!r}, which stands for a missing cell: leave it out")
             before.add(word)
-        return words
+        return self
 
 
 class DeclaredText(Frozen):
@@ -102,6 +167,7 @@ class DeclaredText(Frozen):
     kind: Literal["text"]
     name: str
     buckets: Annotated[int, Field(strict=True, ge=2, le=MOST_BUCKETS)] = BUCKETS
+    spelling: Spelled = USUAL_SPELLING
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -208,6 +274,9 @@ def schema_of(descriptor: Any) -> TableSchema:
         raise WrongInput(
             "data.schema must be a Table Schema: an object with a list of `fields`, each with name and type"
         )
+    if (match := descriptor.get("fieldsMatch", "exact")) not in ("exact", "equal", ["exact"], ["equal"]):
+        rule = f"data.schema: fieldsMatch must be 'exact' or 'equal', got {match!r}"
+        raise WrongInput(f"{rule}: leave it out, and name the columns to learn from in data.features")
     columns, undeclared, names = list[DeclaredColumn](), list[str](), set[str]()
     for field in fields:
         name = field.get("name")
@@ -217,7 +286,7 @@ def schema_of(descriptor: Any) -> TableSchema:
             raise WrongInput(f"data.schema must name each column once, got {name!r} twice")
         names.add(name)
         try:
-            column = _column(name, field)
+            column = _column(name, {"missingValues": descriptor.get("missingValues", [])} | dict(field))
         except ValueError as wrong:
             raise WrongInput(f"data.schema, field {name!r}: {_rule(wrong)}") from None
         if column is None:
@@ -238,19 +307,33 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
         raise ValueError(f"{rule}: lists, pictures and objects need a public table (data.public)")
     if not isinstance(limits, Mapping):
         raise ValueError(f"constraints must be an object, got {limits!r}")
+    for key in limits.keys() - PROPERTIES["constraints"].keys():
+        raise ValueError(f"constraints must be {', '.join(PROPERTIES['constraints'])}, got {key!r}")
+    for key, usual in (("decimalChar", "."), ("groupChar", ""), ("bareNumber", True)):
+        if field.get(key, usual) != usual:
+            raise ValueError(f"{key} is {PROPERTIES['field'][key]}, got {field[key]!r}")
     given = {key: value for key, value in limits.items() if value not in (None, [])}
+    if "enum" not in given and field.get("categories"):
+        given["enum"] = field["categories"]
+    spelling = _spelling(kind, field, words="enum" in given)
     if "buckets" in field and (kind != "string" or "enum" in given):
         raise ValueError(
             "buckets are for text whose categories nobody can list: declare type 'string' without enum, or no buckets"
         )
     if kind == "boolean":
-        return DeclaredTruth(kind="boolean", name=name)
+        return DeclaredTruth(kind="boolean", name=name, spelling=spelling)
     if "enum" in given:
         if not isinstance(given["enum"], list):
             raise ValueError(f"enum must be a list of categories, got {given['enum']!r}")
-        return DeclaredCategories(kind="categorical", name=name, words=tuple(_word(value) for value in given["enum"]))
+        words = tuple(_word(value) for value in given["enum"])
+        return DeclaredCategories(kind="categorical", name=name, words=words, spelling=spelling)
     if kind == "string":
-        return DeclaredText.model_validate({"kind": "text", "name": name, "buckets": field.get("buckets", BUCKETS)})
+        given = {"kind": "text", "name": name, "buckets": field.get("buckets", BUCKETS), "spelling": spelling}
+        return DeclaredText.model_validate(given)
+    for key in ("minimum", "maximum"):
+        if (beyond := given.pop(f"exclusive{key.title()}", None)) is not None and kind in TYPES:
+            inward = (1 if key == "minimum" else -1) * (kind in WHOLE_TYPES)
+            given.setdefault(key, _bound(key, beyond, kind) + inward)
     if not {"minimum", "maximum"} & given.keys():
         return None
     if kind == "any":
@@ -260,11 +343,47 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
             rule = f"constraints must give {key}, from documentation and not from the rows"
             raise ValueError(f"{rule}; a range much too wide costs nothing")
     low, high = (_bound(key, given[key], kind) for key in ("minimum", "maximum"))
-    return DeclaredRange(kind=TYPES[kind], name=name, low=low, high=high, whole=kind in WHOLE_TYPES)
+    whole = kind in WHOLE_TYPES
+    return DeclaredRange(kind=TYPES[kind], name=name, low=low, high=high, whole=whole, spelling=spelling)
+
+
+def _spelling(kind: str, field: Mapping[str, Any], *, words: bool) -> Spelling:
+    """How the cells of a field are written, which are `words` if it lists categories. Raises ValueError."""
+    for key in ("missingValues", "trueValues", "falseValues"):
+        if not isinstance(field.get(key, []), list):
+            raise ValueError(f"{key} must be a list, got {field[key]!r}")
+    texts = {_word(value) for value in field["missingValues"]} - {*NULL_WORDS}
+    form, is_date = field.get("format", "default"), TYPES.get(kind) == "date"
+    if is_date and isinstance(form, str) and form not in ("default", "any"):
+        parts = sorted(re.findall("%([a-zA-Z])", form))
+        if not STRPTIME.fullmatch(form) or "".join(parts) not in ("Ydm", "HMYdm", "HMSYdm"):
+            rule = "format must be made of %Y, %m and %d, and perhaps %H and %M, or %S as well, such as '%d.%m.%Y'"
+            raise ValueError(f"{rule}, got {form!r}: write dates otherwise as 2026-12-31")
+    elif form not in (TEXT_FORMATS if kind == "string" else ("default",)):
+        rule = "a form of dates such as '%d.%m.%Y', or left out" if is_date else "left out, or 'default'"
+        raise ValueError(f"format must be {rule}, got {form!r}")
+    if kind == "boolean":
+        true, false = (tuple(map(_word, field.get(key, []))) for key in ("trueValues", "falseValues"))
+        return Spelling(true=true, false=false)
+    if kind not in TYPES or words:
+        return Spelling(absent=tuple(sorted(texts)))
+    absent = tuple(_absent(text, kind, form) for text in sorted(texts))
+    return Spelling(absent=absent, dates=form if is_date and form != "default" else "")
+
+
+def _absent(text: str, kind: str, form: str) -> float | str:
+    """The number, or day since 1970, of a missing value; the text itself if it is none."""
+    try:
+        return _bound("missingValues", datetime.strptime(text, form) if form != "default" else text, kind)
+    except ValueError:
+        return text
 
 
 def _word(value: Any) -> str:
-    """A category as its cells are read: outer blanks cut off, characters composed, whole numbers without a point."""
+    """A category as its cells are read: outer blanks cut off, characters composed, whole numbers without a point. Of
+    one with a label, its value."""
+    if isinstance(value, Mapping) and "value" in value:
+        value = value["value"]
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -275,7 +394,7 @@ def _word(value: Any) -> str:
 def _bound(key: str, value: Any, kind: str) -> float:
     """A bound of a range as a number: dates in days since 1970."""
     if TYPES[kind] == "date":
-        return _days(key, value)
+        return value if isinstance(value, float) else _days(key, value)
     try:  # text is a number as well, by the standard
         bound = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     except ValueError:

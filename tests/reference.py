@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from concord.artifacts.sections import MECHANISMS, TALLIES
+from concord.artifacts.table_schema import PROPERTIES
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, schema_text, sections
 from concord.tasks.asks.kinds import OTHERS
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
@@ -55,6 +56,13 @@ def forms() -> Iterator[Row]:
     yield from ((name, form.use) for name, form in FORMS.items())
 
 
+def table_schema() -> Iterator[Row]:
+    """What becomes of every property of a Table Schema."""
+    yield "property", "of", "what becomes of it"
+    for owner, properties in PROPERTIES.items():
+        yield from ((f"`{name}`", owner, fate) for name, fate in properties.items())
+
+
 def keys() -> str:
     """The page of all keys of a plan."""
     parts = []
@@ -79,6 +87,7 @@ def pages() -> dict[Path, str]:
     plans = ROOT / "deployments/plans"
     made = {plans / PLAN_SCHEMA_FILE: schema_text(), plans / "README.md": keys()}
     tables = {"README.md": mechanisms, "tests/privacy/README.md": sources, "deployments/guides/publish.md": forms}
+    tables["deployments/guides/no-public-table.md"] = table_schema
     for name, rows in tables.items():
         lines, page = table([*rows()]), (ROOT / name).read_text(encoding="utf-8")
         pattern = re.compile(rf"^( *){re.escape(lines[0])}\n(?: *\|.*\n)+", re.MULTILINE)

@@ -181,7 +181,7 @@ def init_command(
     path: Annotated[Path, typer.Option("--out", help="A new file for the plan.")] = Path("plan.toml"),
     tallies: Annotated[bool | None, typer.Option(help="Noisy sums (default, if possible), or votes.")] = None,
 ) -> None:
-    """Write a commented plan, with public or declared columns; at a terminal it asks for missing settings."""
+    """Write a commented plan; at a terminal it asks for missing settings."""
     from concord.flows.cli.advice import AtTerminal, show_written
     from concord.tasks.advice.init import write_plan
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from concord.artifacts.schemas import (
     COMMAS,
     NULL_WORDS,
+    USUAL_SPELLING,
     Bounds,
     Column,
     Encoding,
@@ -30,7 +31,19 @@ from concord.artifacts.schemas import (
     Scaled,
     TextFormat,
 )
-from concord.tasks.data.concord_student import DAY, DAYS, LARGEST, TICKS, TRUTH, bucket, composed
+from concord.tasks.data.concord_student import (
+    DAY,
+    DAYS,
+    LARGEST,
+    TICKS,
+    TRUTH,
+    WITHOUT_SECONDS,
+    ZONED,
+    bucket,
+    composed,
+    iso_rule,
+    truth_words,
+)
 from concord.tasks.data.identifiers import TRUTHS, WHOLE, decoded, names_as_text
 
 OURS = "concord."
@@ -164,7 +177,7 @@ def number(name: str, dtype: Type, largest: float = LARGEST) -> pl.Expr:
 
 
 def truth(name: str, dtype: Type) -> pl.Expr:
-    """Boolean of truth values, the words true and false, and the numbers 0 and 1."""
+    """Boolean of truth values, their usual words (TRUTH), and the numbers 0 and 1."""
     if _is_text(dtype):
         word, true, false = _words(name), *([word for word in TRUTH if TRUTH[word] == known] for known in (1, 0))
         return pl.when(word.is_in(true)).then(True).when(word.is_in(false)).then(False)
@@ -175,17 +188,20 @@ def truth(name: str, dtype: Type) -> pl.Expr:
 
 
 def date(name: str, dtype: Type) -> pl.Expr:
-    """Datetime in microseconds, UTC, of dates and ISO text. Formats are fixed: guessing them would depend on other
-    rows."""
+    """Datetime in microseconds, UTC, of dates and ISO text, with a zone or none. Formats are fixed: guessing them would
+    depend on other rows."""
     if isinstance(dtype, pl.Date | pl.Datetime):
         moment = _written(name, dtype)
         if isinstance(dtype, pl.Datetime) and dtype.time_zone:
             moment = moment.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         return moment.cast(pl.Datetime("us"), strict=False)
     if _is_text(dtype):
-        word = _words(name)
-        moment = pl.coalesce(word.str.to_datetime(form, strict=False, time_unit="us") for form in DATE_FORMATS)
-        return _within(moment, DAY)
+        word = _words(name).str.replace(WITHOUT_SECONDS, "${1}:00${2}")
+        local = [word.str.to_datetime(form, strict=False, time_unit="us") for form in DATE_FORMATS]
+        plain = word.str.replace(ZONED, "${1}T${2}${3}").str.replace("Z$", "+0000")
+        utc = plain.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", strict=False, time_unit="us", time_zone="UTC")
+        zoned = pl.when(word.str.contains(ZONED)).then(utc.dt.replace_time_zone(None))
+        return _within(pl.coalesce(zoned, *local), DAY)
     return nothing(pl.Datetime("us"))
 
 
@@ -284,7 +300,38 @@ def kinds_of_text(column: pl.Series, among: Iterable[Kind]) -> set[Kind]:
     """Which of the kinds every cell of a cleaned text column can be read as."""
     frame = column.to_frame("c")
     read = {kind: frame.select(cell("c", pl.String(), kind)).to_series().null_count() for kind in among}
+    if not column.is_in([*TRUTHS, *TRUTHS.values(), "0", "1"]).all():  # other words may be categories, such as yes, f
+        read.pop("boolean", None)
     return {kind for kind, nulls in read.items() if nulls == column.null_count()}
+
+
+def spelled(column: Scaled | OneHot | Hashed, dtype: Type) -> pl.Expr:
+    """Cells of a column whose data dictionary says how they are written, or null."""
+    spelling = column.spelling
+
+    def read(cells: pl.Series) -> pl.Series:
+        rows, name = cells.alias(column.name).to_frame(), column.name
+        if not isinstance(column, Scaled):
+            word = text(name, dtype)
+            rows = rows.select(pl.when(~word.is_in(spelling.absent)).then(word).alias(name))
+        elif column.kind == "boolean" and dtype != pl.Boolean:
+            known = truth_words(spelling.true, spelling.false)
+            truths = text(name, dtype).replace_strict(known, default=None, return_dtype=pl.Float64)
+            rows = rows.select(truths.alias(name))
+        elif spelling.dates and _is_text(dtype):
+            rows = rows.select(_words(name).str.replace(*iso_rule(spelling.dates)))
+        usual = column.model_copy(update={"spelling": USUAL_SPELLING})
+        found = rows.select(_cell(usual, rows.schema[name]).alias(name))
+        numbers = [value for value in spelling.absent if isinstance(value, float)]
+        if column.kind == "numeric":
+            found = found.select(pl.when(~pl.col(name).is_in(numbers)).then(name).alias(name))
+        if column.kind == "date":
+            moments = [round(day * DAY) for day in numbers]
+            found = found.select(pl.when(~pl.col(name).dt.timestamp("us").is_in(moments)).then(name).alias(name))
+        return found.to_series()
+
+    result = {"numeric": pl.Float64(), "boolean": pl.Boolean(), "date": pl.Datetime("us")}
+    return pl.col(column.name).map_batches(read, result.get(column.kind, pl.String()), is_elementwise=True)
 
 
 def is_padded(column: pl.Series) -> bool:
@@ -321,6 +368,8 @@ def _looked_up(words: pl.Expr, known: Iterable[str], dtype: Type) -> pl.Expr:
 
 def _cell(column: Column, dtype: Type) -> pl.Expr:
     match column:
+        case Scaled() | OneHot() | Hashed() if column.spelling != USUAL_SPELLING and dtype != pl.Null:
+            return spelled(column, dtype)
         case Scaled():
             return cell(column.name, dtype, column.kind)
         case OneHot(hashed=True):

@@ -40,7 +40,12 @@ DAYS = (-719_162, 2_932_896)
 TICKS = {"D": 1, "h": 24, "m": 1440, "s": 86_400, "ms": 86_400_000, "us": DAY, "ns": 1000 * DAY}
 """How many of a unit of time a day has."""
 EPOCH = datetime.datetime(1970, 1, 1)
-TRUTH = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "1": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0, "0": 0.0}
+TRUE, FALSE = (
+    tuple(dict.fromkeys(form for word in words for form in (word, word.title(), word.upper())))
+    for words in (("true", "t", "yes", "y", "ja", "oui", "1"), ("false", "f", "no", "n", "nein", "non", "0"))
+)
+TRUTH = {**dict.fromkeys(TRUE, 1.0), **dict.fromkeys(FALSE, 0.0)}
+"""The usual words of truth values."""
 BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a" + (
     "\u2028\u2029\u202f\u205f\u3000"
 )
@@ -54,6 +59,14 @@ MOMENT = re.compile(
     rf"(?:T?{_GAP}{_TWO}:{_GAP}{_TWO}:{_GAP}{_TWO}(?:\.([0-9]+))?)?"
 )
 """Year, month and day, and perhaps hour, minute, second and a fraction."""
+WITHOUT_SECONDS = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2})((?:Z|[+-][0-9]{2}:?[0-9]{2})?)$"
+ZONED = (
+    r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,9})?)"
+    r"(Z|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9])$"
+)
+"""Moments of ISO 8601 as the standard of Table Schemas has them, for `re` and for Rust's regular expressions."""
+DATE_PARTS = {"Y": "[0-9]{4}", **dict.fromkeys("mdHMS", "[0-9]{1,2}")}
+"""Parts of a date that a spelling may name, as strptime does."""
 BUCKET = re.compile("bucket ([1-9][0-9]{0,7}) of ([1-9][0-9]{0,7})")
 """The name of a bucket that texts are hashed to."""
 
@@ -92,6 +105,72 @@ def raw(column: Any) -> Any:
     cells, stored = column.to_numpy(), str(getattr(column.dtype, "inner", column.dtype)).lower()
     octets = stored == "uint8" and cells.ndim == 2  # which other numbers hold exactly, too, if a list is missing
     return cells if cells.dtype.kind in "mM" or stored == cells.dtype.name or octets else column.to_list()
+
+
+class Spelled(Cells):
+    """As Cells, of columns whose cells a data dictionary says to be written otherwise.
+
+    absent        numbers, dates in days since 1970, or words that stand for a missing cell
+    true, false   words of a truth value
+    dates         the form of dates as text besides ISO's, as strptime has it
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        size: int = 1,
+        absent: Sequence[Any] = (),
+        true: Sequence[str] = (),
+        false: Sequence[str] = (),
+        dates: str = "",
+    ) -> None:
+        super().__init__(kind, size)
+        self.absent, self.true, self.false, self.dates = absent, true, false, dates
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Clean cells (rows, columns)."""
+        return np.column_stack([self._read(raw(X[name])) for name in X.columns])
+
+    def _read(self, cells: Any) -> NDArray[Any]:
+        absent = [value for value in self.absent if isinstance(value, float) == (self.kind in ("numeric", "date"))]
+        if self.kind in ("categorical", "hashed"):
+            kept = words([None if text in absent else text for text in words(cells)])
+            return buckets(kept, self.size) if self.kind == "hashed" else kept
+        if self.kind == "boolean":
+            known = truth_words(self.true, self.false)
+            truths = (
+                cell if isinstance(cell, bool | np.bool_) else known.get(word(cell) or "", math.nan) for cell in cells
+            )
+            return np.fromiter(truths, np.float64)
+        if self.kind == "numeric":
+            found = numbers(cells)
+            return np.where(np.isin(found, absent), np.nan, found)
+        if self.dates and not isinstance(cells, np.ndarray):
+            cells = [in_iso(cell.strip(BLANKS), self.dates) if isinstance(cell, str) else cell for cell in cells]
+        found = dates(cells)
+        return np.where(np.isin(np.rint(found * DAY), np.rint(np.array(absent) * DAY)), np.nan, found)
+
+
+def truth_words(true: Sequence[str], false: Sequence[str]) -> dict[str, float]:
+    """Truth values by their words: those that are given, and else the usual ones."""
+    usual = {word: known for word, known in TRUTH.items() if not (true if known else false)}
+    return {**usual, **dict.fromkeys(true, 1.0), **dict.fromkeys(false, 0.0)}
+
+
+def iso_rule(form: str) -> tuple[str, str]:
+    """The pattern of a date written as `form`, and its ISO text with groups as ${1}: for `re` and for Rust."""
+    parts = re.split("%([YmdHMS])", form)
+    at = {part: f"${{{place}}}" for place, part in enumerate(parts[1::2], start=1)}
+    pattern = "".join(f"({DATE_PARTS[part]})" if odd % 2 else re.escape(part) for odd, part in enumerate(parts))
+    time = f" {at['H']}:{at['M']}:{at.get('S', '00')}" if "H" in at else ""
+    return f"^{pattern}$", f"{at['Y']}-{at['m']}-{at['d']}{time}"
+
+
+def in_iso(text: str, form: str) -> str:
+    """A date written as `form` as ISO text; any other text as it is."""
+    pattern, iso = iso_rule(form)
+    found = re.fullmatch(pattern, text)
+    return re.sub(r"\$\{([0-9])\}", lambda place: found[int(place[1])], iso) if found else text
 
 
 def numbers(cells: Any) -> Numbers:
@@ -294,6 +373,13 @@ class Chosen(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-le
 
 
 def _read_date(text: str) -> float:
+    text = re.sub(WITHOUT_SECONDS, r"\1:00\2", text)
+    if zoned := re.fullmatch(ZONED, text):
+        day, time, zone = zoned.groups()
+        try:
+            return date(datetime.datetime.fromisoformat(f"{day}T{time[:15]}{zone}"))
+        except (ValueError, OverflowError):
+            return math.nan
     found = MOMENT.fullmatch(text)
     if found is None:
         return math.nan
@@ -327,6 +413,6 @@ def _digits(value: Any) -> str | None:
     return str(np.format_float_scientific(value, unique=True, trim="-", exp_digits=1))
 
 
-for _part in (Cells, ScoreClassifier, Chosen, signed_log):
+for _part in (Cells, Spelled, ScoreClassifier, Chosen, signed_log):
     _part.__module__ = NAME
 sys.modules.setdefault(NAME, sys.modules[__name__])

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.home.vault import Vault, hashed
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Ref, Scaled
+from concord.artifacts.schemas import USUAL_SPELLING, Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Ref, Scaled
 from concord.artifacts.schemas import PublicBatch as PublicBatch
 from concord.artifacts.table_schema import DeclaredCategories, TableSchema
 from concord.tasks.data.cells import (
@@ -93,7 +93,7 @@ def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
         mean = math.fsum(values.tolist()) / len(values)
         scale = math.sqrt(math.fsum(np.square(values - mean).tolist()) / len(values)) or 1.0
         fill, low, high = (float(values[at]) for at in (len(values) // 2, 0, -1))
-        public = {"mean": mean, "scale": scale, "fill": fill, "low": low, "high": high}
+        public: dict[str, Any] = {"mean": mean, "scale": scale, "fill": fill, "low": low, "high": high}
         return Scaled(kind=kind, name=name, log=log, missing=missing, **public)
     counts = cells.drop_nulls().value_counts().sort("count", name, descending=[True, False])
     rare = counts.height > VOCABULARY
@@ -148,7 +148,7 @@ def as_declared(columns: Sequence[Column], schema: TableSchema) -> tuple[Column,
         if column.name in words
         else declared[column.name]
         if isinstance(column, Empty) or column.name in schema.hashed
-        else column
+        else column.model_copy(update={"spelling": getattr(declared[column.name], "spelling", USUAL_SPELLING)})
         for column in columns
     )
 

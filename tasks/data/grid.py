@@ -136,12 +136,13 @@ def reading_columns(schema: TableSchema) -> tuple[Column, ...]:
     missing."""
 
     def read(column: DeclaredColumn) -> Column:
+        given: dict[str, Any] = {"name": column.name, "spelling": column.spelling}
         match column:
             case DeclaredCategories():
-                return Hashed(name=column.name)
+                return Hashed(**given)
             case DeclaredText():
-                return OneHot(name=column.name, vocabulary=column.words, missing=True, hashed=True)
-        return Scaled(kind=column.kind, name=column.name, mean=0, scale=1, fill=0, low=0, high=1, missing=True)
+                return OneHot(**given, vocabulary=column.words, missing=True, hashed=True)
+        return Scaled(**given, kind=column.kind, mean=0, scale=1, fill=0, low=0, high=1, missing=True)
 
     return tuple(map(read, schema.columns))
 

@@ -29,9 +29,9 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
+from concord.artifacts.schemas import USUAL_SPELLING, Column, Encoding, Hashed, OneHot, Passed, Scaled
 from concord.tasks.data.cells import BAG, distinct
-from concord.tasks.data.concord_student import Cells, signed_log
+from concord.tasks.data.concord_student import Cells, Spelled, signed_log
 
 Matrix = NDArray[np.float32]
 
@@ -45,10 +45,11 @@ def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
     """Cast rows as a float32 matrix (rows, encoding.width). Besides it, memory is bounded by one slice of rows."""
     matrix = np.zeros((rows.height, encoding.width), dtype=np.float32)
     valued = [column.name for column in encoding.columns if column.kind != "null"]
+    encoder = _transformer_of(encoding.spelled(lambda _: USUAL_SPELLING))  # cells were cast
     with config_context(transform_output="default"):
         for first in range(0, rows.height, SLICE):  # no row, no slice: scikit-learn refuses an empty one
             cells = rows.slice(first, SLICE).select(valued).cast({pl.Boolean: pl.Float64})
-            _fill(matrix[first : first + SLICE], cells, _transformer_of(encoding))
+            _fill(matrix[first : first + SLICE], cells, encoder)
     return matrix
 
 
@@ -105,7 +106,8 @@ def _alike(columns: Sequence[Column]) -> Iterator[list[Any]]:
 
     def shape(numbered: tuple[int, Column]) -> tuple[object, ...]:
         at, column = numbered
-        return (column.kind, column.log) if isinstance(column, Scaled) and not column.missing else (at,)
+        usual = isinstance(column, Scaled) and not column.missing and column.spelling == USUAL_SPELLING
+        return (column.kind, column.log) if isinstance(column, Scaled) and usual else (at,)
 
     for _, alike in groupby(enumerate(columns), shape):
         yield [column for _, column in alike]
@@ -118,14 +120,14 @@ def _parts(columns: list[Any]) -> list[Encoder]:
         case Scaled() as first:
             low, high = (np.array([getattr(column, end) for column in columns]) for end in ("low", "high"))
             steps = [
-                ("cells", Cells(first.kind)),
+                ("cells", clean(first)),
                 *([("log", FunctionTransformer(signed_log))] * first.log),
                 ("fill", SimpleImputer(strategy="median", keep_empty_features=True)),
                 ("clip", FunctionTransformer(np.clip, kw_args={"a_min": low, "a_max": high})),
                 ("scale", StandardScaler()),
             ]
             numbers = (names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", Pipeline(steps), names)
-            missing = make_pipeline(Cells(first.kind), MissingIndicator(features="all"))
+            missing = make_pipeline(clean(first), MissingIndicator(features="all"))
             return [numbers, *([(f"{first.name} missing", missing, names)] * first.missing)]
         case OneHot() as first:
             vocabulary = np.array([*first.vocabulary, None], dtype=object)[:-1]
@@ -149,9 +151,11 @@ def _parts(columns: list[Any]) -> list[Encoder]:
 
 def clean(column: Column) -> Cells:
     """The transformer that reads the cells of a column without lists."""
-    if isinstance(column, OneHot) and column.hashed:
-        return Cells("hashed", len(column.vocabulary))
-    return Cells(column.kind)
+    hashed = isinstance(column, OneHot) and column.hashed
+    given = ("hashed", len(column.vocabulary)) if isinstance(column, OneHot) and hashed else (column.kind, 1)
+    if isinstance(column, Scaled | OneHot) and column.spelling != USUAL_SPELLING:
+        return Spelled(*given, **column.spelling.model_dump())
+    return Cells(*given)
 
 
 def _settle(part: Pipeline, columns: list[Any]) -> None:

@@ -26,7 +26,7 @@ import polars as pl
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import NULL_WORDS, Encoding, Kind
+from concord.artifacts.schemas import NULL_WORDS, USUAL_SPELLING, Encoding, Kind
 from concord.tasks.data.cells import cast_numbers, cast_rows, class_index, is_padded, systematic_sample
 from concord.tasks.data.csv_files import COMMA, POINT
 from concord.tasks.data.encode import VOCABULARY
@@ -190,10 +190,11 @@ def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
     asked_by = dict.fromkeys(encoding.features, "data.features") | {encoding.label: "data.label"}
     if encoding.unit is not None:
         asked_by[encoding.unit] = "data.unit"
-    rows, lost = 0, Counter[str]()
+    rows, lost, unmarked = 0, Counter[str](), encoding.spelled(lambda own: own.model_copy(update={"absent": ()}))
+    marks = {column.name: getattr(column, "spelling", USUAL_SPELLING).absent for column in encoding.columns}
     for frame in open_private(plan.path("private"), plan.data.format).frames(asked_by):
         rows += frame.height
-        label, cells = frame[encoding.label], cast_rows(frame.drop(encoding.label), encoding)
+        label, cells = frame[encoding.label], cast_rows(frame.drop(encoding.label), unmarked)
         if encoding.bounds is None:
             classes = class_index(encoding.label, label.dtype, encoding.classes)
             lost["label"] += frame.select(classes.is_null().sum()).item()
@@ -205,7 +206,9 @@ def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
         for name in cells.columns:
             filled = frame[name].is_not_null()
             if frame.schema[name] == pl.String:
-                filled &= ~frame[name].str.strip_chars().is_in(NULL_WORDS)
+                filled &= ~frame[name].str.strip_chars().is_in(
+                    [*NULL_WORDS, *(w for w in marks[name] if isinstance(w, str))]
+                )
             lost[f"feature {name}"] += int((filled & cells[name].is_null()).sum())
     shares = {name: count / max(rows, 1) for name, count in lost.items()}
     features = {name: shares.get(f"feature {name}", 0.0) for name in encoding.features}

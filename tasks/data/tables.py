@@ -7,14 +7,15 @@ Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_identifiers
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import COMMAS, WORDS, Encoding, Kind, OneHot, TextFormat
-from concord.tasks.data.cells import ANY_WORD, is_padded, kind_of, kinds_of_text
+from concord.artifacts.schemas import COMMAS, USUAL_SPELLING, WORDS, Encoding, Kind, OneHot, Scaled, TextFormat
+from concord.tasks.data.cells import ANY_WORD, cast_columns, is_padded, kind_of, kinds_of_text
 from concord.tasks.data.files import PRIVATE as PRIVATE
 from concord.tasks.data.files import TableFile as TableFile
 from concord.tasks.data.files import find_files as find_files
@@ -104,9 +105,21 @@ class PublicTable:
             kind = kinds.get(column.name, "null")
             names = kind == "numeric" and isinstance(column, OneHot) and column.of_numbers
             words = text or names or kind == "categorical"
-            if kind not in ("null", column.kind) and not (words and column.kind in WORDS):
-                rule = f"{self.field} must hold column {column.name!r} as {column.kind}, as the public table did"
-                raise WrongInput(f"{rule}, got {kind}")
+            if kind in ("null", column.kind) or (words and column.kind in WORDS):
+                continue
+            if not (isinstance(column, Scaled) and kind == "categorical" and self._reads(column)):
+                day = date(2026, 12, 31).strftime(getattr(column, "spelling", USUAL_SPELLING).dates or "%Y-%m-%d")
+                must = {"date": f"a date such as {day}", "numeric": "a number", "boolean": "a truth value such as yes"}
+                rule = f"{self.field}: {column.name!r} must be {must.get(column.kind, column.kind)}"
+                raise WrongInput(f"{rule} in every row, got {kind}")
+
+    def _reads(self, column: Scaled) -> bool:
+        """Whether every filled cell is read as the column has it; or most, if it is spelled otherwise than usual."""
+        filled = read = 0
+        for frame in self.frames([column.name]):
+            filled += frame.height - frame[column.name].null_count()
+            read += frame.height - cast_columns(frame, [column])[column.name].null_count()
+        return read == filled or (column.spelling != USUAL_SPELLING and 2 * read > filled)
 
     def must_hold(self, columns: Sequence[str]) -> None:
         """Raise WrongInput if a file lacks one of the columns."""

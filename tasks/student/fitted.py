@@ -10,6 +10,7 @@ Not covered  whether they make sense: a stranger's student may answer anything, 
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.sections import LONGEST_CLASS
-from concord.tasks.data.concord_student import READ, Cells, Chosen, ScoreClassifier
+from concord.tasks.data.concord_student import DATE_PARTS, READ, Cells, Chosen, ScoreClassifier, Spelled
 from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber
 
 Rule = Callable[[Any], bool]
@@ -103,7 +104,7 @@ def _one_of(known: Iterable[str]) -> Rule:
 def _by_name(value: Any) -> bool:
     """Parts that read columns by their names, each beginning with clean cells."""
     parts = [(part, names) for _, part, names in value if isinstance(part, Pipeline)]
-    return all(type(names) is list and _texts(names) and type(part[0]) is Cells for part, names in parts)
+    return all(type(names) is list and _texts(names) and type(part[0]) in (Cells, Spelled) for part, names in parts)
 
 
 def _categories(value: Any) -> bool:
@@ -111,9 +112,19 @@ def _categories(value: Any) -> bool:
 
 
 WHOLE: dict[str, Rule] = {"classes_": lambda value: value is None or _names(value), "feature_names_in_": _names}
+OF_CELLS: dict[str, Rule] = {
+    "kind": _one_of((*READ, "hashed", "uint8", "float32")),
+    "size": _between(1, LARGEST_SIZE),
+}
 RULES: dict[type, dict[str, Rule]] = {
     ColumnTransformer: {"transformers_": _by_name},
-    Cells: {"kind": _one_of((*READ, "hashed", "uint8", "float32")), "size": _between(1, LARGEST_SIZE)},
+    Cells: OF_CELLS,
+    Spelled: {
+        **OF_CELLS,
+        "absent": lambda value: all(_text(part) or _numbers(part) for part in value),
+        **dict.fromkeys(("true", "false"), _texts),
+        "dates": lambda value: _text(value) and {*re.findall("%(.)", value)} <= DATE_PARTS.keys(),
+    },
     SimpleImputer: {"statistics_": lambda value: _texts(value) or _numbers(value)},
     OneHotEncoder: {"categories_": _categories},
     OrdinalEncoder: {"categories_": _categories},

@@ -27,15 +27,15 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.errors import is_printable
-from concord.tasks.data.concord_student import DAY, EPOCH, TRUTH
+from concord.tasks.data.concord_student import DAY, EPOCH, TRUTH, Cells
 from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber, log_odds
 
 FORMAT = "concord scorecard 2"
 RULES = {
     "numeric": "a number; if there is none, or one beyond 1e100, the cell is missing. It belongs to the interval whose "
     "lower end is at or below it",
-    "boolean": "a truth value, or one of the words true, True, TRUE, false, False, FALSE and the numbers 1 and 0; "
-    "anything else is missing. True is 1 and false is 0",
+    "boolean": f"a truth value, or one of the words {', '.join(TRUTH)}; anything else is missing. True is 1 and false "
+    "is 0",
     "date": "a date or moment, or text written as 2026-12-31; anything else is missing. It belongs to the interval "
     "whose lower end is at or before it",
     "categorical": "text, without blanks around it and in Unicode's composed form (NFC); a word that is not listed "
@@ -71,9 +71,11 @@ def is_linear(student: Pipeline) -> bool:
 
 
 def has_statement(student: Pipeline) -> bool:
-    """Whether a statement of standard SQL can score a table: not if texts are hashed, nor if a name or a word has a
-    letter that is not printed, which could hide a part of the statement."""
-    if not is_linear(student) or any(kind not in SQL_TYPES for _, kind, _ in _parts(student)):
+    """Whether a statement of standard SQL can score a table: not if texts are hashed or cells spelled otherwise, nor if a
+    name or a word has a letter that is not printed, which could hide a part of the statement."""
+    if not is_linear(student) or any(
+        type(cells) is not Cells or cells.kind not in SQL_TYPES for _, cells, _ in _parts(student)
+    ):
         return False
     words = (word for name, _, code in _parts(student) for word in (name, *code.words, *code.others))
     return all(map(is_printable, (*words, *getattr(student[-1], "classes", ()))))
@@ -114,17 +116,21 @@ def scorecard_json(student: Pipeline, thresholds: Mapping[str, float] = NO_THRES
     return json.dumps(scorecard(student, thresholds), indent=1, ensure_ascii=False) + "\n"
 
 
-def _parts(student: Pipeline) -> Iterator[tuple[str, str, Code]]:
-    """For each column: its name, the kind of its cells, and its code."""
+def _parts(student: Pipeline) -> Iterator[tuple[str, Cells, Code]]:
+    """For each column: its name, what reads its cells, and its code."""
     for _, part, names in student["encode"].transformers_:
         if isinstance(part, Pipeline):
-            yield names[0], part[0].kind, part[1]
+            yield names[0], part[0], part[1]
 
 
-def _column(name: str, kind: str, code: Code, weights: Any) -> dict[str, Any]:
+def _column(name: str, cells: Cells, code: Code, weights: Any) -> dict[str, Any]:
     """The points of a column's cells: by interval or by word, and of a missing one."""
+    kind, spelling = (
+        cells.kind,
+        {name: part for name, part in cells.get_params().items() if name not in ("kind", "size")},
+    )
     points = [weights[code.start + at].tolist() for at in range(code.size)]
-    about = {"name": name, "kind": kind, "rule": RULES[kind]}
+    about = {"name": name, "kind": kind, "rule": RULES[kind]} | ({"spelling": spelling} if spelling else {})
     if code.cuts is None:
         known = {word: points[at] for at, word in enumerate(code.words)}
         others = {"words": [*code.others], "points": points[-2]}

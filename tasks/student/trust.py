@@ -32,7 +32,7 @@ OURS = frozenset(
         "numpy.dtype",
         "numpy.ravel",
         "numpy.require",
-        *(f"{concord_student.NAME}.{name}" for name in ("Cells", "Chosen", "ScoreClassifier", "signed_log")),
+        *(f"{concord_student.NAME}.{name}" for name in ("Cells", "Spelled", "Chosen", "ScoreClassifier", "signed_log")),
         *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Pairs", "Tallied", "TalliedNumber")),
         f"{concord_pictures.NAME}.Pictures",
         f"{concord_published.NAME}.Published",

@@ -5,10 +5,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.schemas import Encoding, Spelling
 from concord.artifacts.table_schema import (
+    PROPERTIES,
     DeclaredCategories,
     DeclaredRange,
     DeclaredText,
@@ -17,9 +20,12 @@ from concord.artifacts.table_schema import (
     read_schema,
     schema_of,
 )
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.grid import reading_columns
 from tests.support.sentences import facts
 
-AGE = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
+WORD = Spelling(absent=("-99",))
+AGE: dict[str, Any] = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
 SEX = {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}
 
 
@@ -34,7 +40,12 @@ def test_a_data_dictionary_is_read_as_it_is() -> None:
             "primaryKey": "id",
             "missingValues": ["", "-99"],
             "fields": [
-                {**AGE, "title": "Age in years", "constraints": {"required": True, "minimum": "17", "maximum": 90}},
+                {
+                    **AGE,
+                    "title": "Age in years",
+                    "missingValues": [],
+                    "constraints": {"required": True, "minimum": "17", "maximum": 90},
+                },
                 SEX,
                 {"name": "wage", "type": "number", "constraints": {"minimum": -0.5, "maximum": 1e6}},
                 {"name": "veteran", "type": "boolean"},
@@ -48,13 +59,13 @@ def test_a_data_dictionary_is_read_as_it_is() -> None:
     )
     assert found.columns == (
         DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
-        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
-        DeclaredRange(kind="numeric", name="wage", low=-0.5, high=1e6, whole=False),
+        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male"), spelling=WORD),
+        DeclaredRange(kind="numeric", name="wage", low=-0.5, high=1e6, whole=False, spelling=Spelling(absent=(-99.0,))),
         DeclaredTruth(kind="boolean", name="veteran"),
-        DeclaredRange(kind="date", name="since", low=1, high=18627, whole=True),
-        DeclaredCategories(kind="categorical", name="code", words=("1", "2", "03")),
-        DeclaredText(kind="text", name="town", buckets=32),
-        DeclaredText(kind="text", name="street", buckets=64),
+        DeclaredRange(kind="date", name="since", low=1, high=18627, whole=True, spelling=WORD),
+        DeclaredCategories(kind="categorical", name="code", words=("1", "2", "03"), spelling=WORD),
+        DeclaredText(kind="text", name="town", buckets=32, spelling=WORD),
+        DeclaredText(kind="text", name="street", buckets=64, spelling=WORD),
     )
     assert found.undeclared == ("note",)
 
@@ -125,3 +136,105 @@ def test_a_file_is_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
     path.write_text(json.dumps({"fields": [AGE, SEX]}))
     assert read_schema(path) == of(AGE, SEX)
     assert read_schema(path).digest == of(AGE, SEX).digest != of(SEX, AGE).digest
+
+
+DATE = {"name": "day", "type": "date", "constraints": {"minimum": "1970-01-02", "maximum": "2020-12-31"}}
+TRUTH = {"name": "member", "type": "boolean"}
+GIVEN: dict[str, dict[str, Any]] = {
+    "$schema": {"$schema": "https://datapackage.org/profiles/2.0/tableschema.json"},
+    "primaryKey": {"primaryKey": ["age"]},
+    "uniqueKeys": {"uniqueKeys": [["age"]]},
+    "foreignKeys": {"foreignKeys": [{"fields": ["age"], "reference": {"resource": "", "fields": ["age"]}}]},
+    "fieldsMatch": {"fieldsMatch": ["exact"]},
+    "missingValues": {"missingValues": ["", "-9", {"value": "-8", "label": "not asked"}]},
+    "title": {"fields": [{**AGE, "title": "Age"}]},
+    "description": {"fields": [{**AGE, "description": "in years"}]},
+    "example": {"fields": [{**AGE, "example": 18}]},
+    "rdfType": {"fields": [{**AGE, "rdfType": "https://schema.org/age"}]},
+    "categoriesOrdered": {"fields": [{**AGE, "categoriesOrdered": True}]},
+    "format": {"fields": [{**DATE, "format": "%d.%m.%Y"}]},
+    "categories": {"fields": [{"name": "sex", "type": "integer", "categories": [{"value": 0, "label": "f"}, 1]}]},
+    "trueValues": {"fields": [{**TRUTH, "trueValues": ["Si", "1"]}]},
+    "falseValues": {"fields": [{**TRUTH, "falseValues": ["2"]}]},
+    "buckets": {"fields": [{"name": "street", "type": "string", "buckets": 64}]},
+    "exclusiveMinimum": {"fields": [{**AGE, "constraints": {"exclusiveMinimum": 16, "maximum": 90}}]},
+    "exclusiveMaximum": {
+        "fields": [{**DATE, "constraints": {"minimum": "1970-01-02", "exclusiveMaximum": "2021-01-01"}}]
+    },
+    **{
+        name: {"fields": [{**AGE, "constraints": {**AGE["constraints"], name: value}}]}
+        for name, value in {
+            **{"required": True, "unique": True, "minLength": 1, "maxLength": 2, "pattern": "[0-9]+"},
+            **{"jsonSchema": {"type": "integer"}, "minimum": 17, "maximum": 90, "enum": []},
+        }.items()
+    },
+}
+"""What is read, or says nothing of cells: of every property a schema that has it."""
+REFUSED: dict[str, dict[str, Any]] = {
+    "fieldsMatch": {"fieldsMatch": "subset", "fields": [AGE]},
+    "missingValues": {"fields": [AGE], "missingValues": "-9"},
+    "minimum": {"fields": [AGE], "missingValues": ["", "18"]},
+    "type": {"fields": [{**AGE, "type": "yearmonth"}]},
+    "format": {"fields": [{**DATE, "format": "any"}]},
+    "%Y": {"fields": [{**DATE, "format": "%d. %B %Y"}]},
+    "'%d.%m.%Y'": {"fields": [{**DATE, "format": "%d.%m.%y"}]},
+    "decimalChar": {"fields": [{**AGE, "type": "number", "decimalChar": ","}]},
+    "groupChar": {"fields": [{**AGE, "groupChar": "."}]},
+    "bareNumber": {"fields": [{**AGE, "bareNumber": False}]},
+    "trueValues": {"fields": [{**TRUTH, "trueValues": ["x"], "falseValues": ["x"]}]},
+    "delimiter": {"fields": [{"name": "codes", "type": "list", "delimiter": ";"}]},
+    "itemType": {"fields": [{"name": "codes", "type": "list", "itemType": "string"}]},
+    "minimun": {"fields": [{**AGE, "constraints": {"minimun": 1, "maximum": 2}}]},
+}
+
+
+def test_every_property_of_the_standard_is_tried_here() -> None:
+    everywhere = {"fields", "name", "type", "constraints"}
+    assert {name for owned in PROPERTIES.values() for name in owned} <= GIVEN.keys() | REFUSED.keys() | everywhere
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_is_said_to_be_read_is_read_and_what_is_allowed_changes_nothing(name: str) -> None:
+    """Before, a form of dates, words of truth values and markers of missing cells were ignored, at full price."""
+    found = schema_of({"fields": [AGE], **GIVEN[name]})
+    fates = {owned[name] for owned in PROPERTIES.values() if name in owned}
+    assert not any(fate.startswith("refused") for fate in fates)
+    if all(fate.startswith("allowed") for fate in fates) or name in ("exclusiveMinimum", "minimum", "maximum", "enum"):
+        assert found == of(AGE)
+    elif name == "exclusiveMaximum":
+        assert found == of(DATE)
+    elif name != "fieldsMatch":
+        assert found not in (of(AGE), of(DATE), of(TRUTH))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_named(name: str) -> None:
+    if name in ("delimiter", "itemType"):
+        assert PROPERTIES["field"][name].startswith("refused")
+        name, given = "type", REFUSED[name]
+    else:
+        given = REFUSED[name]
+    with pytest.raises(WrongInput) as wrong:
+        schema_of(given)
+    assert name in str(wrong.value)
+    assert "data.schema" in str(wrong.value)
+
+
+def read(field: dict[str, Any], cells: list[Any], **schema: Any) -> list[Any]:
+    """Cells of a column, as private rows are read by its field."""
+    declared = schema_of({"fields": [field], **schema})
+    encoding = Encoding(columns=reading_columns(declared), label="y", classes=("a", "b"))
+    return list(cast_rows(pl.DataFrame({field["name"]: cells}, strict=False), encoding)[field["name"]])
+
+
+def test_cells_are_read_as_the_dictionary_has_them_written() -> None:
+    age, day, member = AGE | {"missingValues": ["999", "unknown"]}, DATE | {"format": "%d.%m.%Y"}, TRUTH
+    assert read(age, ["18", "999", "999.0", "unknown", "1000"]) == [18, None, None, None, 1000]
+    assert read(age, [18, 999, None]) == [18, None, None]
+    days = [date(2020, 12, 31), date(2020, 2, 1), date(2020, 12, 31), None, None]
+    found = read(day | {"missingValues": ["09.09.2099"]}, ["31.12.2020", "1.2.2020", "2020-12-31", "09.09.2099", "x"])
+    assert [moment and moment.date() for moment in found] == days
+    assert read(member, ["ja", "Nein", "Y", "non", "1", "maybe"]) == [True, False, True, False, True, None]
+    assert read(member | {"trueValues": ["1"], "falseValues": ["2"]}, [1, 2, 3]) == [True, False, None]
+    assert read(member | {"trueValues": ["0"], "falseValues": ["1"]}, ["0", "1", "yes"]) == [True, False, None]
+    assert read(SEX, ["Male", "k. A.", "other"], missingValues=["k. A."]) == ["Male", None, "other"]

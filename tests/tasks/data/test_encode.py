@@ -75,8 +75,8 @@ def test_words_of_every_type() -> None:
 
 
 def test_truth_values_of_every_type() -> None:
-    words = pl.Series(["true", "False", "1", "0", "yes", None])
-    assert cast("active", words) == [True, False, True, False, None, None]
+    words = pl.Series(["true", "False", "1", "0", "maybe", "ja", None])
+    assert cast("active", words) == [True, False, True, False, None, True, None]
     assert cast("active", pl.Series([1, 0, 2])) == [True, False, None]
     assert cast("active", pl.Series([1.0, float("nan")])) == [True, None]
     assert cast("active", pl.Series([DAY])) == [None]

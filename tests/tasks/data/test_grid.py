@@ -14,7 +14,7 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth, TableSchema
 from concord.tasks.asking.tally import _coded
 from concord.tasks.data.codes import Codes, NumberField, WordField
-from concord.tasks.data.concord_student import Cells
+from concord.tasks.data.concord_student import TRUTH, Cells
 from concord.tasks.data.encode import as_declared
 from concord.tasks.data.grid import (
     NARROW,
@@ -113,10 +113,13 @@ def test_what_is_stored_as_a_number_is_hashed_as_its_text() -> None:
 
 def test_truth_values_and_dates_have_cells() -> None:
     assert cells_of("member", [True, False, None]) == [1, 0, 2]
-    assert cells_of("member", ["true", "0", "yes"]) == [1, 0, 2]
+    assert cells_of("member", ["true", "0", "maybe"]) == [1, 0, 2]
+    for word, known in TRUTH.items():  # the usual words of truth values
+        assert cells_of("member", [word, f" {word} "]) == [int(known)] * 2
     assert cells_of("since", [date(1970, 1, 1), date(1970, 1, 10), date(1969, 1, 1), None]) == [0, 9, 0, 10]
     assert cells_of("since", ["1970-01-03", "1970-01-03 23:59:59", "1970-13-01"]) == [2, 2, 10]
     assert cells_of("since", [datetime(1970, 1, 2, 12, tzinfo=UTC)]) == [1]
+    assert cells_of("since", ["1970-01-02T00:00Z", "1970-01-02T23:59:59.5-00:30", "1970-01-02 10:00"]) == [1, 2, 1]
 
 
 def test_a_column_of_which_one_value_is_declared_is_left_out() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from concord.artifacts.plan import parse_plan
 from concord.tasks.data.encode import labelled_rows, learn_encoding
+from concord.tasks.data.grid import reading_encoding
 from concord.tasks.data.remarks import Unmatched, unmatched
 from tests.support.people import changed, tables_of_plan, write_tables
 
@@ -77,3 +78,31 @@ def test_blanks_around_labels_and_classes_do_not_count_and_case_does(
     assert unmatched(plan, encoding).label == 0.0
     assert labelled_rows(str(tmp_path / f"private.{suffix}"), encoding)[1].tolist() == [1, 1, 0, 0]
     assert unmatched(changed(tables, data__private=f"loud.{suffix}"), encoding).label == 1.0
+
+
+def test_what_a_dictionary_declares_to_be_missing_is_not_unknown(tmp_path: Path) -> None:
+    fields = [
+        {
+            "name": "age",
+            "type": "integer",
+            "constraints": {"minimum": 0, "maximum": 120},
+            "missingValues": ["999", "?!"],
+        },
+        {
+            "name": "day",
+            "type": "date",
+            "format": "%d.%m.%Y",
+            "constraints": {"minimum": "2000-01-01", "maximum": "2030-01-01"},
+        },
+    ]
+    rows = {
+        "age": ["1", "999", "?!", "old"],
+        "day": ["1.2.2020", "31.12.2020", "2020-13-01", ""],
+        "outcome": ["yes"] * 4,
+    }
+    pl.DataFrame(rows).write_csv(tmp_path / "odd.csv")
+    tables = tables_of_plan(write_tables(tmp_path)) | {"labeling": {"mechanism": "tallies", "rows": 9}}
+    data = {key: value for key, value in tables["data"].items() if key in ("label", "classes", "version")}
+    given = tables | {"data": data | {"private": "odd.csv", "schema": {"fields": fields}}}
+    plan = parse_plan({name: section for name, section in given.items() if name not in ("teachers", "student")})
+    assert unmatched(plan, reading_encoding(plan)).features == {"age": 0.25, "day": 0.25}

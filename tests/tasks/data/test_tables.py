@@ -192,7 +192,7 @@ def test_a_table_that_changed_its_type_does_not_fit_the_encoding(tmp_path: Path)
     (tmp_path / "t.csv").write_text("age\nold\n")
     age = Scaled(kind="numeric", name="age", mean=0, scale=1, fill=0, low=0, high=1, missing=False)
     encoding = Encoding(columns=(age,), label="y", classes=("a", "b"))
-    with pytest.raises(WrongInput, match=facts("'age'", "numeric", "categorical")):
+    with pytest.raises(WrongInput, match=facts("'age'", "a number", "categorical")):
         open_public(str(tmp_path / "t.csv")).check(encoding)
 
 

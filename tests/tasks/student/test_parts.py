@@ -18,7 +18,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 
-from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Scaled
+from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Scaled, Spelling
 from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.data import concord_student
 from concord.tasks.data.cells import cast_rows, numbers_of, text
@@ -39,6 +39,24 @@ COLUMNS: tuple[Column, ...] = (
     PLAIN.model_copy(update={"name": "narrow", "low": -0.5, "high": 0.7, "missing": False, "mean": 1 / 3}),
     PLAIN.model_copy(update={"name": "truth", "kind": "boolean"}),
     PLAIN.model_copy(update={"name": "date", "kind": "date", "low": -1e9, "high": 1e9}),
+    *(
+        PLAIN.model_copy(
+            update={"name": f"{kind} spelled", "kind": kind, "low": -1e9, "high": 1e9, "spelling": spelling}
+        )
+        for kind, spelling in {
+            "numeric": Spelling(absent=(0.0, -0.5, 1.5, 9.0)),
+            "boolean": Spelling(true=("a", "1.5", "x"), false=("0", "true")),
+            "date": Spelling(absent=(0.0, 18262.5), dates="%d.%m.%Y"),
+        }.items()
+    ),
+    PLAIN.model_copy(update={"name": "moment spelled", "kind": "date", "spelling": Spelling(dates="%m/%d/%Y %H:%M")}),
+    OneHot(
+        name="hashed spelled",
+        vocabulary=tuple(f"bucket {at} of 5" for at in range(1, 6)),
+        missing=True,
+        hashed=True,
+        spelling=Spelling(absent=("a", "0", "1970-01-01", "true")),
+    ),
     OneHot(name="word", vocabulary=VOCABULARY, missing=True),
     OneHot(name="known", vocabulary=VOCABULARY[:4], missing=False),
     OneHot(name="hashed", vocabulary=tuple(f"bucket {at} of 5" for at in range(1, 6)), missing=True, hashed=True),
@@ -148,6 +166,9 @@ def test_text_is_read_alike(cases: int) -> None:
         ]
     )
     @example(["9999-12-31 23:59:60", "2016-12-31T23:59:60.5", "2020-01-02T 03:04:05", "2020-01-02 T03:04:05"])
+    @example(["2020-01-02T03:04Z", "2020-01-02 03:04", "1901-01-02T03:04:05.9999999-0530", "2020-01-02T03:04:60Z"])
+    @example(["0001-01-01T00:00+02:00", "9999-12-31T23:30-02:00", "2020-01-02T24:00Z", "2020-01-02T03:04:05+24:00"])
+    @example(["31.12.2020", "1.2.2020", "30.02.2020", "31.12.20", "12/31/2020 3:04", "12/31/2020", "x31.12.2020"])
     @example(["-0001-01-01", "20-01-02", "2020-02-30", "2020-01-02 24:00:00", "+" + "9" * 400 + "-01-01"])
     @example(["Zu Hause, ohne Übel", "İSTANBUL ſtraße ǅ", "e\u0301te\u0301 \u1e9e", "_a_ b-cc\x00dd", "ﬁn 12,5 ٣٤"])
     @example(["\x1c1", "\x851\x85", "1.", ".5", ".", "1_0", "infinity", "-0", "1e400", "1e-400"])
