@@ -71,8 +71,8 @@ def is_linear(student: Pipeline) -> bool:
 
 
 def has_statement(student: Pipeline) -> bool:
-    """Whether a statement of standard SQL can score a table: not if texts are hashed or cells spelled otherwise, nor if a
-    name or a word has a letter that is not printed, which could hide a part of the statement."""
+    """Whether a statement of standard SQL can score a table: not if texts are hashed or cells spelled otherwise, nor if
+    a name or a word has a letter that is not printed, which could hide a part of the statement."""
     if not is_linear(student) or any(
         type(cells) is not Cells or cells.kind not in SQL_TYPES for _, cells, _ in _parts(student)
     ):

@@ -1,6 +1,7 @@
 """What the pages say of the field is what was measured: no figure by hand, none lost."""
 
 from pkgutil import resolve_name
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,7 +25,7 @@ def test_the_pages_are_made_of_what_was_measured() -> None:
 
 
 def test_a_figure_below_its_record_is_named() -> None:
-    def lines(case: str, *accuracies: float) -> list[dict[str, object]]:
+    def lines(case: str, *accuracies: float) -> list[dict[str, Any]]:
         return [{"case": case, "method": "tallies", "epsilon": 1.0, "accuracy": each} for each in accuracies]
 
     record = [*lines("health", 83.4, 83.6, 83.7), *lines("once", 90.0), *lines("adult", 86.4, 86.6), {"case": "slow"}]
