@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
@@ -26,7 +26,7 @@ from concord.tasks.data.split import ASIDE, SHARD, split
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of
-from tests.support.people import changed, people, tables_of_plan, write_plan, write_tables
+from tests.support.people import changed, tables_of_plan, write_plan, write_tables
 from tests.support.sentences import facts
 
 ASKED: dict[str, Any] = {"epsilon": 0.5, "share": 0.3, "beta": 0.05}
@@ -108,13 +108,6 @@ def test_another_estimate_is_asked_for_in_words(plan: Plan, home: Path) -> None:
             ask(plan, home, **other)
     assert Ledger.of(home).total("people") == charged
     assert ask(plan, home, share=0.4, again=True)["session"] != first["session"]
-
-
-def test_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
-    ask(plan, home)
-    people(6000, 7).write_csv(plan.path("private"))
-    with pytest.raises(NotVerified, match="version"):
-        ask(plan, home)
 
 
 @pytest.mark.parametrize(

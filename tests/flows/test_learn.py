@@ -70,16 +70,6 @@ def test_without_any_cache_the_same_labels_come_back_and_nothing_is_spent(sessio
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server", "session")
-def test_files_that_vanished_behind_the_cache_are_made_again(plan: Plan, home: Path) -> None:
-    charge = charged(home)
-    shutil.rmtree(home / "vault" / "teachers")
-    again = start(plan, home)
-    assert cached(again) == tuple(stage for stage in STAGES if stage != "teach")
-    assert charged(home) == charge
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server", "session")
 def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> None:
     charge = charged(home)
     other = changed(plan, student__refused="drop")
@@ -192,13 +182,6 @@ def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_auto_goes_on_with_the_session_of_what_it_stands_for(session: str, plan: Plan, home: Path) -> None:
-    charge = charged(home)
-    assert start(changed(plan, labeling__mechanism="auto"), home).session == session
-    assert charged(home) == charge
-
-
-@pytest.mark.slow
 def test_auto_may_stand_for_tallies(plan: Plan, home: Path) -> None:
     """What runs is the plan that names them: asking for it by name goes on with the same session."""
     asked = changed(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__rows=3000)
@@ -216,14 +199,6 @@ def test_the_plan_must_agree_with_its_domain(plan: Plan, home: Path) -> None:
         start(changed(plan, data__unit=None), home)
     with pytest.raises(WrongInput, match="lifetime"):
         start(changed(plan, privacy__lifetime={"epsilon": 10.0, "delta": 4e-5}), home)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-def test_dask_gives_the_same_labels(session: str, plan: Plan, home: Path) -> None:
-    labels = labels_of(home, session)
-    again = start(changed(plan, teachers__runner="dask"), home, start_from="teach")
-    assert labels_of(home, again.session) == labels
 
 
 @pytest.mark.slow

@@ -161,15 +161,3 @@ def test_what_cannot_be_proved_is_refused_before_anything_private_is_read(
     with pytest.raises(WrongInput, match=message):
         start(changed(plan, data__private=str(unread), **change), home)
     assert Ledger.of(home).domains() == ()
-
-
-@pytest.mark.slow
-def test_the_universal_scheme_chooses_beside_relabelled_labels(plan: Plan, home: Path) -> None:
-    """Nandi & Bassily 2020, universal labelling: labels by Algorithm 5, then a hypothesis chosen on their rows."""
-    student = {"learner": "universal", "hypotheses": "stumps", "features": ["size"], "epsilon": 1.0}
-    summary = start(changed({**plan.model_dump(), "student": student}), home)
-    certificate = Certificate.model_validate_json((home / summary.certificate).read_bytes())
-    assert certificate.relabelling is not None
-    assert certificate.relabelling.whole.epsilon == 3.0
-    assert RELABELLED in certificate.caveats
-    assert [check for check in verify(home) if not check.ok] == []

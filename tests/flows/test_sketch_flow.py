@@ -14,7 +14,7 @@ import pytest
 from mlflow import MlflowClient
 
 import concord
-from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, canonical_json
@@ -140,31 +140,6 @@ def test_the_student_of_a_number_is_tested_beside_what_the_last_step_says_on_ave
     assert [check for check in verify(home) if not check.ok] == []
     again = start(plan, home)
     assert (again.session, again.spent_now["epsilon"], again.test) == (found.session, 0, found.test)
-
-
-@pytest.mark.slow
-def test_a_session_that_was_killed_goes_on_without_a_second_draw(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan, begin, begun = plan_of(tmp_path / "data"), Ledger.begin_batch, list[Any]()
-
-    def dies(*values: Any, **named: Any) -> Any:
-        begun.append(values)
-        if len(begun) == 3:
-            raise OSError("switched off")
-        return begin(*values, **named)
-
-    with monkeypatch.context() as then:
-        then.setattr(Ledger, "begin_batch", dies)
-        with pytest.raises(EnvironmentFailed):
-            start(plan, home)
-    (session,), charged = Ledger.of(home).sessions("workers"), Ledger.of(home).total("workers")
-    first = [step_of(home / "released" / session.id, number).read_bytes() for number in (0, 1)]
-    found = start(plan, home)
-    assert found.session == session.id
-    assert Ledger.of(home).total("workers") == charged
-    assert [step_of(home / "released" / session.id, number).read_bytes() for number in (0, 1)] == first
-    assert [check for check in verify(home) if not check.ok] == []
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from mlflow import MlflowClient
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, load_plan, parse_plan
+from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.stores import Stores
 from concord.flows.learn import study_again
 from concord.flows.results import Run
@@ -22,7 +22,7 @@ from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.erase import forget
 from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of
-from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
 
 STAGES = ["encode", "code", "gather", "tally", "release", "infer", "study", "certify"]
@@ -32,26 +32,6 @@ def tables(folder: Path) -> dict[str, Any]:
     given = tables_of_plan(write_tables(folder))
     given["labeling"] = {"mechanism": "tallies", "rows": 300, "batch": 128}
     return {name: section for name, section in given.items() if name not in ("teachers", "student")}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("learner", ["linear", "fitted"])
-@pytest.mark.usefixtures("prefect_server")
-def test_its_student_is_tried_out_on_units_that_no_tally_counted(tmp_path: Path, home: Path, learner: str) -> None:
-    plan = parse_plan(tables(tmp_path / "data") | {"test": {"share": 0.3}, "student": {"learner": learner}})
-    summary = start(plan, home)
-    assert summary.test is not None
-    assert summary.test["clean"]
-    assert 0.7 < summary.test["accuracy"]["value"] <= 1
-    ledger = Ledger.of(home)
-    assert [ledger.part_of(session.id) for session in ledger.sessions("people")] == ["learning", "test"]
-    assert [check for check in verify(home) if not check.ok] == []
-    assert start(plan, home).test == summary.test
-    with pytest.raises(WrongInput, match=f"concord predict {summary.session} ROWS --out FILE"):
-        start_again(study_again, summary.session, home)
-    counted = max(file.stat().st_mtime for file in (home / "vault" / "tested").rglob("confusion*"))
-    published = home / "released" / summary.session
-    assert all(file.stat().st_mtime > counted for file in published.rglob("*") if file.is_file())
 
 
 def seen(folder: Path, learner: dict[str, Any]) -> Plan:
@@ -188,50 +168,6 @@ def test_another_student_learns_from_what_was_released_and_nothing_else_is_spent
         start_extension(first.session, Path(plan.path("public")), home)
     with pytest.raises(WrongInput, match=facts(first.session, "tallies", "concord predict")):
         start_again(study_again, first.session, home)
-
-
-@pytest.mark.slow
-def test_other_rows_under_the_same_version_stop(plan: Plan, home: Path) -> None:
-    start(plan, home)
-    people(5990, 1).write_csv(plan.path("private"))
-    with pytest.raises(NotVerified, match="private data"):
-        start(plan, home)
-    assert start(plan, home, new_session=True).spent_now["epsilon"] > 0
-
-
-@pytest.mark.slow
-def test_rows_in_another_order_and_format_are_the_same_rows(plan: Plan, home: Path, tmp_path: Path) -> None:
-    """The ledger knows the sums, not the files: whole units add up the same however they lie."""
-    first = start(plan, home)
-    rows = pl.read_csv(plan.path("private")).sample(fraction=1.0, shuffle=True, seed=1)
-    rows.write_parquet(tmp_path / "private.parquet")
-    data = plan.data.model_copy(update={"private": str(tmp_path / "private.parquet")})
-    again = start(plan.model_copy(update={"data": data}), home)
-    assert (again.session, again.spent_now["epsilon"]) == (first.session, 0.0)
-
-
-def test_a_budget_that_is_too_small_refuses_before_a_private_row_is_read(
-    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = plan.privacy.model_copy(update={"lifetime": plan.privacy.lifetime.model_copy(update={"epsilon": 4.0})})
-    read: list[object] = []
-    monkeypatch.setattr("concord.tasks.data.units.PrivateTable.owned", lambda *given: read.append(given))
-    with pytest.raises(BudgetRefused, match=facts("budget", "concord domain")):
-        start(plan.model_copy(update={"privacy": small}), home)
-    assert read == []
-
-
-@pytest.mark.slow
-def test_adult_at_epsilon_1(home: Path) -> None:
-    path = Path(__file__).parents[2] / "deployments/plans/adult-tallies.toml"
-    if not (path.parent / "data/adult_private.parquet").exists():
-        pytest.skip("needs the tables that `make data` writes")
-    summary = start(load_plan(path), home)
-    assert summary.student["accuracy"] > 0.86
-    assert summary.student["public_test"]["prior_odds"]["balanced_accuracy"] > 0.82
-    (leading,) = json.loads(Path(summary.certificate).read_bytes())["sessions"]
-    (last,) = [file for file in leading["files"] if "00003" in file["path"]]
-    assert last["path"].endswith("rounds/round-00003.json")
 
 
 def agreeing(rows: int, seed: int) -> pl.DataFrame:

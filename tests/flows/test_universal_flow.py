@@ -1,26 +1,23 @@
 """A student that is chosen, end to end: what is published, what is spent, what is replayed and what stops it."""
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.stores import Stores
 from concord.flows.results import Run
-from concord.flows.start import start, start_extension
+from concord.flows.start import start
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.door.erase import forget
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
-from tests.support.homes import cached, certificate_of
+from tests.support.homes import certificate_of
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.sentences import facts
 
@@ -38,11 +35,6 @@ def tables(tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture
 def plan(tables: dict[str, Any]) -> Plan:
     return parse_plan(tables)
-
-
-def hypothesis(home: Path, session: str) -> dict[str, Any]:
-    details: dict[str, Any] = json.loads((home / "released" / session / "hypothesis.json").read_bytes())
-    return details
 
 
 def all_verifies(home: Path) -> bool:
@@ -73,22 +65,6 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
-    charged, chosen = Ledger.of(home).total("people"), hypothesis(home, session)
-    again = start(plan, home)
-    assert cached(again) == ("encode", "count", "choose", "study", "certify")
-    assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
-    assert (again.session, [again.run_id], again.asked_now) == (session, Tracking.of(home).runs(session), 0)
-    for folder in ("results", "vault/public", "vault/counts"):
-        shutil.rmtree(home / folder)
-    bare = start(plan, home)
-    assert cached(bare) == ("choose",)
-    assert hypothesis(home, bare.session) == chosen
-    assert Ledger.of(home).total("people") == charged
-
-
-@pytest.mark.slow
 def test_the_best_hypothesis_is_likely(tables: dict[str, Any], home: Path) -> None:
     """With a budget to spare the choice is a least error: size and shade decide the label of the people."""
     plan = parse_plan({**tables, "privacy": tables["privacy"] | {"epsilon": 5.0}})
@@ -105,24 +81,6 @@ def test_errors_are_counted_on_one_row_a_unit(plan: Plan, home: Path, monkeypatc
     monkeypatch.setattr("concord.tasks.asks.hypothesis.encode", noting)
     start(plan, home)
     assert sum(counted) == people(6000, 1)["person"].n_unique() < 6000
-
-
-@pytest.mark.slow
-def test_other_settings_need_a_new_session(tables: dict[str, Any], home: Path) -> None:
-    start(parse_plan(tables), home)
-    charged = Ledger.of(home).total("people")
-    other = parse_plan({**tables, "student": STUDENT | {"features": ["size", "visits"]}})
-    with pytest.raises(BudgetRefused, match="--new-session"):
-        start(other, home)
-    assert Ledger.of(home).total("people") == charged
-    assert start(other, home, new_session=True).spent_now["epsilon"] > 0
-
-
-@pytest.mark.usefixtures("session")
-def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
-    people(6000, 7).write_csv(plan.path("private"))
-    with pytest.raises(NotVerified, match="version"):
-        start(plan, home)
 
 
 def test_a_class_that_is_wrong_is_refused_before_private_data_is_read(tables: dict[str, Any], home: Path) -> None:
@@ -142,9 +100,3 @@ def test_it_is_forgotten_like_any_session(session: str, home: Path) -> None:
     private = [path for folder in ("counts", "sessions") for path in (home / "vault" / folder).rglob("*")]
     assert [path for path in private if path.is_file()] == []
     assert all_verifies(home)
-
-
-@pytest.mark.slow
-def test_it_answers_no_further_rows(session: str, plan: Plan, home: Path) -> None:
-    with pytest.raises(WrongInput, match=facts("labels any row")):
-        start_extension(session, Path(plan.path("public")), home)
