@@ -1,10 +1,10 @@
-"""Made-up faults, the same for every seed: plans, tables and ledger rows that are nearly right."""
+"""Made-up faults, the same for every seed: plans and tables that are nearly right."""
 
 import datetime
 import decimal
 import io
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +150,3 @@ def bent(seed: int, tables: dict[str, Any]) -> dict[str, Any]:
             left = {name: item for name, item in keys.items() if name != key}
             tables = {**tables, section: left if rng.random() < 0.3 else {**keys, key: value}}
     return tables
-
-
-def swapped(rng: random.Random, cells: Sequence[Any]) -> Any:
-    """A different cell for a place: changed a little, of another type, or taken from elsewhere."""
-    cell = cells[0]
-    text = str(cell)
-    at = rng.randrange(len(text) + 1)
-    return rng.choice(
-        [None, b"\xff\xfe", 10**30 * 1.0, "", text[:at], text[:at] + "é" + text[at:], text + " ", *cells[1:]]
-    )

@@ -35,17 +35,8 @@ def home(written: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(written, tmp_path / "home"))
 
 
-def without_its_end(entries: list[Said]) -> None:
-    """The last answers and the settlement are gone."""
-    del entries[[entry.kind for entry in entries].index("settle") - 1 :]
-
-
 def unsettled(entries: list[Said]) -> None:
     entries[:] = [entry for entry in entries if entry.kind != "settle"]
-
-
-def capped_higher(entries: list[Said]) -> None:
-    entries[0].body["filter"] |= {"epsilon": 9.0}
 
 
 def claiming_less(entries: list[Said]) -> None:
@@ -55,12 +46,10 @@ def claiming_less(entries: list[Said]) -> None:
 
 
 CHANGES: dict[Callable[[list[Said]], None], str] = {
-    list.clear: f"released files: {SESSION}, which the ledger does not know",
-    without_its_end: f"the certificate of {SESSION} counts 266 answered, and the ledger has",
     unsettled: f"the certificate of {SESSION} counts session {SESSION} as spent, and by the ledger it is open",
-    capped_higher: r"has the cap ε = 4, δ = 4e-05, which domain people never had",
     claiming_less: f"counts session {SESSION} with a claim that it has not",
 }
+"""Besides those of tests/flows/cli/test_changed_ledger.py."""
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

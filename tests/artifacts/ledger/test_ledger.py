@@ -80,14 +80,6 @@ def test_no_cap_below_what_is_charged(ledger: Ledger) -> None:
 # Opening
 
 
-def test_what_is_open_is_reserved_whole(ledger: Ledger) -> None:
-    opened = ledger.open_session(opening())
-    assert (opened.status, opened.batches, opened.charge) == ("open", 0, opened.reserved)
-    assert ledger.total("census") == opened.reserved == DOMAIN.filter.charge(refusals(10))
-    assert ledger.session("one") == opened
-    assert ledger.sessions("census") == (opened,)
-
-
 def test_the_cap_is_reached_exactly_and_never_passed(ledger: Ledger) -> None:
     order, budget = DOMAIN.filter.order, DOMAIN.filter.budget
     part = Cost.gaussian(float(budget) / order / 4 * (1 - 1e-8))
@@ -97,13 +89,6 @@ def test_the_cap_is_reached_exactly_and_never_passed(ledger: Ledger) -> None:
     with pytest.raises(BudgetRefused, match="the budget does not cover it"):
         ledger.open_session(opening("e", whole=part), further=True)
     assert len(ledger.sessions("census")) == 4
-
-
-def test_additive_delta_has_its_own_cap(ledger: Ledger) -> None:
-    free = Cost(renyi=Cost.gaussian(0.0).renyi, delta=DOMAIN.filter.delta_additive * 0.6)
-    ledger.open_session(opening("a", whole=free))
-    with pytest.raises(BudgetRefused, match="does not cover"):
-        ledger.open_session(opening("b", whole=free), further=True)
 
 
 def test_a_refusal_says_what_it_costs_what_remains_and_the_cap(ledger: Ledger) -> None:
@@ -120,16 +105,6 @@ def test_a_cost_infinite_at_the_domains_order_is_refused(ledger: Ledger) -> None
     with pytest.raises(BudgetRefused, match="infinite"):
         ledger.open_session(opening(whole=Cost(renyi=(float("inf"),) * len(refusals(1).renyi))))
     assert ledger.sessions("census") == ()
-
-
-def test_a_further_session_is_never_implicit(ledger: Ledger) -> None:
-    ledger.open_session(opening("a"))
-    with pytest.raises(BudgetRefused, match="--new-session"):
-        ledger.open_session(opening("b"))
-    ledger.settle("a", give_back=True)
-    with pytest.raises(BudgetRefused, match="--new-session"):
-        ledger.open_session(opening("b"))
-    ledger.open_session(opening("b"), further=True)
 
 
 def test_an_id_and_a_key_serve_one_session(ledger: Ledger) -> None:
@@ -214,16 +189,6 @@ def test_what_changed_since_it_was_begun_stops(ledger: Ledger, what: str, change
         ledger.begin_batch("one", changed)
 
 
-def test_a_commit_said_twice_is_one_commit(ledger: Ledger) -> None:
-    ledger.open_session(opening())
-    ledger.begin_batch("one", batch())
-    once = ledger.commit_batch("one", outcome(refused=2))
-    assert ledger.commit_batch("one", outcome(refused=2)) == once
-    for other in (outcome(refused=1), replace(outcome(refused=2), released=outcome(9).released)):
-        with pytest.raises(NotVerified, match="another outcome"):
-            ledger.commit_batch("one", other)
-
-
 def test_the_last_refusal_settles_in_the_same_breath(ledger: Ledger, tmp_path: Path) -> None:
     reserved = ledger.open_session(opening()).reserved
     ledger.begin_batch("one", batch())
@@ -242,42 +207,6 @@ def test_the_last_row_paid_for_ends_a_session_charged_whole(ledger: Ledger) -> N
     ledger.begin_batch("one", batch())
     spent = ledger.commit_batch("one", outcome(refused=40))
     assert (spent.status, spent.charge) == ("spent", opened.reserved)
-
-
-# Settling
-
-
-def test_what_was_not_spent_returns_to_the_domain(ledger: Ledger) -> None:
-    ledger.open_session(opening())
-    ledger.begin_batch("one", batch())
-    ledger.commit_batch("one", outcome(refused=3))
-    closed = ledger.settle("one", give_back=True)
-    assert (closed.status, closed.charge) == ("closed", DOMAIN.filter.charge(refusals(1)).times(3))
-    assert ledger.total("census") == closed.charge
-    assert ledger.settle("one", give_back=False) == closed
-
-
-def test_nothing_returns_unless_asked_for(ledger: Ledger) -> None:
-    opened = ledger.open_session(opening())
-    assert ledger.settle("one", give_back=False).charge == opened.reserved
-
-
-def test_a_batch_begun_and_never_committed_counts_as_refused(ledger: Ledger) -> None:
-    ledger.open_session(opening())
-    ledger.begin_batch("one", batch(rows=4))
-    assert ledger.settle("one", give_back=True).charge == DOMAIN.filter.charge(refusals(1)).times(4)
-    with pytest.raises(BudgetRefused, match="closed before its batch 0 was released"):
-        ledger.begin_batch("one", batch(rows=4))
-    with pytest.raises(NotVerified):
-        ledger.commit_batch("one", outcome(asked=4))
-
-
-def test_what_was_released_can_be_replayed_after_the_end(ledger: Ledger) -> None:
-    ledger.open_session(opening())
-    ledger.begin_batch("one", batch())
-    ledger.commit_batch("one", outcome())
-    ledger.settle("one", give_back=True)
-    assert ledger.begin_batch("one", batch()).outcome == outcome()
 
 
 def test_a_batch_on_record_is_looked_up_by_itself(ledger: Ledger) -> None:

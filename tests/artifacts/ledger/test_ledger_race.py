@@ -70,27 +70,19 @@ def reserve(url: str, part: Cost, names: list[str]) -> Counter[str]:
     return result
 
 
-def race(racers: Pool, url: str, processes: int, each: int, room: int) -> None:
-    """Processes reserve `each` parts of a cap that holds `room` of them, and a bit."""
+def test_processes_racing_for_the_last_of_the_budget(racers: Pool, url: str) -> None:
+    """They reserve `each` parts of a cap that holds `room` of them, and a bit."""
+    each, room = 10, 25
     part = Cost.gaussian(float(DOMAIN.filter.budget) / DOMAIN.filter.order / (room + 0.5))
-    names = [[f"{process}-{index}" for index in range(each)] for process in range(processes)]
+    names = [[f"{process}-{index}" for index in range(each)] for process in range(PROCESSES)]
     result = sum(racers.map(partial(reserve, url, part), names, chunksize=1), Counter[str]())
     ledger = Ledger(url)
     ledger.verify()
     admitted = ledger.sessions("census")
-    assert result == {"admitted": room, "refused": processes * each - room}
+    assert result == {"admitted": room, "refused": PROCESSES * each - room}
     assert len({session.id for session in admitted}) == room
     assert DOMAIN.filter.admits(ledger.total("census"))
     assert not DOMAIN.filter.admits(ledger.total("census") + admitted[0].reserved)
-
-
-def test_processes_racing_for_the_last_of_the_budget(racers: Pool, url: str) -> None:
-    race(racers, url, processes=PROCESSES, each=10, room=25)
-
-
-@pytest.mark.slow
-def test_eight_processes_and_fifty_reservations_each(racers: Pool, url: str) -> None:
-    race(racers, url, processes=8, each=50, room=250)
 
 
 def answered(url: str, act: Callable[[Ledger], str]) -> str:

@@ -14,18 +14,6 @@ from concord.artifacts.sessions import Batch, BatchOutcome, Session, Settlement
 from tests.artifacts.ledger.openings import DOMAIN, at_most, batch, opening, outcome, refusals, session
 
 
-def test_a_session_goes_from_batch_to_batch_until_its_cutoff() -> None:
-    state = session(cutoff=3)
-    for index, refused in enumerate((2, 0)):
-        state = state.begin(batch(index, first=100 * index)).commit(outcome(index, refused=refused))
-    assert (state.batches, state.next_row, state.asked, state.answered, state.refused) == (2, 200, 200, 198, 2)
-    assert not state.exhausted
-    last = state.begin(batch(2, first=200)).commit(outcome(2, asked=40, refused=1))
-    assert last.exhausted
-    with pytest.raises(BudgetRefused):
-        last.begin(batch(3, first=300))
-
-
 def test_a_session_that_pays_by_row_ends_at_its_last_row() -> None:
     state = session(cutoff=None, queries=150, per_refusal=None)
     state = state.begin(batch(0)).commit(outcome(0))
@@ -52,11 +40,6 @@ def test_rows_neither_restart_nor_overlap(wrong: Batch) -> None:
         state.begin(wrong)
 
 
-def test_a_batch_waits_for_the_one_before() -> None:
-    with pytest.raises(NotVerified, match="begun and not committed"):
-        session().begin(batch()).begin(batch(1, first=100))
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -76,13 +59,6 @@ def test_counts_that_cannot_be_are_refused(wrong: BatchOutcome) -> None:
 def test_more_rows_than_paid_for_are_refused() -> None:
     with pytest.raises(NotVerified):
         session(cutoff=None, queries=99, per_refusal=None).begin(batch()).commit(outcome())
-
-
-def test_nothing_is_committed_twice_or_before_it_is_begun() -> None:
-    with pytest.raises(NotVerified):
-        session().commit(outcome())
-    with pytest.raises(NotVerified):
-        session().begin(batch()).commit(outcome()).commit(outcome())
 
 
 def ended() -> Session:
@@ -114,16 +90,6 @@ def test_what_returns_is_exactly_what_cannot_have_been_spent(refused: int, cutof
     elif owed != state.per_refusal.times(happened):  # both were rounded up, each by itself
         assert owed == state.reserved
     assert state.owed(give_back=False) == state.reserved
-
-
-def test_no_more_refusals_can_have_happened_than_the_cutoff() -> None:
-    state = session(cutoff=10, whole=refusals(20)).begin(batch(rows=100))
-    assert state.owed(give_back=True) == DOMAIN.filter.charge(refusals(1)).times(10)
-
-
-def test_nothing_returns_where_the_session_is_charged_whole() -> None:
-    state = session(per_refusal=None)
-    assert state.owed(give_back=True) == state.reserved
 
 
 def test_two_bounds_are_never_mixed() -> None:
@@ -158,9 +124,3 @@ def test_a_cap_must_be_one(cap: tuple[float, float]) -> None:
         Domain.frozen("d", unit="row", neighbours="add or remove one", epsilon=cap[0], delta=cap[1])
     with pytest.raises(WrongInput, match="the cap's"):
         DOMAIN.recapped(*cap)
-
-
-def test_a_recap_changes_the_cap_and_never_the_order() -> None:
-    changed = DOMAIN.recapped(8, 1e-4)
-    assert (changed.filter.epsilon, changed.filter.delta) == (8.0, 1e-4)
-    assert changed.filter.order == DOMAIN.filter.order
