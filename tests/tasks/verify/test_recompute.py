@@ -12,7 +12,6 @@ import pytest
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.privacy import ORDERS
 from concord.artifacts.sections import MECHANISMS
-from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
@@ -207,22 +206,6 @@ def test_one_gaussian_and_one_response_by_hand() -> None:
     kept = 1 / (1 + math.exp(-0.5))
     assert least_delta(settings, 0.2) == pytest.approx(kept - math.exp(0.2) * (1 - kept), rel=1e-9)
     assert least_delta(settings, 0.5) == pytest.approx(0, abs=1e-15)
-
-
-def test_two_sums_of_gaussians_by_hand() -> None:
-    settings = settings_of(made("confident")) | {"queries": 1, "test_scale": 2.0, "answers": 1, "scale": 1.5}
-    first, second = ({k: math.exp(-(k**2) / (2 * s**2)) for k in range(-60, 61)} for s in (2.0, 1.5))
-    whole = sum(first.values()) * sum(second.values())
-    pairs = [(a, b) for a in first for b in second]
-    gains = (first[a] * second[b] - math.e**0.3 * first.get(a - 1, 0.0) * second.get(b - 1, 0.0) for a, b in pairs)
-    assert least_delta(settings, 0.3) == pytest.approx(sum(max(0.0, gain) for gain in gains) / whole, rel=2e-9)
-
-
-@pytest.mark.parametrize("delta", [1e-6, 1e-14])
-@pytest.mark.parametrize(("queries", "answers"), [(100, 50), (3000, 1500), (10**6, 2), (10**7, 10**6)])
-def test_sums_narrow_and_wide_prove_what_confident_votes_claim(delta: float, queries: int, answers: int) -> None:
-    made = ConfidentGNMax.calibrate(epsilon=1.0, delta=delta, queries=queries, classes=3, teachers=250, answers=answers)
-    assert 0.9 * delta < least_delta(settings_of(made), 1.0) <= delta
 
 
 def test_large_sums_meet_the_convolved_ones() -> None:

@@ -73,10 +73,6 @@ def cut_back(home: Path, entries: int) -> None:
         ledger.execute("DELETE FROM entries WHERE seq > ?", (entries,))
 
 
-def test_a_home_in_order_is_in_order(home: Path) -> None:
-    assert failing(verify(home)) == {}
-
-
 @pytest.mark.parametrize("entries", [None, 0, 1])
 @pytest.mark.parametrize("asked", [None, SESSION])
 def test_a_ledger_that_lost_a_session_is_found_and_the_session_named(
