@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Inputs = Mapping[str, NDArray[Any]]
 """What Concord's public encoding makes of a case; `private_` and `test_` before:
 

@@ -15,9 +15,8 @@ import pytest
 
 from tests.benchmarks.speed import MACHINE, Measured
 from tests.benchmarks.tables import schema_of_rows
-from tests.benchmarks.test_bench_plans import PLANS
 from tests.benchmarks.test_bench_scale import Took
-from tests.benchmarks.test_bench_tallied import run, tallied_plan
+from tests.benchmarks.test_bench_tallied import PLANS, run, tallied_plan
 
 pytestmark = pytest.mark.bench
 

@@ -15,11 +15,11 @@ import polars as pl
 import pytest
 
 from tests.benchmarks.speed import MACHINE, Measured
-from tests.benchmarks.test_bench_plans import PLANS
 from tests.benchmarks.test_bench_scale import MEASURED, Took, plan_text, table
 
 pytestmark = pytest.mark.bench
 
+PLANS = Path(__file__).parents[2] / "deployments/plans"
 BY_SIZE = ("encode", "code", "infer")
 """Stages that read, code and write public rows."""
 

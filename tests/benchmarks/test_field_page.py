@@ -11,7 +11,7 @@ from concord.tasks.data.codes import CodeSizes
 from tests.benchmarks.accuracy import EPSILONS, METHODS, fallen, figures, miscalibrated, read
 from tests.benchmarks.curves import TRIED
 from tests.benchmarks.ours import Said
-from tests.benchmarks.page import FIGURE, IN_NATS, MEASURES, SMALL, cell, draw, draw_small, hindsight, pages, table
+from tests.benchmarks.page import FIGURE, IN_NATS, MEASURES, SMALL, cell, hindsight, pages, table
 from tests.benchmarks.tables import xor
 
 LINES = read()
@@ -80,21 +80,6 @@ def test_what_a_curve_changes_is_there_to_be_changed(name: str) -> None:
     tried = TRIED[name]
     assert tried.codes.keys() <= CodeSizes.__annotations__.keys()
     assert all(resolve_name(constant) != value for constant, value in tried.constants.items())
-
-
-def test_a_figure_draws_a_line_a_method() -> None:
-    lines = [{"case": "adult", "method": name, "epsilon": 1.0, "accuracy": 80.0} for name in ("tallies", "dp_sgd")]
-    (axes,) = draw(lines).axes
-    assert len(axes.containers) == 2
-
-
-def test_a_figure_of_few_rows_draws_methods_that_were_measured_on_more_than_one_size() -> None:
-    def line(case: str, method: str) -> dict[str, object]:
-        return {"case": case, "method": method, "epsilon": 1.0, "accuracy": 80.0}
-
-    several = [line(case, "tallies") for case in ("adult-500", "adult-2000", "adult")]
-    (axes,) = draw_small([*several, line("adult", "dp_sgd")]).axes
-    assert [np.size(drawn.get_xdata()) for drawn in axes.lines] == [3]
 
 
 def test_calibration_is_the_gap_between_what_is_said_and_what_is_right() -> None:

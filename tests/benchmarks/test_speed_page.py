@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.benchmarks.speed import FIGURE, PAGE, Measured, draw, number, page, read, record, table
+from tests.benchmarks.speed import FIGURE, PAGE, Measured, draw, page, read, record, table
 
 
 def test_the_page_is_made_of_what_was_measured() -> None:
@@ -24,8 +22,3 @@ def test_what_misses_its_aim_is_said_to() -> None:
     assert list(table(rows))[2:4] == ["| a | **2.00** s | ≤ 2.5 |  |", "| b | **2.00** × | ≥ 2.5, missed | a loop |"]
     assert [row.times for row in rows] == [1.25, 0.8]
     assert draw(rows).axes
-
-
-@pytest.mark.parametrize(("value", "shown"), [(0.4321, "0.432"), (18.44, "18.4"), (30216.4, "30,216"), (1.0, "1.00")])
-def test_three_digits_are_shown(value: float, shown: str) -> None:
-    assert number(value) == shown

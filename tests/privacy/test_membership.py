@@ -12,12 +12,10 @@ from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.kinds import Kind
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.asks.kinds import OTHERS, delta_of
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from concord.tasks.publish.first_page import guarantees_of, most_found
 from tests.support.recorded import RECORDED
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
-TALLIES = Tallies.calibrate(**BUDGET, classes=2, rounds=planned_rounds(classes=2, fields=4, codes=12))
 SETTINGS: dict[str, Mapping[str, Any]] = {
     name: {key: value for key, value in RECORDED[name].items() if key != "relabel"} for name in (*OTHERS, *MECHANISMS)
 }

@@ -171,15 +171,6 @@ def test_two_homes_share_no_server(one: Server, tmp_path: Path, monkeypatch: pyt
         assert ask(one.port, own().password) == 401
 
 
-@pytest.mark.slow
-def test_the_environment_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = alone(tmp_path, monkeypatch)
-    before = dict(os.environ)
-    with serving(home):
-        assert dict(os.environ) == before
-    assert dict(os.environ) == before
-
-
 def test_a_server_that_the_environment_names_is_used_and_none_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,9 +3,7 @@
 import os
 import shutil
 import sqlite3
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,26 +42,6 @@ def database(mlflow_database: Path, tmp_path: Path) -> Path:
 
 def answers(home: Path) -> bool:
     return Records.of(home).runs("none") == []
-
-
-def test_only_one_of_several_first_users_makes_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three first runs at once raced MLflow's migration, and no run could be recorded ever after."""
-    made: list[str] = []
-    two = threading.Barrier(2)
-
-    def slowly(uri: str) -> None:
-        made.append(uri)
-        try:
-            two.wait(0.5)  # whoever is let in meanwhile is let in to a store that is half made
-        except threading.BrokenBarrierError:
-            Path(uri.removeprefix("sqlite:///")).write_text("whole")
-
-    monkeypatch.setattr(mlflow_store, "client_of", slowly)
-    monkeypatch.setattr(mlflow_store, "_readable", lambda _: True)
-    monkeypatch.setattr(mlflow_store, "check_place", lambda *_: None)
-    with ThreadPoolExecutor(3) as users:
-        assert list(users.map(ready_store, [tmp_path] * 3)) == [None] * 3
-    assert sum("/." in uri for uri in made) == 1
 
 
 def _first_user(home: Path) -> None:

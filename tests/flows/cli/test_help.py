@@ -88,15 +88,6 @@ def test_no_colours_where_there_is_no_terminal(arguments: tuple[str, ...]) -> No
     assert not any(ESCAPE in str(result) for result in without_home(*arguments))
 
 
-def test_no_colours_where_the_user_wants_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = "[green]ok[/green]"
-    for unwanted, coloured in ((None, True), ("1", False)):
-        monkeypatch.setenv("NO_COLOR", unwanted) if unwanted else monkeypatch.delenv("NO_COLOR", raising=False)
-        console = Console(file=io.StringIO(), force_terminal=True, color_system="standard")
-        console.print(table)
-        assert ("32m" in console.file.getvalue()) == coloured  # type: ignore[attr-defined]  # a StringIO
-
-
 def test_the_version_is_that_of_the_package() -> None:
     assert without_home("--version")[:2] == (0, f"concord {version('concord')}\n")
 

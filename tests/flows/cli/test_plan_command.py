@@ -48,12 +48,6 @@ def test_a_plan_that_relabels_is_planned_with_what_relabelling_leaves(tmp_path: 
     assert "Teachers learn from a secret subset alone: 30.0%" in printed
 
 
-def test_auto_stands_for_votes_that_end_at_the_cutoff_of_the_plan(tmp_path: Path) -> None:
-    changes = {"labeling__mechanism": "auto", "labeling__cutoff": 9}
-    found = planned(str(write_plan(write_tables(tmp_path), **changes)))
-    assert [(own["name"], own["cutoff"]) for own in found["mechanisms"]] == [("stable", 9)]
-
-
 UNIVERSAL = {"student__learner": "universal", "student__hypotheses": "stumps"}
 
 
@@ -63,12 +57,6 @@ def test_a_student_that_is_chosen_without_labels_is_not_simulated(tmp_path: Path
     assert (found["epsilon"], found["delta"]) == (4.0, 0.0)
     assert [own["name"] for own in found["mechanisms"]] == ["universal"]
     assert says(printed, "ε = 4", "universal", found["lifetime"]["reason"])
-
-
-def test_labels_beside_a_student_that_is_chosen_have_the_rest_of_the_budget(tmp_path: Path) -> None:
-    found = planned(str(write_plan(write_tables(tmp_path), **UNIVERSAL, student__epsilon=1.5)))
-    assert (found["votes"], found["mechanism_at"]["epsilon"]) == (None, 2.5)
-    assert found["mechanisms"][0]["expected_answered"] > 0
 
 
 WAYS: dict[str, dict[str, Any]] = {

@@ -135,17 +135,6 @@ def test_the_outermost_bins_are_divided_if_units_are_many(folder: Path) -> None:
     assert (tails(3_000), tails(10**6), tails(10**6, secret="labels")) == (False, True, False)
 
 
-def test_what_was_chosen_is_what_runs(folder: Path) -> None:
-    """Its cost is computed from the settings of the plan that is settled."""
-    plan = auto(folder, rows=3000)
-    public = PublicFacts.of(plan)
-    chosen, _ = decided(plan, public.encoding)
-    named = parse_plan(chosen.model_dump(exclude_unset=True))
-    codes = public.codes(chosen)
-    assert codes == public.codes(named)
-    assert planned_tallies(chosen, codes, public.rows) == planned_tallies(named, codes, public.rows)
-
-
 def test_a_settled_plan_keeps_what_has_meaning_alone(folder: Path) -> None:
     plan = auto(folder, rows=3000, queries=200)
     assert plan.naming("tallies").labeling.queries is None

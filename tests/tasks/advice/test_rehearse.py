@@ -105,28 +105,6 @@ def test_what_learns_nothing_is_said_to(folder: Path) -> None:
     assert expect_tallies(asked(folder, rows=30_000), public).feasible
 
 
-def test_of_a_rare_class_recall_and_auc_are_stated_with_the_shares_of_the_test_table(
-    folder: Path, tmp_path: Path
-) -> None:
-    """An accuracy of 99 % says nothing of a class of 1 %."""
-    people = pl.read_parquet(folder / "test.parquet").head(1)
-    rare = people.with_columns(outcome=pl.lit("yes"))
-    pl.concat([people.with_columns(outcome=pl.lit("no"))] * 198 + [rare] * 2).write_parquet(tmp_path / "rare.parquet")
-    found = expect_tallies(plan := asked(folder, test=str(tmp_path / "rare.parquet")), PublicFacts.of(plan))
-    assert "expect an accuracy of 99%" in found.reason
-    often, seldom = found.classes
-    assert (often.name, often.missed) == ("no", ())
-    assert often.recall is not None
-    assert often.recall[0] > 0.95
-    assert seldom.share == pytest.approx((2.5 / 201, 2.5 / 201), abs=1e-3)
-    assert seldom.recall is not None
-    assert seldom.auc is not None
-    assert seldom.recall[0] < 0.05
-    assert 0.4 < seldom.auc[0] < seldom.auc[1] <= 1
-    assert "weak" in seldom.missed
-    assert says(found.reason, "recall", "0", "'yes'", " or ".join(seldom.missed))
-
-
 def test_recalls_and_shares_of_the_classes_make_the_accuracy(folder: Path) -> None:
     """Measured on drawn rows and on all of them: in every draw of every signal."""
     for each in rehearsed(asked(folder)):

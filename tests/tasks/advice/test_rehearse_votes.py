@@ -1,12 +1,10 @@
 """Rehearsals of votes: by every mechanism, within bounds that they state, with recall and AUC of each class."""
 
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 from concord.artifacts.plan import Plan
@@ -93,25 +91,6 @@ def test_more_epsilon_teaches_more(folder: Path) -> None:
     )
     assert much.feasible
     assert np.mean([each.right for each in little.rehearsed]) + 0.05 < np.mean([each.right for each in much.rehearsed])
-
-
-def test_of_a_rare_class_the_shares_are_those_of_the_public_test_table(folder: Path, tmp_path: Path) -> None:
-    """An accuracy of 99 % says nothing of a class of 1 %."""
-    people = pl.read_parquet(folder / "test.parquet").head(1)
-    rare = people.with_columns(outcome=pl.lit("yes"))
-    pl.concat([people.with_columns(outcome=pl.lit("no"))] * 198 + [rare] * 2).write_parquet(tmp_path / "rare.parquet")
-    found = rehearsed(
-        asked(folder, data__test=str(tmp_path / "rare.parquet")), draws=[*product(("weak", "typical"), range(2))]
-    )
-    often, seldom = found.classes
-    assert (often.name, often.missed) == ("no", ())
-    assert seldom.share == pytest.approx((2.5 / 201, 2.5 / 201), abs=1e-3)
-    assert seldom.recall is not None
-    assert seldom.recall[0] < 0.05
-    assert "weak" in seldom.missed
-    assert not found.feasible
-    assert says(found.reason, "not expected", "baseline", "ε")
-    assert says(found.reason, "recall", "0", "'yes'", " or ".join(seldom.missed))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from concord.tasks.asking.arrays import LACKS, LINEAR, LinearTeachers, is_linear
 from concord.tasks.asking.teachers import (
     Block,
     Teacher,
-    add_votes,
     aligned_copy,
     fitted_teacher,
     fixed_vote,
@@ -170,16 +169,3 @@ def test_a_block_votes_as_the_same_teachers_one_by_one(
     single, product = votes("single", models), votes("product", array)
     assert (single != product).any(axis=1).mean() < 0.005  # rows near a boundary
     assert np.array_equal(votes("twice", array, array), 2 * product)
-
-
-def test_many_teachers_are_counted_as_one_at_a_time_is() -> None:
-    rng = np.random.default_rng(0)
-    for classes in (2, 3):
-        weights = rng.normal(size=(classes if classes > 2 else 1, 700, 4)).astype(np.float32)
-        X = rng.normal(size=(1_111, 3)).astype(np.float32)
-        together, single = np.zeros((2, len(X), classes), dtype=np.uint32)
-        add_votes(together, LinearTeachers.load(LinearTeachers(weights).save()), X)
-        for teacher in range(700):
-            add_votes(single, LinearTeachers(aligned_copy(weights[:, teacher])[:, None]), X)
-        assert (together != single).any(axis=1).mean() < 0.005
-        assert set(together.sum(axis=1)) == {700}

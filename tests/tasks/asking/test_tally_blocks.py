@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
 import pytest
 
 from concord.artifacts.home.vault import Vault
@@ -41,10 +40,3 @@ def test_a_unit_in_several_chunks_counts_once(tmp_path: Path, chunks: int) -> No
     blocks = _in_blocks([frame], coding(vault), "blocks")
     sums = total_of([count(block, ASKED, vault, f"sums/{at}.npy") for at, block in enumerate(blocks)], vault)
     assert sums.tolist() == [32, 0, 0, 7]
-
-
-def test_the_chunks_of_a_frame_would_be_batches() -> None:
-    """Planted bug: as they are, and counted one by one."""
-    table = pl.concat([frame_of(2)] * 3, rechunk=False).to_arrow(compat_level=pl.CompatLevel.oldest())
-    assert isinstance(table, pa.Table)
-    assert len(table.to_batches()) == 3

@@ -51,12 +51,6 @@ def test_stable_labels_are_the_mechanism_s_own_answers(tmp_path: Path) -> None:
     assert labels["row"].to_pylist() == list(range(3 * ROWS))
 
 
-def test_released_tables_carry_the_guarantee(case: Case) -> None:
-    metadata = case.run().schema.metadata
-    assert metadata[b"epsilon"] == b"2.0"
-    assert metadata[b"unit"] == b"one row"
-
-
 def test_a_key_that_served_another_session_opens_none(case: Case) -> None:
     key = case.door.vault.make_secret("sessions/d-1")
     file = case.door.vault.root / "secrets" / "sessions" / "d-2"

@@ -56,22 +56,14 @@ ROWS = st.tuples(st.integers(0, K - 1), st.sampled_from((0.0, -0.0, 1.5)), st.in
 TABLES = st.one_of(st.lists(ROWS, max_size=8), st.lists(ROWS, min_size=30, max_size=60))
 
 
-def check_neighbours(examples: int) -> None:
+@pytest.mark.parametrize("examples", [50, pytest.param(250, marks=pytest.mark.slow)])
+def test_one_row_more_moves_no_other_however_many_are_identical(examples: int) -> None:
     @settings(max_examples=examples)
     @given(TABLES, ROWS)
     def one_more(rows: list[Row], more: Row) -> None:
         assert shards_moved(rows, more) <= 1
 
     one_more()
-
-
-def test_one_row_more_moves_no_other_however_many_are_identical() -> None:
-    check_neighbours(50)
-
-
-@pytest.mark.slow
-def test_one_row_more_moves_no_other_in_hundreds_of_tables() -> None:
-    check_neighbours(250)
 
 
 def test_in_a_table_of_thousands_one_row_more_reaches_one_shard() -> None:

@@ -75,21 +75,10 @@ def changed(before: Shards, after: Shards) -> list[int]:
     return [shard for shard in range(K) if before[shard] != after[shard]]
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Shards:
-    return shards(tmp_path_factory.mktemp("plain"), table(60))
-
-
 def test_every_row_is_in_one_shard(tmp_path: Path) -> None:
     found = shards(tmp_path, table(60))
     assert sum(map(len, found.values())) == 60
     assert all(found.values())
-
-
-@pytest.mark.parametrize("taken", range(0, 60, 7))
-def test_without_a_unit_column_taking_one_row_changes_one_shard(tmp_path: Path, plain: Shards, taken: int) -> None:
-    lines = table(60)
-    assert len(changed(plain, shards(tmp_path, lines[:taken] + lines[taken + 1 :]))) == 1
 
 
 @pytest.mark.parametrize("copies", [1, 2, 50, 200])
@@ -153,29 +142,6 @@ def test_another_key_is_another_split(tmp_path: Path) -> None:
     assert contents(made, encoding, tmp_path) != contents(made, encoding, tmp_path, bytes(32))
 
 
-ODD = {
-    "a fraction among integers": b"3.5,Rome,true,2020-01-01,yes,p99",
-    "an unbalanced quote": b'44,"Rome,true,2020-01-01,yes,p99',
-    "bad bytes": b"44,R\xff\xfe\x00me,true,2020-01-01,yes,p99",
-    "too many cells": b"44,Rome,true,2020-01-01,yes,p99,1,2,3",
-    "too few cells": b"44",
-    "words for numbers": b"many,Rome,perhaps,yesterday,maybe,p99",
-    "infinite": b"1e999,Rome,true,0000-00-00,yes,p99",
-    "a huge cell": b"44," + b"x" * 3_000_000 + b",true,2020-01-01,yes,p99",
-    "a null unit": b"44,Rome,true,2020-01-01,yes,",
-    "a bare return": b"44,Rome,\rtrue,2020-01-01,yes,p99",
-    "an unknown label": b"44,Rome,true,2020-01-01,perhaps,p99",
-}
-
-
-@pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
-@pytest.mark.parametrize("place", [0, 60])
-def test_an_odd_row_changes_one_shard(tmp_path: Path, plain: Shards, odd: bytes, place: int) -> None:
-    lines = [line.encode() for line in table(60)]
-    lines.insert(place, odd)
-    assert len(changed(plain, shards(tmp_path, HEADER.encode() + b"\n".join(lines)))) == 1
-
-
 def test_a_null_unit_is_left_out_and_any_other_odd_unit_is_not(tmp_path: Path) -> None:
     lines = [*table(6), "44,Rome,true,2020-01-01,yes,", "44,Rome,true,2020-01-01,yes,¿"]
     assert sum(map(len, shards(tmp_path, lines, unit="person").values())) == 7
@@ -185,13 +151,6 @@ def test_a_null_unit_is_left_out_and_any_other_odd_unit_is_not(tmp_path: Path) -
 @pytest.mark.parametrize("unit", [None, "person"])
 def test_fewer_units_than_shards_pass(tmp_path: Path, lines: list[str], unit: str | None) -> None:
     assert sum(map(len, shards(tmp_path, lines, unit=unit).values())) == len(lines)
-
-
-def test_an_unknown_label_is_the_first_class(tmp_path: Path) -> None:
-    made = plan(tmp_path, ["44,Rome,true,2020-01-01,perhaps,p1"])
-    vault = Vault(tmp_path / "vault")
-    refs = split(PrivateRows(made, learn_encoding(made), vault, KEY), "shards")
-    assert pl.concat(read_frame(ref, vault) for ref in refs)[LABEL].to_list() == [0]
 
 
 def test_one_odd_cell_that_changes_a_parquet_column_s_type_changes_one_shard(tmp_path: Path) -> None:

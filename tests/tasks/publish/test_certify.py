@@ -20,7 +20,7 @@ from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import certificate_of, render
-from tests.support.published import SESSION, TEACHERS, World, certified, opening, recertified, session, world
+from tests.support.published import SESSION, TEACHERS, World, certified, opening, recertified, world
 from tests.support.sentences import facts
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -168,8 +168,3 @@ def test_a_session_that_answered_nothing_is_certified_too(small: World) -> None:
     student, _ = certified(small, STABLE, np.full(20, -1))
     assert read(small).counts.model_dump() == {"asked": 20, "answered": 0, "refused": 20, "not_asked": 280}
     assert student.accuracy is not None
-
-
-def test_the_session_helper_asks_no_more_than_was_paid_for(small: World) -> None:
-    session(small, STABLE, np.full(20, -1))
-    assert Ledger.of(small.home).session(SESSION).status == "spent"

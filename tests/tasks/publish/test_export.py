@@ -8,7 +8,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -27,10 +26,7 @@ from tests.support.processes import own_environment
 from tests.support.published import SESSION, World
 from tests.support.refusing import REFUSE
 from tests.support.sentences import says
-from tests.tasks.student.test_parts import COLUMNS, ENCODING
-
-ODD = ("a\x00",)
-"""A word that NumPy, which writes the graph, takes for another."""
+from tests.tasks.student.test_parts import ENCODING
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +179,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def copied(small: World, target: Path) -> Path:
-    return Path(shutil.copytree(small.released.root / SESSION, target / SESSION))
-
-
 def test_what_is_not_there_or_not_what_was_published_is_told(small: World, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -198,21 +190,6 @@ def test_what_is_not_there_or_not_what_was_published_is_told(small: World, tmp_p
     assert concord("export", str(copy), "--to", str(tmp_path / "other"))[0] == 4
     assert concord("export", "nothing-1", "--to", str(tmp_path / "other"), "--home", str(small.home))[0] == 2
     assert not (tmp_path / "other").exists()
-
-
-def rows_of_every_kind(rows: int = 300) -> pl.DataFrame:
-    rng = np.random.default_rng(1)
-    words = [None, "odd", *(word for word in COLUMNS[7].vocabulary if word not in ODD)]  # type: ignore[union-attr]
-    cells: dict[str, Any] = {
-        "numeric": lambda: [None if x < -1.5 else 3 * x for x in rng.normal(size=rows)],
-        "boolean": lambda: [(None, True, False)[at] for at in rng.integers(0, 3, rows)],
-        "date": lambda: pl.Series(rng.integers(0, 20_000, rows)).cast(pl.Date),
-        "categorical": lambda: [words[at] for at in rng.integers(0, len(words), rows)],
-        "list": lambda: rng.integers(0, 256, (rows, 2)).tolist(),
-        "text": lambda: [f"{words[at]} and" for at in rng.integers(0, len(words), rows)],
-        "null": lambda: [None] * rows,
-    }
-    return pl.DataFrame({column.name: cells[column.kind]() for column in COLUMNS})
 
 
 def test_what_of_ours_travels_with_a_student_is_no_package_to_install() -> None:

@@ -51,14 +51,6 @@ def test_a_table_in_and_a_table_out(small: World, tmp_path: Path, read: str, wri
     assert [path.name for path in tmp_path.iterdir() if path not in (table, target)] == []
 
 
-def test_a_copy_of_what_was_published_is_enough(small: World, tmp_path: Path) -> None:
-    shutil.copytree(small.home / "released" / SESSION, tmp_path / "copy")
-    table = str(small.home / "public.parquet")
-    arguments = (table, "--out", str(tmp_path / "c.csv"), "--home", str(tmp_path / "nowhere"))
-    assert concord("predict", str(tmp_path / "copy"), *arguments)[0] == 0
-    assert not (tmp_path / "nowhere").exists()
-
-
 WRONG = {
     "another kind": ("rows.parquet", "classes.txt", r"--out must be a new file named .parquet or .csv"),
     "there already": ("rows.parquet", "rows.parquet", "already exists"),

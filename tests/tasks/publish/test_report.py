@@ -153,10 +153,6 @@ def test_why_a_small_number_may_be_released_follows_from_the_noise(certificate: 
     assert "may stand for many units" in said(3.0)
 
 
-def test_no_advice_on_another_epsilon_stands_in_it(certificate: Certificate) -> None:
-    assert "Privacy–utility trade-off" not in Page(render(certificate, FIGURES)).words
-
-
 def test_it_fits_phones_and_follows_the_dark_scheme(certificate: Certificate) -> None:
     page = render(certificate, FIGURES)
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
