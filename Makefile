@@ -1,12 +1,13 @@
 PYTHON ?= python3
 CONCORD = .venv/bin/concord
 DATA ?= ../shared/data
+ALONE ?= $(wildcard tests/flows/cli/test_*.py)
 # Python compiles a package when it is first imported, and keeps that: to compile all of them beforehand takes a fifth of
 # the space, and minutes.
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: run quick test test-all bench bench-accuracy data reference install install-tests check
+.PHONY: run quick test test-all test-alone bench bench-accuracy data reference install install-tests check
 
 run: install
 	$(CONCORD) demo
@@ -21,6 +22,9 @@ test: install-tests check
 
 test-all: test # slow tests also wait: for servers, schedules and processes of their own
 	.venv/bin/pytest -n 3 --dist worksteal -q -rs -m "slow and not bench"
+
+test-alone: install-tests # each file by itself, in random order: none may need what another leaves behind
+	for file in $$(shuf -e $(ALONE)); do .venv/bin/pytest -q $$file || [ $$? = 5 ] || exit 1; done
 
 check: install-tests
 	.venv/bin/ruff check .
