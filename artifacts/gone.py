@@ -6,6 +6,7 @@ Checked by tests/artifacts/test_gone.py.
 GONE: dict[str, str] = {
     "data.format.quote": 'a CSV cell is quoted by " alone; write a table with other quotes, or none, as Parquet',
     "data.format.quoted_line_breaks": "a line of a CSV file is a row; write cells with line breaks as Parquet",
+    "data.most_unknown_labels": "data.most_unknown is the threshold of every column",
     "relabel.form": "rows are resampled within each shard, so that each reaches one teacher",
     "data.private.delta": "name the files of the table, such as Parquet, or a query",
     "data.public.delta": "name the files of the table, such as Parquet, or a query",

@@ -271,8 +271,8 @@ PRECHECKED = (
     "Before anything is charged, the operator sees the share, rounded, of the private rows that have no declared "
     "class, no unit or no known category. A plan that is changed because of such a share was chosen by looking at "
     "private rows, and leaks more than ε covers. The program decides nothing by it, unless the plan has "
-    "data.most_unknown_labels: then no session is opened if a larger share of the labels is not a declared class. One "
-    "row may tip that decision. So the existence of a certificate may reveal something about it, which ε does not "
+    "data.most_unknown: then no session is opened if a larger share of the cells of any column is unknown. One row may "
+    "tip that decision. So the existence of a certificate may reveal something about it, which ε does not "
     "cover either."
 )
 """The caveat of every session: what its operator did after the pre-check is not on record."""

@@ -33,7 +33,7 @@ Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), in_units("ε")]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), in_units("probability")]
 Share = Annotated[float, Field(gt=0, lt=1), in_units("share of units")]
-LabelShare = Annotated[float, Field(gt=0, lt=1), in_units("share of labels")]
+CellShare = Annotated[float, Field(gt=0, lt=1), in_units("share of cells")]
 Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)
 IN_THE_CALENDAR = AfterValidator(lambda day: date.fromisoformat(day).isoformat())
 Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), IN_THE_CALENDAR]
@@ -87,10 +87,11 @@ class DataPlan(Section):
     bounds: Bounds | None = None
     """In place of classes, if the label is a number: its smallest and largest value, as publicly known. Private labels
     outside the bounds are clipped to the nearer bound; missing ones count as the midpoint."""
-    most_unknown_labels: LabelShare | None = None
-    """An unattended run stops before it is charged if a larger share of the private labels is not a declared class, or
-    not a number within bounds. By default it goes on. Such a stop depends on private rows, and ε does not cover what it
-    reveals: see tests/privacy/README.md, "The pre-check"."""
+    most_unknown: CellShare | None = None
+    """An unattended run stops before it is charged if, in any column, a larger share of the private cells is unknown:
+    labels that are no declared class or no number within bounds, missing ids, and cells of a feature that are not read.
+    By default it goes on. Such a stop depends on private rows, and ε does not cover what it reveals: see
+    tests/privacy/README.md, "The pre-check"."""
     test: Annotated[PlanTable | None, OPERATOR] = None
     """Public labelled rows, on which the student is evaluated. Nothing learns from them."""
     groups: Names | None = None

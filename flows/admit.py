@@ -34,7 +34,7 @@ WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
 LEAST_LISTED = 0.005
 """Least share of unrecognised cells at which a feature is listed; at most `MOST_LISTED` are listed."""
 MOST_LISTED = 5
-GOES_ON = "and spends; data.most_unknown_labels in the plan can stop it"
+GOES_ON = "and spends; data.most_unknown in the plan can stop it"
 
 
 def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: PublicRows) -> list[Admitted[Any]]:
@@ -139,7 +139,7 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
     """Print what share of the private rows has no known class, unit or word; at a terminal, ask whether to go on.
 
     Prints nothing if an open session is continued. Raises WrongInput, before anything is spent, if the operator stops
-    the run; without a terminal, if the share of unknown labels exceeds the plan's `data.most_unknown_labels`.
+    the run; without a terminal, if the share of unknown cells of any column exceeds the plan's `data.most_unknown`.
     """
     if session is not None:
         return
@@ -151,12 +151,13 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
         return
     for line in (*shares_in_words(found, encoding.bounds), *left_out(encoding)):
         err.print(f"{'check':>8} {line}", soft_wrap=True, markup=False)
-    most = run.plan.data.most_unknown_labels
-    if not may_ask() and most is not None and found.label > most:
+    most = run.plan.data.most_unknown
+    shares = {"data.label": found.label, "data.unit": found.unit, **found.features}
+    if not may_ask() and most is not None and max(shares.values()) > most:
         raise WrongInput(
-            "stopped before anything was spent: the share of private labels that the plan does not declare is above "
-            f"data.most_unknown_labels = {most:g}; correct data.label, data.classes or bounds from documentation, or "
-            "leave that key out to go on"
+            "stopped before anything was spent: the share of private cells that the plan does not know is above "
+            f"data.most_unknown = {most:g} in some column; correct data.label, data.classes, bounds or the schema from "
+            "documentation, or leave that key out to go on"
         )
     if not is_worth_asking(found):
         return

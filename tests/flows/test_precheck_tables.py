@@ -68,7 +68,7 @@ class Terminal:
 
 def asked_by(most: float | None = None) -> Any:
     """A run of a plan that goes on, or stops itself beyond that share of labels."""
-    plan = SimpleNamespace(data=SimpleNamespace(most_unknown_labels=most))
+    plan = SimpleNamespace(data=SimpleNamespace(most_unknown=most))
     return SimpleNamespace(plan=plan, stages=SimpleNamespace(in_replay=False))
 
 
@@ -124,7 +124,7 @@ def test_a_notebook_shows_it_in_the_cell_and_goes_on(monkeypatch: pytest.MonkeyP
     precheck_tables(asked_by(), private, ENCODING, None)
     lines = [cell["text/plain"] for cell in cells]
     assert says(lines[0], "100%", "private rows", "data.classes")
-    assert lines[-1].endswith("the run goes on, and spends; data.most_unknown_labels in the plan can stop it\n")
+    assert lines[-1].endswith("the run goes on, and spends; data.most_unknown in the plan can stop it\n")
     assert all(cell["text/html"].startswith("<pre") for cell in cells)
 
 
@@ -147,11 +147,12 @@ def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPat
 def test_a_plan_may_say_that_it_stops_where_nobody_is_asked_and_no_share_is_in_the_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    some = Unmatched(0.21, 1.0, {"shade": 1.0})
+    some = Unmatched(0.21, 0.21, {"shade": 0.21})
     for wanted, tty in ((False, True), (True, False)):
-        with pytest.raises(WrongInput, match=r"data\.most_unknown_labels = 0\.2; correct") as stopped:
-            run_it(monkeypatch, some, "y", wanted=wanted, tty=tty, most=0.2)
-        assert "21" not in str(stopped.value)
+        for column in (Unmatched(0.21, 0, {}), Unmatched(0, 0.21, {}), Unmatched(0, 0, {"size": 0, "shade": 0.21})):
+            with pytest.raises(WrongInput, match=r"data\.most_unknown = 0\.2 in some column; correct") as stopped:
+                run_it(monkeypatch, column, "y", wanted=wanted, tty=tty, most=0.2)
+            assert not {"21", "shade"} & {*str(stopped.value).replace("%", " ").split()}
         run_it(monkeypatch, some, "y", wanted=wanted, tty=tty, most=0.21)
         run_it(monkeypatch, some, "y", wanted=wanted, tty=tty)
     assert len(run_it(monkeypatch, some, "y", wanted=True, most=0.2).asked) == 1  # at a terminal, the operator decides
@@ -163,12 +164,12 @@ def test_it_stops_before_anything_is_charged_and_is_shown_from_python_before_tha
     tmp_path: Path, home: Path, given: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = people(6000, 1).with_columns(pl.col("outcome").replace("yes", "YES"))
-    plan = changed(tables_of_plan(write_tables(tmp_path, rows)), data__most_unknown_labels=0.2)
+    plan = changed(tables_of_plan(write_tables(tmp_path, rows)), data__most_unknown=0.2)
     with pytest.raises(WrongInput, match="stopped before anything was spent"):
         concord.run(plan, private=rows if given == "frame" else None, home=home)
     assert says(capsys.readouterr().err, "private rows", "data.classes")
     assert Ledger.of(home).domain("people") is None or not Ledger.of(home).sessions("people")
     right = people(6000, 1).with_columns(" " + pl.col("outcome") + "\t")
     done = concord.run(plan, private=right, home=home)  # blanks around a label do not count
-    assert any("data.most_unknown_labels" in caveat for caveat in done.certificate.caveats)
+    assert any("data.most_unknown:" in caveat for caveat in done.certificate.caveats)
     assert concord.verify(done.session, home=home)["ok"]
