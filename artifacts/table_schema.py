@@ -104,6 +104,16 @@ class DeclaredRange(Frozen):
     whole: bool
     spelling: Spelled = USUAL_SPELLING
 
+    @property
+    def in_words(self) -> str:
+        """Its kind and its bounds, as they are read."""
+        if self.kind == "numeric":
+            return f"{'whole numbers' if self.whole else 'numbers'}, {self.low:g} to {self.high:g}"
+        first, last = (date.fromordinal(UNIX_EPOCH + math.floor(day)) for day in (self.low, self.high))
+        return f"{'dates' if self.whole else 'moments'}, {first} to {last}" + (
+            f", written as {self.spelling.dates}" if self.spelling.dates else ""
+        )
+
     @model_validator(mode="after")
     def low_is_below_high(self) -> Self:
         """Check that the range holds more than one value."""

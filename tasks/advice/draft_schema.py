@@ -76,6 +76,8 @@ def question(field: Mapping[str, Any]) -> str:
     return f"{name!r}: its categories, with commas between; {hashed}" if kind == "string" else ""
 
 
+DAY = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)|(\d{1,2})\.(\d{1,2})\.(\d{4}))")
+"""A day as 2026-12-31 or 31.12.2026, which is known to be no number and no other day."""
 VALUE = re.compile(r"[-+.\d]|to$|$")
 """Matches the beginning of a number or a date, and what may stand between two."""
 EXAMPLES = {"integer": "0 120", "number": "0 1e6", "date": "1990-01-01 2030-12-31", "datetime": "1990-01-01 2030-12-31"}
@@ -91,18 +93,32 @@ def answered(field: Mapping[str, Any], answer: str) -> dict[str, Any]:
     if kind in ("any", "string") and not listed and named in (*TYPES, "boolean", "string", "any"):
         kind, rest = named, values
     elif kind == "any" and rest:
-        kind = "string"
+        kind = (
+            "date"
+            if len(days := rest.replace(" to ", " ").split()) == 2 and all(map(DAY.fullmatch, days))
+            else "string"
+        )
     if not rest and kind not in ("boolean", "string"):
         return _open(field["name"], kind)
     declared: dict[str, Any] = {"name": field["name"], "type": kind}
     if kind == "string" and rest:
-        declared["constraints"] = {"enum": [word.strip() for word in rest.split(",") if word.strip()]}
+        words = [word.strip() for word in rest.split(",") if word.strip()]
+        if len(words) < 2:
+            raise WrongInput(
+                f"the categories of {field['name']!r} must be two or more, with commas between, got {rest!r}: a range "
+                "begins with its type, such as `integer 0 120`"
+            )
+        declared["constraints"] = {"enum": words}
     elif kind in TYPES:
         bounds = rest.replace(" to ", " ").split()
         if len(bounds) != 2:
             raise WrongInput(
                 f"the range of {field['name']!r} must be two values, its least and its largest, got {rest!r}"
             )
+        matches = [DAY.fullmatch(bound) for bound in bounds] if TYPES[kind] == "date" else []
+        if matches and all(day and day[4] for day in matches):
+            declared["format"] = "%d.%m.%Y"
+            bounds = [f"{day[6]}-{day[5]:0>2}-{day[4]:0>2}" for day in matches if day]
         declared["constraints"] = dict(zip(("minimum", "maximum"), bounds, strict=True))
     column = schema_of({"fields": [declared]}).columns[0]
     if isinstance(column, DeclaredRange) and TYPES[kind] == "numeric":
@@ -122,9 +138,7 @@ def declared_in_words(schema: TableSchema) -> dict[str, str]:
     for column in schema.columns:
         match column:
             case DeclaredRange():
-                found[column.name] = (
-                    f"{column.kind}, {'whole, ' if column.whole else ''}{column.low:g} to {column.high:g}"
-                )
+                found[column.name] = column.in_words
             case DeclaredCategories():
                 found[column.name] = f"{column.kind}, {len(column.words)} of them"
             case DeclaredText():

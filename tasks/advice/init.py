@@ -7,7 +7,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,15 @@ from concord.tasks.advice.draft import (
     features_of,
     usual_delta,
 )
-from concord.tasks.advice.draft_schema import SCHEMA_FILE, WHY, answered, fields_of, question, written
+from concord.tasks.advice.draft_schema import (
+    SCHEMA_FILE,
+    WHY,
+    answered,
+    declared_in_words,
+    fields_of,
+    question,
+    written,
+)
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SHIPPED
 from concord.tasks.advice.rehearse_sketch import SketchAhead, expect_sketch
 from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
@@ -230,12 +238,31 @@ def _one_table(given: Mapping[str, Any]) -> bool:
 def _declare(stated: Mapping[str, Any], terminal: Terminal) -> None:
     """Ask the range or the categories of each column at the terminal, and write the schema."""
     terminal.note(f"no public table: {WHY}")
-    fields = list[dict[str, Any]]()
-    for field in fields_of(stated["private"], (stated["label"], stated["unit"]), stated["format"]):
-        asked, parse = question(field), partial(answered, field)
-        fields.append(terminal.ask(asked, "", parse) if asked else parse(""))
-    schema_of({"fields": fields})
-    _write(Path(stated["schema"]), written(fields))
+    left_open = fields_of(stated["private"], (stated["label"], stated["unit"]), stated["format"])
+    fields, asked = (
+        {field["name"]: field for field in left_open},
+        {field["name"]: question(field) for field in left_open},
+    )
+    wrong: Sequence[str] = [*fields]
+    while wrong:
+        for field in (field for field in left_open if field["name"] in wrong):
+            parse = partial(answered, field)
+            fields[field["name"]] = terminal.ask(asked[field["name"]], "", parse) if asked[field["name"]] else parse("")
+        for name, words in declared_in_words(schema_of({"fields": [*fields.values()]})).items():
+            terminal.note(f"{name!r}: {words}")
+        wrong = terminal.ask(
+            "Columns to correct, separated by commas; empty if all are right", "", partial(_named, fields)
+        )
+    _write(Path(stated["schema"]), written(fields.values()))
+
+
+def _named(known: Collection[str], answer: str) -> list[str]:
+    """The columns that an answer names. Raises WrongInput if one is not known."""
+    names = [name.strip() for name in answer.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise WrongInput(f"{name!r} is none of the columns {quoted([*known])}")
+    return names
 
 
 def _usual(name: str, stated: Mapping[str, Any], terminal: Terminal | None) -> Any:

@@ -117,7 +117,8 @@ def are_mostly_numbers(cells: pl.Series) -> bool:
     words = cells.cast(pl.String).drop_nulls()
     numbers = words.cast(pl.Float64, strict=False)
     others = words.filter(numbers.is_null())
-    of_codes = may_be_names(numbers) or 2 * int(others.str.contains(CODE).sum()) >= max(1, len(others))
+    among_codes = may_be_names(numbers) and others.n_unique() > 1  # one word alone may be that of a missing number
+    of_codes = among_codes or 2 * int(others.str.contains(CODE).sum()) >= max(1, len(others))
     return 2 * numbers.count() > len(words) and not of_codes
 
 

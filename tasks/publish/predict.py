@@ -14,24 +14,26 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, is_printable, quoted
 from concord.artifacts.published import Published
+from concord.artifacts.schemas import TextFormat
 from concord.tasks.data.cells import kind_of
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import AnyRows, load
 
-WRITERS: dict[str, Any] = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
+SUFFIXES = (".parquet", ".csv")
+DIGITS = 7
+"""Most significant digits of a number in a CSV file."""
 CLASS, VALUE = "class", "number"
 POINTS = ("default", "prior-odds")
 FORMULA = re.compile(r"'*\s*[=+\-@＝＋－＠]")
@@ -48,6 +50,31 @@ def in_spreadsheet(name: str) -> str:
 def as_named(cell: str) -> str:
     """The class that a cell of such a file means."""
     return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
+
+
+class CsvFile:
+    """A CSV file that is written in the format of another; a new one is opened, and closed with the context."""
+
+    def __init__(self, path: Path, form: TextFormat) -> None:
+        self._file, self._form, self._first = path.open("wb"), form, True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write_table(self, table: pa.Table) -> None:
+        """Append rows, after the names of the columns if they are the first. Raises WrongInput."""
+        rows = pl.DataFrame(pl.from_arrow(table)).with_columns(pl.selectors.float().round_sig_figs(DIGITS))
+        sign, comma = self._form.separator, self._form.decimal == ","
+        text = rows.write_csv(include_header=self._first, separator=sign, decimal_comma=comma)
+        try:
+            self._file.write(text.encode(self._form.encoding))
+        except UnicodeEncodeError:
+            rule = f"--out must be a .parquet file: {self._form.encoding}, the encoding of ROWS, lacks a letter"
+            raise WrongInput(rule) from None
+        self._first = False
 
 
 @strangers()
@@ -118,7 +145,7 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
     exists or has another suffix.
     """
     suffix = target.suffix.lower()
-    if suffix not in WRITERS:
+    if suffix not in SUFFIXES:
         raise WrongInput(f"--out must be a new file named .parquet or .csv, got {target}")
     if target.exists():
         raise WrongInput(f"--out must be a new file, but {target} already exists")
@@ -126,12 +153,13 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
         raise WrongInput("--out must be a .parquet file: the student names a class by letters that are not printable")
     read = dict.fromkeys((*student.feature_names_in_, *([] if key is None else [key])))
     names = {*read}.difference(student.feature_names_in_)
-    frames = open_public(table, "ROWS", format_of(table, field="ROWS")).frames([*read], names)
+    form = format_of(table, field="ROWS")
+    frames = open_public(table, "ROWS", form).frames([*read], names)
     passing = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         spelt = in_spreadsheet if suffix == ".csv" else str
         tables = predictions(student, frames, spelt, key)
-        rows = _write(tables, passing, WRITERS[suffix])
+        rows = _write(tables, passing, form if suffix == ".csv" else None)
         passing.rename(target)
     except OSError as failed:
         raise EnvironmentFailed(f"{target} cannot be written: {os.strerror(failed.errno or 0)}") from None
@@ -190,9 +218,10 @@ def _numbers(odds: NDArray[Any]) -> NDArray[Any]:
     return odds
 
 
-def _write(tables: Iterator[pa.Table], file: Path, writer: Any) -> int:
+def _write(tables: Iterator[pa.Table], file: Path, form: TextFormat | None) -> int:
+    """Write tables as CSV of a format, or as Parquet; returns the number of rows."""
     first = next(tables)
-    with writer(file, first.schema) as sink:
+    with pyarrow.parquet.ParquetWriter(file, first.schema) if form is None else CsvFile(file, form) as sink:
         rows = 0
         for table in chain((first,), tables):
             if table.schema != first.schema:

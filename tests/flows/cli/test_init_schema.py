@@ -155,11 +155,17 @@ def test_at_a_terminal_each_column_is_asked_for_once_and_again_if_the_answer_can
     answers = [(kinds.get(name, "") if answer else "") + answer for name, answer in ANSWERS.items()]
     answers[3:3] = ["boolean"] if csv else []
     answers[-1] = "string" if csv else ""
-    typed = "\n".join(["person", (kinds.get("age", "") + wrong), *answers]) + "\n"
+    again = ["agee", "age", f"{kinds.get('age', '')}{ANSWERS['age']}", ""]  # what was read back is corrected
+    answers[0] = answers[0].replace("17", "7")
+    typed = "\n".join(["person", (kinds.get("age", "") + wrong), *answers, *again]) + "\n"
     status, _, error = heard("init", *given, *STATED, "--json", stdin=Terminal(typed))
     assert status == 0, error
     assert "never from the rows" in error
     assert says(error, "minimum", "maximum", 90, 17)
+    assert says(
+        error, "'age': whole numbers, 7 to 90", "'age': whole numbers, 17 to 90", "'agee' is none of the columns"
+    )
+    assert "'since': dates, 1990-01-01 to 2030-12-31" in error
     data = load_plan(Path("plan.toml")).data
     assert data.features == ("age", "wage", "sex", "member", "since", "note")
     assert data.sketched.columns[-1] == DeclaredText(kind="text", name="note", buckets=32)
@@ -181,6 +187,20 @@ def test_a_range_with_a_comma_is_asked_for_again(kind: str, values: str, word: s
     """Its values would be categories: each cell would be an undeclared one, at full price."""
     with pytest.raises(WrongInput):
         answered({"name": "age", "type": kind}, f"{word} {values}")
+
+
+@pytest.mark.parametrize("answer", ["01.01.2023 to 31.12.2025", "1.1.2023 31.12.2025", "date 01.01.2023 to 31.12.2025"])
+def test_a_range_of_dates_was_one_category(answer: str) -> None:
+    declared = answered({"name": "day", "type": "any"}, answer)
+    limits = {"minimum": "2023-01-01", "maximum": "2025-12-31"}
+    assert declared == {"name": "day", "type": "date", "format": "%d.%m.%Y", "constraints": limits}
+    assert answered({"name": "day", "type": "any"}, "2023-01-01 to 2025-12-31")["constraints"] == limits
+
+
+@pytest.mark.parametrize("answer", ["red", "2023 to 2025", "01/02/2023 to 03/04/2025", "string red"])
+def test_one_category_alone_is_asked_for_again(answer: str) -> None:
+    with pytest.raises(WrongInput, match="must be two or more"):
+        answered({"name": "day", "type": "any"}, answer)
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
@@ -240,7 +260,7 @@ def test_a_table_as_excel_writes_it_was_a_dead_end_without_a_public_one(
         typed = (
             f"t.csv\n\n\n\n{SAID}\nclass\nlow,high\nrow\nd\n4000\n\n\n\n\nnumber 0 10\nnumber 1 2\nmännlich, weiblich\n"
         )
-        status, _, error = heard("init", stdin=Terminal(typed + "\n" * 4))
+        status, _, error = heard("init", stdin=Terminal(typed + "\n" * 5))
         assert status == 0, error
     else:
         words = {"private": "t.csv", "label": "class", "unit": "row"}

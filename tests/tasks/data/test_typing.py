@@ -92,7 +92,8 @@ def test_what_is_said_of_columns(folder: Path) -> None:
         (["0011"] * 40, ONE_VALUE),
         ([*map(str, range(30)), "n.a."], NUMBERS_DIFFER),
         ([str(at % 9 / 2) for at in range(30)] + ["unknown"], MOSTLY_NUMBERS),
-        ([str(at % 9) for at in range(30)] + ["unknown"], None),  # wards, say: as words they are right
+        ([str(at % 9) for at in range(30)] + ["unknown"], MOSTLY_NUMBERS),  # or wards: only their owner knows
+        ([str(at % 9) for at in range(30)] + ["unknown", "ICU"], None),  # wards, say: as words they are right
         ([str(250 + at % 40) for at in range(600)] + ["V57", "E11.9", "V58"] * 9, None),  # diagnoses
         ([f"{at % 30}" for at in range(200)] + ["3b", "12A"] * 3, None),  # wards and their parts
         ([str(at % 90 / 4) for at in range(300)] + ["<5", "n.d."] * 3, MOSTLY_NUMBERS),

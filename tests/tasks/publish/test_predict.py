@@ -16,10 +16,11 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.schemas import TextFormat
 from concord.flows import api
 from concord.flows.api import load_student
 from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.publish.predict import as_named, at_point, in_spreadsheet
+from concord.tasks.publish.predict import CsvFile, as_named, at_point, in_spreadsheet
 from concord.tasks.student.model import published_student
 from concord.tasks.verify.checked_student import handed_on
 from tests.support.console import concord
@@ -43,11 +44,15 @@ def test_a_table_in_and_a_table_out(small: World, tmp_path: Path, read: str, wri
     target = tmp_path / f"classes.{written}"
     status, printed, error = predict(small.home, str(table), target, "--json")
     assert (status, json.loads(printed)) == (0, {"rows": 300, "file": str(target), "warnings": []}), error
-    found = pl.read_parquet(target) if written == "parquet" else pl.read_csv(target)
+    excel = read == "semicolons"
+    as_read = {"separator": ";" if excel else ",", "decimal_comma": excel}
+    found = pl.read_parquet(target) if written == "parquet" else pl.read_csv(target, **as_read)
     student = load_student(SESSION, home=small.home)
     assert found.columns == ["class", *(f"probability {name}" for name in CLASSES)]
     assert found["class"].to_list() == student.predict(rows).tolist()
-    assert np.allclose(found.drop("class").to_numpy(), student.predict_proba(rows), atol=1e-12)
+    assert np.allclose(
+        found.drop("class").to_numpy(), student.predict_proba(rows), atol=1e-12 if written == "parquet" else 1e-6
+    )
     assert [path.name for path in tmp_path.iterdir() if path not in (table, target)] == []
 
 
@@ -322,3 +327,17 @@ def test_a_student_that_answers_another_class_than_its_own_is_not_believed(small
     publish(folder, made)
     found = concord("predict", str(folder), str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "c.csv"))
     assert (found[0], "not one that Concord writes" in found[2], (tmp_path / "c.csv").exists()) == (4, True, False)
+
+
+@pytest.mark.parametrize("form", [TextFormat(separator=";", decimal=",", encoding="cp1252"), TextFormat()])
+def test_csv_is_written_as_the_rows_are_and_no_number_has_more_than_seven_digits(
+    tmp_path: Path, form: TextFormat
+) -> None:
+    table = pa.table({"class": ["böse", "nein"], "probability böse": [2 / 3, 1e-9 / 3]})
+    with CsvFile(tmp_path / "t.csv", form) as file:
+        file.write_table(table)
+        file.write_table(table)
+    lines = (tmp_path / "t.csv").read_bytes().decode(form.encoding).splitlines()
+    half = "0.6666667".replace(".", form.decimal)
+    assert lines[:2] == [form.separator.join(("class", "probability böse")), form.separator.join(("böse", half))]
+    assert len(lines) == 5
