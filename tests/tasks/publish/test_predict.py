@@ -45,8 +45,11 @@ def test_a_table_in_and_a_table_out(small: World, tmp_path: Path, read: str, wri
     status, printed, error = predict(small.home, str(table), target, "--json")
     assert (status, json.loads(printed)) == (0, {"rows": 300, "file": str(target), "warnings": []}), error
     excel = read == "semicolons"
-    as_read = {"separator": ";" if excel else ",", "decimal_comma": excel}
-    found = pl.read_parquet(target) if written == "parquet" else pl.read_csv(target, **as_read)
+    found = (
+        pl.read_parquet(target)
+        if written == "parquet"
+        else pl.read_csv(target, separator=";" if excel else ",", decimal_comma=excel)
+    )
     student = load_student(SESSION, home=small.home)
     assert found.columns == ["class", *(f"probability {name}" for name in CLASSES)]
     assert found["class"].to_list() == student.predict(rows).tolist()
