@@ -241,7 +241,7 @@ def predict(
     frame = polars.DataFrame(polars.from_arrow(frame_table(rows, "rows")))
     if absent := {*student.feature_names_in_, *([] if key is None else [key])}.difference(frame.columns):
         raise WrongInput(f"rows must hold the column {min(absent)!r}: its columns are {quoted(frame.columns)}")
-    return polars.DataFrame(polars.from_arrow(next(predictions(student, iter([frame]), str, key))))
+    return polars.DataFrame(polars.from_arrow(next(predictions(student, iter([frame]), key))))
 
 
 @our_settings()

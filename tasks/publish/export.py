@@ -31,7 +31,7 @@ from sklearn.pipeline import Pipeline
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, Published
 from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
-from concord.tasks.publish.predict import DIGITS
+from concord.tasks.publish.spreadsheet import csv_text
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed
 from concord.tasks.student.scorecard import has_statement, is_linear, scorecard_json, scorecard_sql
@@ -107,12 +107,6 @@ def _program(published: Published, student: Pipeline) -> dict[str, bytes]:
     }
 
 
-def _synthetic(table: bytes) -> bytes:
-    """The synthetic rows as CSV, numbers in at most DIGITS significant digits."""
-    rows = pl.read_parquet(table).with_columns(pl.selectors.float().round_sig_figs(DIGITS))
-    return rows.write_csv().encode()
-
-
 FORMS = {
     "scikit-learn": Form(
         "`pip install -r requirements.txt`, then `python example.py` in the folder", lambda *_: True, _program
@@ -130,7 +124,7 @@ FORMS = {
     "synthetic rows": Form(
         f"`{ROWS}` has synthetic rows that resemble the private ones, with inferred labels. {NOBODYS}",
         lambda published, _: SYNTHETIC_FILE in published.documents,
-        lambda published, _: {ROWS: _synthetic(published.documents[SYNTHETIC_FILE])},
+        lambda published, _: {ROWS: csv_text(pl.read_parquet(published.documents[SYNTHETIC_FILE])).encode()},
     ),
 }
 """What a student is exported as; `concord export` and `concord.export` write every form that suits it."""

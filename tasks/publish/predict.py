@@ -1,8 +1,5 @@
 """Predict: classes and probabilities, or the number, of the rows of any table, by a published student.
 
-A CSV file may be opened by a spreadsheet, which takes a cell such as `=1+1` for a formula. So a class that begins like
-one has an apostrophe before it there, which `as_named` takes off again; Parquet holds every class as it is.
-
 Assumes      the published student was checked (tasks.verify.checked_student)
 Guarantees   this is post-processing: nothing is spent. A file appears whole or not at all, and never replaces another.
              It holds no class but the student's, no cell of CSV is a formula, and no letter in it acts on a terminal
@@ -10,11 +7,10 @@ Not covered  who may see the rows. Checked by tests/tasks/publish/test_predict.p
 """
 
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,53 +24,13 @@ from concord.artifacts.schemas import TextFormat
 from concord.tasks.data.cells import kind_of
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
+from concord.tasks.publish.spreadsheet import CsvFile
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import AnyRows, load
 
 SUFFIXES = (".parquet", ".csv")
-DIGITS = 7
-"""Most significant digits of a number in a CSV file."""
 CLASS, VALUE = "class", "number"
 POINTS = ("default", "prior-odds")
-FORMULA = re.compile(r"'*\s*[=+\-@＝＋－＠]")
-"""Matches the beginning of a text that a spreadsheet takes for a formula, or of one with apostrophes before it."""
-NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-"""Matches a number, which may begin like a formula."""
-
-
-def in_spreadsheet(name: str) -> str:
-    """A class as a CSV file holds it: with an apostrophe before it if it begins like a formula and is no number."""
-    return f"'{name}" if FORMULA.match(name) and not NUMBER.fullmatch(name) else name
-
-
-def as_named(cell: str) -> str:
-    """The class that a cell of such a file means."""
-    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
-
-
-class CsvFile:
-    """A CSV file that is written in the format of another; a new one is opened, and closed with the context."""
-
-    def __init__(self, path: Path, form: TextFormat) -> None:
-        self._file, self._form, self._first = path.open("wb"), form, True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def write_table(self, table: pa.Table) -> None:
-        """Append rows, after the names of the columns if they are the first. Raises WrongInput."""
-        rows = pl.DataFrame(pl.from_arrow(table)).with_columns(pl.selectors.float().round_sig_figs(DIGITS))
-        sign, comma = self._form.separator, self._form.decimal == ","
-        text = rows.write_csv(include_header=self._first, separator=sign, decimal_comma=comma)
-        try:
-            self._file.write(text.encode(self._form.encoding))
-        except UnicodeEncodeError:
-            rule = f"--out must be a .parquet file: {self._form.encoding}, the encoding of ROWS, lacks a letter"
-            raise WrongInput(rule) from None
-        self._first = False
 
 
 @strangers()
@@ -157,8 +113,7 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
     frames = open_public(table, "ROWS", form).frames([*read], names)
     passing = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        spelt = in_spreadsheet if suffix == ".csv" else str
-        tables = predictions(student, frames, spelt, key)
+        tables = predictions(student, frames, key)
         rows = _write(tables, passing, form if suffix == ".csv" else None)
         passing.rename(target)
     except OSError as failed:
@@ -168,44 +123,35 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
     return rows
 
 
-def predictions(
-    student: Any, frames: Iterator[pl.DataFrame], spelt: Callable[[str], str] = str, key: str | None = None
-) -> Iterator[pa.Table]:
+def predictions(student: Any, frames: Iterator[pl.DataFrame], key: str | None = None) -> Iterator[pa.Table]:
     """For each frame, a table of CLASS and, if the student has them, a column of probabilities per class; or of VALUE,
     if it has no classes; after the frame's column `key`, if one is named.
 
-    spelt   how a class, or a word of that column, is written
     Raises NotVerified if the student gives anything but its classes and numbers.
     """
-    names = {str(name): spelt(str(name)) for name in getattr(student, "classes_", ())}
+    names = [str(name) for name in getattr(student, "classes_", ())]
     for frame in frames:
         with strangers():
             found = pa.table(_predictions(student, frame, names))
-        yield found if key is None else _after(frame[key], found, spelt)
+        yield found if key is None else _after(frame[key], found)
 
 
-def _after(keys: pl.Series, found: pa.Table, spelt: Callable[[str], str]) -> pa.Table:
+def _after(keys: pl.Series, found: pa.Table) -> pa.Table:
     """A table after a column of the rows it is about. Raises WrongInput if that is not one of words or numbers."""
     if keys.name in found.column_names or kind_of(keys.dtype) in (None, "null", "list"):
         raise WrongInput(
             f"--id must name a column of words or numbers that is not called so already, got {keys.name!r}"
         )
-    if spelt is not str:
-        keys = keys.cast(pl.String) if kind_of(keys.dtype) == "categorical" else keys
-        words = keys.to_list() if keys.dtype == pl.String else []
-        if not all(is_printable(word or "") for word in (keys.name, *words)):
-            raise WrongInput(
-                f"--out must be a .parquet file: the column {keys.name!r} has letters that are not printable"
-            )
-        if keys.dtype == pl.String:
-            keys = pl.Series(keys.name, [None if word is None else spelt(word) for word in keys], pl.String)
-    return found.add_column(0, spelt(keys.name), keys.to_arrow())
+    return found.add_column(0, keys.name, keys.to_arrow())
 
 
-def _predictions(student: Any, frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, Any]:
+def _predictions(student: Any, frame: pl.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     if not names:
         return {VALUE: _numbers(student.predict(frame)).reshape(len(frame))}
-    columns = {CLASS: pa.array([names[name] for name in student.predict(frame).tolist()], pa.string())}
+    found = student.predict(frame).tolist()
+    if not {*found} <= {*names}:
+        raise KeyError("it gives another class")
+    columns = {CLASS: pa.array(found, pa.string())}
     if hasattr(student, "predict_proba"):
         odds = _numbers(student.predict_proba(frame)).reshape(len(frame), len(names))
         columns |= {f"probability {name}": odds[:, at] for at, name in enumerate(names)}

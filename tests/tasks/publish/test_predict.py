@@ -20,7 +20,8 @@ from concord.artifacts.schemas import TextFormat
 from concord.flows import api
 from concord.flows.api import load_student
 from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.publish.predict import CsvFile, as_named, at_point, in_spreadsheet
+from concord.tasks.publish.predict import at_point
+from concord.tasks.publish.spreadsheet import CsvFile, as_named, csv_text, in_spreadsheet
 from concord.tasks.student.model import published_student
 from concord.tasks.verify.checked_student import handed_on
 from tests.support.console import concord
@@ -318,6 +319,15 @@ def test_only_such_classes_are_written_otherwise_and_each_is_read_back() -> None
     for name in (*names, *(f"'{name}" for name in names), *PLAIN_CLASSES):
         assert as_named(in_spreadsheet(name)) == name
     assert len({in_spreadsheet(name) for name in names}) == len({*names})
+
+
+def test_no_name_and_no_word_of_a_table_is_a_formula_or_hides_letters() -> None:
+    """Synthetic rows were written as they are: their names and words are declared, by whoever wrote the schema."""
+    for kind in (pl.String, pl.Categorical):
+        rows = pl.DataFrame({"=name": pl.Series(["=1+1", "-5", None, "\u202eno\x1b[2J"], dtype=kind), "size": 0.1})
+        assert [*csv.reader(csv_text(rows).splitlines())] == [
+            ["'=name", "size"], ["'=1+1", "0.1"], ["-5", "0.1"], ["", "0.1"], ["�no�[2J", "0.1"]
+        ]  # fmt: skip
 
 
 def test_a_student_that_answers_another_class_than_its_own_is_not_believed(small: World, tmp_path: Path) -> None:
