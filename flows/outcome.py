@@ -67,7 +67,7 @@ class Summary(BaseModel):
     student      its file, and its measures on public test rows and by a private test, if there are any
     test         the student's test on private units set aside, as in the certificate
     warnings     warnings to users of the student
-    spent_now    the domain's charge while the run lasted
+    spent_now    what the sessions of this run added to the domain's charge, whatever other runs did meanwhile
     asks         what was asked, in the plural (`Session.asks`)
     not_asked    public rows that the session was given and does not pay for
     inferred     rows whose labels follow from tallies, at no charge; public or synthetic, as `of_rows` says

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -13,6 +13,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.signing import SIGNING_SECRET, SigningKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.events import belongs_to
+from concord.artifacts.parts import NOTHING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref
@@ -47,6 +48,7 @@ class RunContext:
     new_session  whether a further session may be opened, which costs again
     erased       keyed digests of the domain's erased units, which are left out; none are erased while the run lasts
     locks        the locks it holds until it ends
+    used         ids of the sessions that it has locked, which no other command changes meanwhile
     signer       fingerprint of the key that signs its publications
     named        by field, the tables that the plan names by something other than a local file; in `plan`, a snapshot
                  replaces each
@@ -61,6 +63,7 @@ class RunContext:
     locks: ExitStack
     signer: str
     named: Mapping[str, str | TableSource | None]
+    used: set[str] = field(default_factory=set)
 
     @property
     def kept(self) -> Plan:
@@ -90,6 +93,7 @@ class RunContext:
     def lock_session(self, session: str) -> Session:
         """Wait until no other command uses the session. Returns the session as that command left it."""
         self.locks.enter_context(alone(self.stores.vault, session, RUN))
+        self.used.add(session)
         return self.stores.ledger.session(session)
 
 
@@ -153,21 +157,21 @@ class PublicStream:
 
 @dataclass(frozen=True)
 class Balance:
-    """A domain, and its charge before this run asked for anything."""
+    """A domain, and the charges of its sessions, by id, before this run asked for anything."""
 
     domain: Domain
-    total: Charge
+    before: Mapping[str, Charge]
 
     @classmethod
     def of(cls, run: RunContext, domain: Domain) -> Self:
         """The domain's present balance."""
-        return cls(domain, run.stores.ledger.total(domain.name))
+        return cls(domain, {session.id: session.charge for session in run.stores.ledger.sessions(domain.name)})
 
     def charged(self, run: RunContext) -> dict[str, Any]:
-        """The charge added by this run, the one-off conversion in it, and its share of the lifetime."""
-        rule, total = self.domain.filter, run.stores.ledger.total(self.domain.name)
-        before, after = rule.spent(self.total), rule.spent(total)
-        added = total - self.total
+        """The charge added by this run's own sessions, the one-off conversion in it, and its share of the lifetime."""
+        rule, own = self.domain.filter, {session: self.before.get(session, NOTHING) for session in run.used}
+        earlier, later, total = run.stores.ledger.change(self.domain.name, own)
+        before, after, added = rule.spent(earlier), rule.spent(later), later - earlier
         return {
             "spent_now": {"epsilon": after[0] - before[0], "delta": after[1] - before[1]},
             "conversion": rule.conversion if any(after) and not any(before) else 0.0,

@@ -14,7 +14,10 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.stores import Stores
+from concord.flows import run as flows_run
+from concord.flows import tally as flows_tally
 from concord.flows.learn import study_again
+from concord.flows.outcome import Summary
 from concord.flows.results import Run
 from concord.flows.start import start, start_again, start_extension
 from concord.tasks.data.codes import Codes
@@ -32,6 +35,31 @@ def tables(folder: Path) -> dict[str, Any]:
     given = tables_of_plan(write_tables(folder))
     given["labeling"] = {"mechanism": "tallies", "rows": 300, "batch": 128}
     return {name: section for name, section in given.items() if name not in ("teachers", "student")}
+
+
+@pytest.mark.parametrize("opens_first", [True, False], ids=["the other opens first", "it opens first"])
+def test_a_run_states_its_own_charge_whatever_others_spend_meanwhile(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, opens_first: bool
+) -> None:
+    """Before, it stated by how much the domain's charge had grown while it ran."""
+    given = tables(tmp_path / "data")
+    plan, other = parse_plan(given), parse_plan(given | {"data": given["data"] | {"version": "2"}})
+    target, name = (flows_run.PrivateFiles, "of") if opens_first else (flows_tally, "fit")
+    work, others = getattr(target, name), list[Summary]()
+
+    def meanwhile(*values: Any) -> Any:
+        monkeypatch.setattr(target, name, work)
+        others.append(start(other, home, new_session=True))
+        return work(*values)
+
+    monkeypatch.setattr(target, name, meanwhile)
+    own, (further,) = start(plan, home, new_session=True), others
+    ledger = Ledger.of(home)
+    rule, total = ledger.domains()[0].filter, ledger.total("people")
+    assert own.session != further.session
+    assert own.lifetime["now"] == further.lifetime["now"] == pytest.approx(rule.share(total) / 2)
+    assert own.spent_now["epsilon"] + further.spent_now["epsilon"] == pytest.approx(rule.spent(total)[0])
+    assert sorted([own.conversion, further.conversion]) == [0.0, rule.conversion]
 
 
 def seen(folder: Path, learner: dict[str, Any]) -> Plan:
