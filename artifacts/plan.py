@@ -86,7 +86,7 @@ class Plan(Section):
 
     @model_validator(mode="after")
     def sections_fit_together(self) -> Self:
-        rules = (_asked, _chosen, _streamed, _sketched, _secret, _tested)
+        rules = (_meaningful, _asked, _chosen, _streamed, _sketched, _secret, _tested)
         for sentence in chain.from_iterable(rule(self) for rule in rules):
             raise ValueError(sentence)
         return self
@@ -155,6 +155,16 @@ class Plan(Section):
 
 Wrong = Iterator[str]
 """The rules of a plan: each gives a sentence if a plan breaks it. The first sentence is shown."""
+
+
+def _meaningful(plan: Plan) -> Wrong:
+    """A δ at which the guarantee says little about some unit."""
+    whole = plan.privacy.delta * (plan.labeling.rows or 0)
+    if whole >= 1 and not plan.privacy.large_delta:
+        rule = (
+            f"privacy.delta times labeling.rows must be below 1, got {whole:.3g}: so large a δ lets units be published"
+        )
+        yield f"{rule} whole. Write a smaller δ, or privacy.large_delta = true"
 
 
 def _asked(plan: Plan) -> Wrong:

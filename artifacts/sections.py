@@ -227,6 +227,9 @@ class PrivacyPlan(Section):
     lifetime: Lifetime
     """The cap over all sessions on this data; fixed when the domain is first named. `concord domain` changes it, on the
     record."""
+    large_delta: bool = False
+    """Whether δ times `labeling.rows` may be 1 or more. A mechanism that publishes some units whole has such a
+    guarantee."""
     secret: Literal["rows", "labels"] = "rows"
     """What is secret about a unit: its rows, or the labels of its rows alone. With `labels`, all else is public."""
 

@@ -15,12 +15,14 @@ from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, Num
 LEAST_ASKED = 0.01
 """The share of public rows that a session should have asked before it ended."""
 NOT_MEASURED = "recall and precision there are not measured"
+LARGE = 0.1
+"""The least δ times the number of private units that a warning names; the usual δ stays below it."""
 UNTESTED = "no test measures whether the student distinguishes the classes"
 
 
 def student_warnings(certificate: Certificate, released: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Warnings about the student of a certificate: its session ended after few of the public rows, or its measures,
-    or else the classes that it learned or predicts, say that it is of no use.
+    """Warnings about the student of a certificate: δ is large, its session ended after few of the public rows, or its
+    measures, or else the classes that it learned or predicts, say that it is of no use.
 
     released   the classes among the released labels, if it learned from those and no public test measures it
     """
@@ -28,6 +30,9 @@ def student_warnings(certificate: Certificate, released: Sequence[str] | None = 
     found = warnings_of(student.public_test, private, tallied=not certificate.teachers)
     if student.public_test is None and private is None:
         found = untested(released, student.named)
+    if certificate.units and (whole := certificate.guarantee.delta * certificate.units) >= LARGE:
+        sentence = f"δ times the number of private units is {whole:.3g}, and should be far below 1"
+        found = (f"{sentence}: a mechanism that publishes each unit whole with probability δ has the guarantee", *found)
     if asked >= LEAST_ASKED * rows:
         return found
     ended = f"the session ended after {asked:,} of {rows:,} public rows"

@@ -8,11 +8,12 @@ import pytest
 
 from concord.artifacts.certificate import Certificate, StudentRecord
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.guarantee import CAVEATS
+from concord.artifacts.guarantee import CAVEATS, Guarantee
 from concord.artifacts.measures import ClassTested, ConfusionMatrix, Estimate, PublicTest, TestRecord, thresholds_of
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Ref
-from concord.artifacts.student_warnings import warnings_of
+from concord.artifacts.student_warnings import LARGE, student_warnings, warnings_of
+from concord.tasks.advice.draft import usual_delta
 from concord.tasks.mechanisms.private_test import Measured, Measures, Noisy, PrivateTest
 from concord.tasks.verify.published import _consistent
 from tests.support.recorded import RECORDED
@@ -119,3 +120,14 @@ def test_verification_computes_the_threshold_again(teachers: int) -> None:
     for warnings in (due[:1], wrong):
         with pytest.raises(NotVerified, match="leaves out what must stand in it"):
             _consistent(certificate_of(teachers, warnings))
+
+
+@pytest.mark.parametrize("units", [None, 999, 1_000, 100_000])
+def test_a_delta_that_is_large_for_so_many_units_is_a_warning(units: int | None) -> None:
+    """Before, a session of δ = 0.1 about 1,500 units ended as champion without a word."""
+    guarantee = Guarantee.at(1.0, 1e-4, "one row", "add or remove one unit")
+    certificate = certificate_of(0, ()).model_copy(update={"units": units, "guarantee": guarantee})
+    warned = [warning for warning in student_warnings(certificate) if warning.startswith("δ times")]
+    assert len(warned) == (units is not None and units >= 1_000)
+    assert all(says(warning, f"{1e-4 * (units or 0):.3g}", "far below 1") for warning in warned)
+    assert usual_delta(999_999) * 999_999 < LARGE

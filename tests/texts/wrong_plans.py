@@ -39,6 +39,7 @@ PLANS: dict[str, list[Changes]] = {
         {"privacy.epsilon": 0},
         {"privacy.epsilon": 10.0},
         {"privacy.delta": 2},
+        {"privacy.delta": 0.01, "privacy.lifetime": {"epsilon": 4.0, "delta": 0.04}, "labeling.rows": 100},
         {"privacy.lifetime": 4},
         {"teachers.count": 10.5},
         {"teachers.count": 0},
