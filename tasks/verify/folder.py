@@ -112,6 +112,9 @@ class PublishedSession:
     def _content(self, path: str, most: int | None = None) -> Iterator[bytes]:
         file, own = self._place(path), path == f"{self.certificate.session}/{CERTIFICATE_FILE}"
         try:
+            base = self.folder if file.is_relative_to(self.folder) else self.folder.parent
+            if file.resolve() != base.resolve() / file.relative_to(base):  # a folder that is a link leads anywhere too
+                raise FileNotFoundError
             yield from (self.text,) if own else _pieces(file, path, most)
         except PermissionError:
             raise NotVerified(f"the published file {path} cannot be read: this user may not") from None

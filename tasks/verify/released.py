@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from concord.artifacts.certificate import library_versions
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import inferred_schema
 from concord.artifacts.kinds import PrivateTest, Sketch, Stream, Tallies
@@ -299,7 +300,13 @@ class LabelTable:
         classes = self.kind.classes or 0
         if model is None:
             raise NotVerified("the last step of a sketch must hold the model that labels its synthetic rows")
-        rows = pq.read_table(io.BytesIO(self.at.named(ref)))
+        file, again = self.at.named(ref), io.BytesIO()
+        rows = pq.read_table(io.BytesIO(file))
+        pq.write_table(rows, again)
+        if (
+            pq.read_metadata(io.BytesIO(file)).created_by == pq.read_metadata(again).created_by
+        ):  # else a later version's
+            equal(f"whether {ref.path} holds its rows alone", file == again.getvalue(), True)
         equal(f"the claim in {ref.path}", rows.schema.metadata or {}, {**self.claim, b"what": SYNTHETIC.encode()})
         labels, weights = rows.columns[-1].combine_chunks(), np.array(model.weights)
         equal(f"the type of labels in {ref.path}", labels.type, pa.string() if classes else pa.float64())
@@ -352,17 +359,26 @@ def _risen(odds: Any, model: DecodedForm) -> Any:
     return np.column_stack([np.zeros(len(odds)), logs[:, 1] - logs[:, 0] - np.log(prior / (1 - prior))])
 
 
+FITTED = "it was fitted to released labels; fitting is not repeated here"
+
+
 def student_as_released(at: PublishedSession) -> str:
-    """Check that a student which is a released model, or a released hypothesis, is that one to the bit. Raises
-    NotVerified."""
+    """Check that a student's file holds nothing else, and that one which is a released model, or a released hypothesis,
+    is that one to the bit. Raises NotVerified."""
     stated, record = at.certificate.student, at.certificate.leading
     module, _, made = stated.estimator.rpartition(".")
-    if module not in OURS:
-        return "it was fitted to released labels; fitting is not repeated here"
-    from concord.tasks.student.model import load  # imports all of scikit-learn
+    if module not in OURS and not module.startswith("sklearn."):
+        return FITTED
+    from concord.tasks.student.model import dump, load  # imports all of scikit-learn
 
+    file = at.named(stated.file)
+    whole = load(file)
+    if at.certificate.versions == library_versions() and dump(whole) != file:  # others may write it otherwise
+        raise NotVerified(f"the file {stated.file.path} holds more than the student: written again, it is another")
+    if module not in OURS:
+        return FITTED
     *_, last = _forms(record, [file for file in record.files if file.path.endswith(".json")], at)
-    student = load(at.named(stated.file))["student"]
+    student = whole["student"]
     if isinstance(last, HypothesisForm):
         said = json.loads(student.hypothesis), (*student.classes,)
         equal("the hypothesis of the student", said, (last.content["hypothesis"], last.classes))

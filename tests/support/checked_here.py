@@ -12,6 +12,7 @@ class Here:
     """Stands in for `subprocess` in concord.tasks.verify.limited: does the job."""
 
     PIPE = DEVNULL = None
+    TimeoutExpired = TimeoutError
 
     @staticmethod
     def run(_: object, *, input: bytes, **__: Any) -> SimpleNamespace:  # noqa: A002  # as subprocess has it

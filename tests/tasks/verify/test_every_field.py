@@ -174,6 +174,17 @@ def test_edited_synthetic_rows_are_found(sketched: tuple[Path, pa.Table], edit: 
     assert fault in faults(folder)
 
 
+@pytest.mark.parametrize(
+    "how", [{"compression": "gzip"}, {"row_group_size": 7}, {"version": "1.0"}, {"store_schema": False}]
+)
+def test_synthetic_rows_in_another_file_are_found(sketched: tuple[Path, pa.Table], how: dict[str, Any]) -> None:
+    """The same rows: what a writer chooses can hold anything else."""
+    (folder, rows), sink = sketched, io.BytesIO()
+    pq.write_table(rows, sink, **how)
+    name_also(folder, "synthetic.parquet", sink.getvalue())
+    assert "holds its rows alone" in faults(folder)
+
+
 def test_a_sketch_without_synthetic_rows_is_found(sketched: tuple[Path, pa.Table], tmp_path: Path) -> None:
     """No row has other shares than the released tables, and none has another label than is inferred."""
     folder, rows = shutil.copytree(sketched[0], tmp_path / "d-1"), sketched[1]

@@ -1,14 +1,17 @@
 """What a stranger's files ask of memory and time without end ends in a sentence, and with it nothing else."""
 
 import json
+import os
 import shutil
+import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from concord.tasks.verify.limited import VERIFY_FOLDER, limited
+from concord.tasks.verify.limited import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, limited
 from concord.tasks.verify.published import verify_published
 from tests.support.checked_here import Here
 from tests.support.console import concord
@@ -85,3 +88,36 @@ def test_what_takes_memory_without_end_is_found(folder: Path, tmp_path: Path) ->
         checks = limited(job(copy), memory=LIMITS["memory"])
         failed = {check.name.removeprefix(f"{SESSION}: "): check.detail for check in checks if not check.ok}
         assert "it takes more memory than there is" in failed[named]
+
+
+def sleeps() -> list[Any]:
+    """Takes no processor time."""
+    time.sleep(60)
+    return []
+
+
+def writes() -> list[Any]:
+    """Writes more than a check needs."""
+    with tempfile.TemporaryFile() as file:
+        for _ in range(FILE // (1 << 20) + 1):
+            file.write(bytes(1 << 20))
+    return []
+
+
+SET_BY_PACKAGES = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "_RJEM_MALLOC_CONF"}
+
+
+def looks_around() -> list[Check]:
+    """What it is told of the environment."""
+    return [Check(name=name, ok=True, detail="") for name in os.environ]
+
+
+def test_what_waits_or_writes_without_end_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    for work in (sleeps, writes):
+        (check,) = limited((f"{__name__}:{work.__name__}", ()), seconds=10)
+        assert not check.ok
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "secret")
+    told = {check.name for check in limited((f"{__name__}:looks_around", ()))}
+    assert told & {*os.environ} <= {*NEEDED, *ONE_THREAD, "PYTHONPATH"} | SET_BY_PACKAGES
+    assert "PATH" in told

@@ -77,6 +77,37 @@ def test_a_student_is_digested_in_pieces(folder: Path) -> None:
     assert "student.skops is not the one" in faults(folder)["files"]
 
 
+def test_a_student_with_more_in_its_file_is_found(folder: Path) -> None:
+    """Loading passes over keys that it does not know."""
+    file = folder / "student.skops"
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts["schema.json"] = json.dumps(json.loads(parts["schema.json"]) | {"more": "names of patients"}).encode()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    rewrite(folder, lambda values: values["student"]["file"].update(digest=digest))
+    rewrite(folder, lambda values: [each.update(digest=digest) for each in leading(values)["files"][-1:]])
+    sign_again(folder)
+    assert "holds more than the student" in faults(folder)["student"]
+
+
+@pytest.mark.parametrize("name", ["labels", "student.skops"])
+def test_what_lies_behind_a_link_is_missing(folder: Path, tmp_path: Path, name: str) -> None:
+    """A folder that is a link led out of the published set."""
+    elsewhere = tmp_path / "elsewhere"
+    (folder / name).rename(elsewhere)
+    (folder / name).symlink_to(elsewhere)
+    assert "is missing" in str(faults(folder))
+
+
+def test_a_folder_may_be_reached_by_a_link(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / SESSION).symlink_to(folder)
+    assert not faults(tmp_path / "link" / SESSION)
+
+
 def test_a_folder_too_deep_to_be_listed_is_named_and_hides_no_fault(folder: Path) -> None:
     (folder / "report.html").write_bytes(b"another")
     inside = os.open(folder, os.O_RDONLY)
