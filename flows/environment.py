@@ -113,13 +113,13 @@ REGISTRY = "models:/"
 def published_by(subject: str, home: Path) -> "Published":
     """The published student that a command is given, as `handed_on` checks it.
 
-    A home is prepared for a model in MLflow's registry; for any other student, a publication that was killed is
+    A home must exist for a model in MLflow's registry; for any other student, a publication that was killed is
     finished.
     """
     from concord.artifacts.home.released import settle
 
     if subject.startswith(REGISTRY):
-        prepare(home)
+        reopen(home)
     with suppress(OSError):  # it cannot be written, and is read as it is
         settle(home)
     from concord.tasks.verify.checked_student import handed_on  # as heavy as scikit-learn

@@ -8,6 +8,7 @@ same files, if it was counted.
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -207,7 +208,9 @@ def next_time(clock: str, after: datetime) -> datetime:
     from prefect.server.schemas.schedules import CronSchedule
 
     try:
-        dates = asyncio.run(CronSchedule(cron=clock, timezone="UTC").get_dates(2, start=after))
+        with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own thread
+            due = CronSchedule(cron=clock, timezone="UTC").get_dates(2, start=after)
+            dates = thread.submit(asyncio.run, due).result()
     except ValueError:
         rule = "stream.clock must be five fields that some day meets, such as '0 3 * * *'"
         raise WrongInput(f"{rule}, got {clock!r}") from None

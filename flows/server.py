@@ -55,7 +55,10 @@ class Hosted:
     """
 
     def __init__(self, application: str, environment: Mapping[str, str], log: Path, ended: str, port: int = 0) -> None:
-        self.socket = socket.create_server(("127.0.0.1", port), backlog=socket.SOMAXCONN)
+        try:
+            self.socket = socket.create_server(("127.0.0.1", port), backlog=socket.SOMAXCONN)
+        except OSError as failed:
+            raise EnvironmentFailed(f"--port {port} cannot be had ({failed.strerror}): name another") from None
         self.port: int = self.socket.getsockname()[1]
         self.ended, self._stopping, self._over = ended, False, threading.Event()
         script = str(Path(__file__).with_name("hosted.py"))
@@ -135,10 +138,7 @@ class Page(Hosted):
         token, self.log = secrets.token_hex(32), home / "mlflow-server.log"
         ended = f"MLflow's server, which this command started, has ended: see {self.log}"
         environment = {**os.environ, **ALONE, STORE: Settings.now().store_of(home), "CONCORD_UI_TOKEN": token}
-        try:
-            super().__init__(MLFLOW, environment, self.log, ended, port)
-        except OSError as failed:
-            raise EnvironmentFailed(f"--port {port} cannot be had ({failed.strerror}): name another") from None
+        super().__init__(MLFLOW, environment, self.log, ended, port)
         self.address = f"http://127.0.0.1:{self.port}/?token={token}{at}"
 
 

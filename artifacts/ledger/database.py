@@ -194,7 +194,7 @@ def _check_local(file: Path) -> None:
     except (OSError, RuntimeError):  # a link to itself, which cannot be opened either
         return
     found = [line.split(" ") for line in lines if line.count(" ") > 1]  # not at a tab, which a name may have
-    mounts = {Path(words[1].replace("\\040", " ")): words[2] for words in found}
+    mounts = {Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), words[1])): words[2] for words in found}
     kind = next((mounts[folder] for folder in (place, *place.parents) if folder in mounts), "")
     if SHARED.fullmatch(kind):
         raise EnvironmentFailed(

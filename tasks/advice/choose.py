@@ -10,7 +10,7 @@ Guarantees   no private row is read. The choice follows from the plan and the ty
 Not covered  whether another way would teach more. Checked by tests/tasks/advice/test_recommend.py
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -56,19 +56,21 @@ class PublicFacts:
     def of(cls, plan: Plan, order: float | None = None) -> "PublicFacts":
         """The facts of the plan's own table. Raises WrongInput if it does not fit the plan, or the test table."""
         encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
-        frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
         lifetime = plan.privacy.lifetime
+
+        def frames() -> Iterator[pl.DataFrame]:  # read again each time: a table may be larger than memory
+            return (cast_rows(frame, encoding) for frame in table.frames(encoding.features))
 
         @cache
         def learned(**sizes: Any) -> Codes:
-            return learn_codes(frames, encoding.columns, **sizes)
+            return learn_codes(frames(), encoding.columns, **sizes)
 
         return cls(
-            rows=sum(frame.height for frame in frames),
+            rows=sum(frame.height for frame in table.frames(encoding.features)),
             encoding=encoding,
             codes=lambda plan: learned(**planned_sizes(plan, encoding)),
             order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
-            sample=systematic_sample(iter(frames), REHEARSED),
+            sample=systematic_sample(frames(), REHEARSED),
             shares=class_shares(plan, encoding),
         )
 

@@ -254,7 +254,8 @@ def _beta(chance: float, first: int, second: int) -> float:
 @lru_cache(maxsize=64)
 def quantile(scale: float, count: int, tail: float) -> int:
     """The least q that the sum of `count` discrete Gaussians exceeds with probability at most `tail`. If that law is
-    too wide to sum, an upper bound: each is sub-Gaussian with variance scale² (Canonne et al., Cor. 17).
+    too wide to sum, an upper bound: each is sub-Gaussian with variance scale² (Canonne et al., Cor. 17). Raises
+    ValueError if `tail` is below what sums of doubles can tell.
     """
     size = next_fast_len(2 * math.ceil(REACH * (scale + 1) * math.sqrt(count)) + 1, real=True)
     if size > LARGEST_LAW:
@@ -266,4 +267,7 @@ def quantile(scale: float, count: int, tail: float) -> int:
     law = np.fft.irfft(np.fft.rfft(single / single.sum()) ** count, size)
     beyond = np.cumsum(np.roll(law, size // 2)[::-1])[::-1]  # [i]: at least i − size // 2
     middle = size // 2
-    return int(np.argmax(beyond[middle + 1 :] <= tail))
+    within = beyond[middle + 1 :] <= tail
+    if not within.any():
+        raise ValueError(f"tail must be at least {beyond[middle + 1 :].min():.3g}, got {tail:.3g}")
+    return int(np.argmax(within))

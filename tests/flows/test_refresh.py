@@ -1,5 +1,6 @@
 """A stream end to end: what is released each period, who is asked in it, what is spent, and what stops it."""
 
+import asyncio
 import json
 import re
 import shutil
@@ -215,8 +216,12 @@ def test_a_killed_refresh_is_finished_by_the_next_with_the_files_that_it_took(da
     ],
 )
 def test_the_next_time_is_the_clock_s(clock: str, after: str, first: str) -> None:
+    async def in_a_notebook() -> datetime:
+        return season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
+
     found = season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
     assert found.astimezone(UTC).replace(tzinfo=None) == datetime.fromisoformat(first)
+    assert asyncio.run(in_a_notebook()) == found
 
 
 @pytest.mark.parametrize("clock", ["at three", "0 0 31 2 *", ""])

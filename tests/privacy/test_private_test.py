@@ -164,6 +164,12 @@ def test_a_quantile_of_noise_is_the_least(scale: float, count: int) -> None:
         assert least == 0 or law[sums > least - 1].sum() > tail
 
 
+def test_a_tail_that_nothing_is_within_is_refused() -> None:
+    """Before, the quantile was 0, as if there were no noise."""
+    with pytest.raises(ValueError, match="tail must be at least"):
+        quantile(3.0, 1, -1.0)
+
+
 def test_a_law_too_wide_to_be_summed_has_a_bound_on_its_quantile(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = quantile(50.0, 9, 0.00625)
     quantile.cache_clear()

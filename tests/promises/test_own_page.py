@@ -70,6 +70,12 @@ def test_a_port_that_is_taken_is_an_error_and_not_asked(tmp_path: Path) -> None:
             Page(tmp_path, port)
 
 
+def test_another_error_does_not_blame_the_port(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file") as failed:
+        Page(tmp_path / "gone", 0)  # where its log cannot be
+    assert "--port" not in str(failed.value)
+
+
 def test_nothing_of_an_audit_view_sends_text_elsewhere(page: Page) -> None:
     known = {"Authorization": f"Bearer {page.address.split('token=')[1].split('#')[0]}"}
     assistant = [f"/ajax-api/3.0/mlflow/assistant/{what}" for what in ("message", "config", "skills/install")]

@@ -292,8 +292,9 @@ def test_a_thread_that_failed_leaves_the_ledger_to_the_others(ledger: Ledger) ->
 def test_a_file_where_locks_may_not_hold_is_refused(
     kind: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared = tmp_path / "a share"
-    mounted = str(shared.resolve()).replace(" ", "\\040")
+    shared = tmp_path / "a share\twith \\ in its # name"
+    codes = {ord(letter): f"\\{ord(letter):03o}" for letter in " \t\n\\#"}  # as the kernel writes them
+    mounted = str(shared.resolve()).translate(codes)
     (tmp_path / "mounts").write_text(f"/dev/a / ext4 rw 0 0\nserver:/x {mounted} {kind} rw 0 0\n")
     monkeypatch.setattr(ledger_database, "MOUNTS", tmp_path / "mounts")
     ledger_database.Entries(f"sqlite:///{tmp_path / 'ledger.db'}")

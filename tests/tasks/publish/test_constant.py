@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.schemas import Ref
 from concord.artifacts.student_warnings import UNTESTED
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.study import named_by, publish_student
@@ -54,6 +55,11 @@ def test_one_that_names_several_is_not(tmp_path: Path) -> None:
     fitted = learned(small, refs)
     named = named_of(small, fitted)
     assert set(named) == {"no", "yes"}
+    first = small.public.batches[0]
+    once = small.public.model_copy(
+        update={"batches": (first, *[first.model_copy(update={"ref": Ref(path="public/gone", digest="0")})] * 9)}
+    )
+    assert named_by(fitted, once, small.vault) == named  # which the first rows show
     made = recertified(small, refs, publish_student(fitted, SESSION, None, small.released, named))
     assert Certificate.model_validate_json(small.released.read(made.certificate)).warnings == ()
 

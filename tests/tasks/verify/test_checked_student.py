@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.released import HELD, READY, sha256
 from concord.flows.api import load_student
+from concord.flows.environment import published_by
 from tests.support.console import concord
 from tests.support.published import SESSION, World, rewrite
 from tests.tasks.verify.signed_folder import claim, sign_again
@@ -154,3 +155,10 @@ def test_the_commands_need_no_vault(own: Path, tmp_path: Path) -> None:
     (own / "vault").mkdir(mode=0o000)
     assert concord("export", SESSION, "--to", str(tmp_path / "out"), "--home", str(own))[0] == 0
     os.rmdir(own / "vault")
+
+
+def test_a_registered_model_makes_no_home_where_none_is(tmp_path: Path) -> None:
+    """A misspelt name made a new, empty home, in which there is no such model."""
+    with pytest.raises(EnvironmentFailed, match="there is no home folder"):
+        published_by("models:/people-student@champion", tmp_path / "hom")
+    assert not (tmp_path / "hom").exists()
