@@ -238,6 +238,19 @@ def values_in(schema: TableSchema, grid: Codes, cells: CodeMatrix, seed: bytes) 
     return pl.DataFrame(values)
 
 
+def label_points(rows: int, seed: bytes) -> NDArray[np.float64]:
+    """For each synthetic row a number in [0, 1): its label is the first class up to which probabilities add to more."""
+    return np.random.default_rng([2, *hashlib.sha256(seed).digest()]).random(rows)
+
+
+def probability_name(label: str, features: Sequence[str]) -> str:
+    """The name of the column beside the drawn label that has its probability."""
+    name = f"probability of {label}"
+    while name in features:
+        name += "*"
+    return name
+
+
 def _numbers(column: Any, field: NumberField, own: NDArray[np.int64], source: np.random.Generator) -> pl.Series:
     """A value in each cell of a number, truth value or date."""
     missing = own == len(field.cuts) + 1

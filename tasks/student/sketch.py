@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
-from concord.artifacts.published import SYNTHETIC
+from concord.artifacts.published import PROBABILITY_DIGITS, SYNTHETIC
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, WordField, coarser
-from concord.tasks.data.grid import grid_of, groups_of, recoded, values_in, with_tables
+from concord.tasks.data.grid import grid_of, groups_of, label_points, probability_name, recoded, values_in, with_tables
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch, most_groups
@@ -248,26 +248,32 @@ def published_cells(grid: Codes, released: Sequence[RoundFile]) -> CodeMatrix:
 def synthetic_file(
     schema: TableSchema, released: Sequence[RoundFile], encoding: Encoding, claim: Mapping[str, str]
 ) -> bytes:
-    """Synthetic rows with the label inferred for each, as a Parquet file whose metadata says what they are."""
+    """Synthetic rows with a label for each, as a Parquet file whose metadata says what they are. A class is drawn from
+    its inferred probability, which stands beside it; always the same, as its draw follows from the released cells."""
     grid, decoded = grid_of(schema), Decoded.from_record(released[-1]["decoded"])
     step = next(each for each in released if "synthetic" in each)
     announced = next(each["next"]["codes"] for each in released if "codes" in (each["next"] or ()))
     cells, codes = published_cells(grid, released), Codes.model_validate_json(json.dumps(announced))
-    rows = recoded(cells, grid, codes)
+    rows, seed = recoded(cells, grid, codes), step["synthetic"]["cells"].encode()
+    table = values_in(schema, grid, cells, seed).to_arrow(compat_level=pl.CompatLevel.oldest())
     if encoding.bounds is not None:
-        labels = pa.array(TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds).predict(rows))
+        numbers = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds).predict(rows)
+        table = table.append_column(encoding.label, pa.array(numbers))
     else:
-        labels = pa.array(encoding.classes, pa.string()).take(pa.array(scores(decoded, rows).argmax(axis=1)))
-    values = values_in(schema, grid, cells, step["synthetic"]["cells"].encode()).to_arrow(
-        compat_level=pl.CompatLevel.oldest()
-    )
-    table = values.append_column(encoding.label, labels).replace_schema_metadata({**claim, "what": SYNTHETIC})
+        probable = scores(decoded, rows)
+        ends = probable.cumsum(axis=1)[:, :-1]
+        classes = (label_points(len(rows), seed)[:, None] >= ends).sum(axis=1)
+        likely = probable[np.arange(len(rows)), classes].round(PROBABILITY_DIGITS)
+        beside = probability_name(encoding.label, table.column_names)
+        table = table.append_column(encoding.label, pa.array(encoding.classes, pa.string()).take(pa.array(classes)))
+        table = table.append_column(beside, pa.array(likely))
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
+    pq.write_table(table.replace_schema_metadata({**claim, "what": SYNTHETIC}), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
 
 def synthetic_features(file: bytes, label: str) -> pl.DataFrame:
     """The synthetic rows of such a file, without their labels."""
-    return pl.read_parquet(io.BytesIO(file)).drop(label)
+    rows = pl.read_parquet(io.BytesIO(file))
+    return rows[:, : rows.columns.index(label)]

@@ -34,11 +34,12 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import inferred_schema
 from concord.artifacts.kinds import PrivateTest, Sketch, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
-from concord.artifacts.published import SYNTHETIC, SYNTHETIC_FILE
+from concord.artifacts.published import PROBABILITY_DIGITS, SYNTHETIC, SYNTHETIC_FILE
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.tasks.asks.kinds import test_figures
 from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.grid import label_points, probability_name
 from concord.tasks.mechanisms.private_test import PLACES
 from concord.tasks.verify.answer_forms import HypothesisForm, form_of
 from concord.tasks.verify.checks import alike, equal, stated_bounds
@@ -111,7 +112,8 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
         sketched = [each for each in learned if isinstance(each, SketchForm)]
         codes = check_sketch(kind, sketched, [at.named(file) for file in synthetic])
         for ref in synthetic:
-            table.check_synthetic(ref, codes, sketched[-1].decoded)
+            (cells,) = (form.synthetic.cells.encode() for form in sketched if form.synthetic is not None)
+            table.check_synthetic(ref, codes, sketched[-1].decoded, cells)
     return f"{said}; {NOT_DECODED.format(kind.of_rows)}"
 
 
@@ -295,8 +297,9 @@ class LabelTable:
             if model is not None:
                 self.scored(ref.path, batch["balanced"], _risen(odds, model), gap=SURELY)
 
-    def check_synthetic(self, ref: Ref, codes: CodeMatrix, model: DecodedForm | None) -> None:
-        """Check that synthetic rows, of these codes (rows, F), have the labels that the last released model infers."""
+    def check_synthetic(self, ref: Ref, codes: CodeMatrix, model: DecodedForm | None, cells: bytes) -> None:
+        """Check that synthetic rows, of these codes (rows, F), have the labels that the last released model infers, or
+        the classes that are drawn by it and the released cells; where the draw is too near to tell, either one."""
         classes = self.kind.classes or 0
         if model is None:
             raise NotVerified("the last step of a sketch must hold the model that labels its synthetic rows")
@@ -308,14 +311,26 @@ class LabelTable:
         ):  # else a later version's
             equal(f"whether {ref.path} holds its rows alone", file == again.getvalue(), True)
         equal(f"the claim in {ref.path}", rows.schema.metadata or {}, {**self.claim, b"what": SYNTHETIC.encode()})
-        labels, weights = rows.columns[-1].combine_chunks(), np.array(model.weights)
+        labels, weights = rows.columns[-2 if classes else -1].combine_chunks(), np.array(model.weights)
         equal(f"the type of labels in {ref.path}", labels.type, pa.string() if classes else pa.float64())
         if codes.max(initial=-1) >= len(weights):
             raise NotVerified("the last released model has no weight for some code of synthetic rows")
         logits = sum((weights[own] for own in codes.T), np.tile(model.intercept, (len(codes), 1)))
         if classes:
             odds = logits if classes > 2 else np.column_stack([np.zeros(len(logits)), logits])
-            self.scored(ref.path, labels, odds, gap=LEAST)
+            *features, label, beside = rows.column_names
+            equal(f"the last column of {ref.path}", beside, probability_name(label, features))
+            equal(f"the type of probabilities in {ref.path}", rows.columns[-1].type, pa.float64())
+            likely = np.exp(odds - odds.max(axis=1, keepdims=True))
+            likely /= likely.sum(axis=1, keepdims=True)
+            points, ends = label_points(len(codes), cells)[:, None], likely.cumsum(axis=1)[:, :-1]
+            surely = np.abs(points - ends).min(axis=1) > LEAST
+            own, stated = (points >= ends).sum(axis=1), rows.columns[-1].to_numpy()
+            self.scored(ref.path, labels, np.eye(classes)[own] * surely[:, None])
+            due = likely[np.arange(len(own)), own]
+            near = np.abs(stated - due) < 10.0**-PROBABILITY_DIGITS / 2 + LEAST
+            if not (np.all(near | ~surely) and np.array_equal(stated, stated.round(PROBABILITY_DIGITS))):
+                raise NotVerified(f"the probabilities in {ref.path} are not those of the labels beside them")
             if len(names := {*self.classes.values(), *labels.unique().to_pylist()}) > classes or None in names:
                 raise NotVerified(f"the labels in {ref.path} are more than the {classes} classes of the settings")
             return

@@ -30,7 +30,13 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.infer import inferred, linear_student
-from concord.tasks.student.sketch import SketchPlanner, published_cells, rehearse_steps, synthetic_file
+from concord.tasks.student.sketch import (
+    SketchPlanner,
+    published_cells,
+    rehearse_steps,
+    synthetic_features,
+    synthetic_file,
+)
 from tests.tasks.student.test_margins import SCHEMA
 
 
@@ -139,8 +145,28 @@ def test_a_student_reads_a_row_as_private_rows_were_counted() -> None:
     }
     table = pq.read_table(io.BytesIO(synthetic_file(SCHEMA, files, encoding, claim)))
     rows = codes.of(cast_rows(pl.DataFrame(pl.from_arrow(table.drop_columns(["y"]))), encoding))
-    labels = pa.ipc.open_file(b"".join(inferred(decoded, [rows], encoding, claim))).read_all()["label"]
-    assert table["y"].equals(labels)
+    of_rows = pa.ipc.open_file(b"".join(inferred(decoded, [rows], encoding, claim))).read_all()
+    scores_of_rows, drawn = np.stack(of_rows["scores"].to_numpy()), np.array(table["y"]) == "b"
+    own = np.where(drawn, scores_of_rows[:, 1], scores_of_rows[:, 0])
+    assert table["probability of y"].to_numpy() == pytest.approx(own, abs=1e-4)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classes_of_synthetic_rows_are_as_frequent_as_among_private_rows(classes: int) -> None:
+    """Also a rare one, which is the likeliest class of hardly any row; and they are the same in every file."""
+    of, (frame, _) = planner(classes=classes, epsilon=4.0), people(20_000)
+    source = np.random.default_rng(3)
+    rare = source.random(20_000) < 0.12 * (frame["age"] / 90).to_numpy()
+    labels = np.where(rare, classes - 1, source.integers(0, classes - 1, 20_000))
+    files, names = released(of, frame, labels), ("a", "b", "c")[:classes]
+    encoding = Encoding(columns=as_declared(reading_columns(SCHEMA), SCHEMA), label="y", classes=names)
+    file = synthetic_file(SCHEMA, files, encoding, {})
+    assert file == synthetic_file(SCHEMA, json.loads(json.dumps(files)), encoding, {})
+    table = pl.read_parquet(io.BytesIO(file))
+    for at, name in enumerate(names):
+        assert (table["y"] == name).mean() == pytest.approx((labels == at).mean(), abs=0.05)
+    assert (table.filter(pl.col("y") == names[-1])["probability of y"]).mean() < 0.3
+    assert synthetic_features(file, "y").columns == ["wage", "age", "sex"]
 
 
 ONE = TableSchema(columns=SCHEMA.columns[1:2], undeclared=())

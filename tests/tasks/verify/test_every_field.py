@@ -26,6 +26,7 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.published import SYNTHETIC
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.stores import Stores
+from concord.tasks.data.grid import label_points
 from concord.tasks.publish.certify import certify_answers
 from concord.tasks.student.sketch import synthetic_file
 from concord.tasks.verify.folder import PublishedSession
@@ -154,6 +155,17 @@ EDITED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     ),
     "some other labels": (lambda rows: flipped(rows, pa.array(np.arange(len(rows)) % 2 == 1)), "largest score"),
     "one class": (lambda rows: with_column(rows, "class", pa.array(["no"] * len(rows))), "number of classes"),
+    "other probabilities": (
+        lambda rows: with_column(rows, "probability of class", pa.array(np.linspace(0, 1, len(rows)).round(4))),
+        "probabilities in",
+    ),
+    "digits that say more": (
+        lambda rows: with_column(
+            rows, "probability of class", pa.array(rows["probability of class"].to_numpy() + 1e-6)
+        ),
+        "probabilities in",
+    ),
+    "no probabilities": (lambda rows: rows.drop_columns("probability of class"), "columns of synthetic rows"),
     "the claim of another session": (
         lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, b"session": b"d-2"}),
         "the claim in",
@@ -198,12 +210,15 @@ def test_a_sketch_without_synthetic_rows_is_found(sketched: tuple[Path, pa.Table
     assert "has no synthetic rows" in faults(folder)
 
 
-SURE, TIED = [[-2.0], [2.0]], [[-2.0], [2.0], [0.0]]
+SURE = [[-2.0], [2.0]]
 PLACES = (1 / (1 + np.exp([2.0, -2.0]))).tolist()
+CELLS, TIED = b"cells", [[-30.0], [30.0], [0.0]]
+TOLD = ["no", "yes", CLASSES[int(label_points(3, CELLS)[2] >= 0.5)]]
 LABELLED: dict[str, tuple[list[list[float]], tuple[float, float] | None, list[Any], str]] = {
-    "classes": (TIED, None, ["no", "yes", "yes"], ""),
-    "a name where classes are equally likely": (TIED, None, ["no", "yes", "somebody"], "more than the 2 classes"),
-    "none where classes are equally likely": (TIED, None, ["no", "yes", None], "more than the 2 classes"),
+    "classes": (TIED, None, TOLD, ""),
+    "a name where classes are equally likely": (TIED, None, [*TOLD[:2], "somebody"], "largest score"),
+    "the class that was not drawn": (TIED, None, [*TOLD[:2], *({*CLASSES} - {TOLD[2]})], "largest score"),
+    "none where classes are equally likely": (TIED, None, [*TOLD[:2], None], "largest score"),
     "classes by number": (TIED, None, [0, 1, 1], "type of labels"),
     "numbers": (SURE, (0.0, 100.0), [100 * place for place in PLACES], ""),
     "numbers far from 0": (SURE, (1e15, 1e15 + 1), [1e15 + place for place in PLACES], ""),
@@ -216,7 +231,8 @@ LABELLED: dict[str, tuple[list[list[float]], tuple[float, float] | None, list[An
 @pytest.mark.parametrize("edit", LABELLED)
 def test_labels_of_synthetic_rows_are_those_of_the_model_and_nothing_else(edit: str) -> None:
     weights, bounds, labels, fault = LABELLED[edit]
-    pq.write_table(pa.table({"class": labels}).replace_schema_metadata({"what": SYNTHETIC}), sink := io.BytesIO())
+    rows = pa.table({"class": labels} | ({} if bounds else {"probability of class": [1.0, 1.0, 0.5]}))
+    pq.write_table(rows.replace_schema_metadata({"what": SYNTHETIC}), sink := io.BytesIO())
     given: Any = SimpleNamespace(
         model=SimpleNamespace(weights=weights, intercept=[0.0]),
         folder=SimpleNamespace(named=lambda _: sink.getvalue(), certificate=SimpleNamespace(guarantee=Mock())),
@@ -226,4 +242,4 @@ def test_labels_of_synthetic_rows_are_those_of_the_model_and_nothing_else(edit: 
     table.claim, ref = {}, Ref(path="d-1/synthetic.parquet", digest="0" * 64)
     codes = np.arange(len(labels), dtype=np.int32)[:, None]
     with nullcontext() if fault == "" else pytest.raises(NotVerified, match=fault):
-        table.check_synthetic(ref, codes, given.model)
+        table.check_synthetic(ref, codes, given.model, CELLS)
