@@ -5,6 +5,7 @@ classes, features, k, cutoff and hyper-parameters are declared or derived from p
 as the parameters of the Prefect flows.
 """
 
+import json
 import tomllib
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -297,7 +298,8 @@ def load_plan(path: Path) -> Plan:
 def read_tables(path: Path) -> dict[str, Any]:
     """The nested tables of a TOML file, with its folder. Raises WrongInput if it cannot be read."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
+        tables = tomllib.loads(content.decode(json.detect_encoding(content)))  # Notepad and PowerShell write marks
     except FileNotFoundError:
         close = get_close_matches(path.stem, sorted(each.stem for each in path.parent.glob("*.toml")), n=1)
         meant = f"; did you mean {path.with_name(close[0])}.toml?" if close else ": `concord init` writes one"

@@ -141,8 +141,6 @@ class DataPlan(Section):
             key = "categories" if self.categories else "text"
             raise ValueError(f"{key} cannot be used with schema: declare the categories there, in enum")
         self.sketched.check(self.label)  # refuses features that are not declared
-        if self.unit in self.declared.names:
-            raise ValueError(f"schema must not name the column {self.unit!r} of unit")
         return self
 
     @model_validator(mode="after")
@@ -177,7 +175,8 @@ class DataPlan(Section):
         """The declared columns that are learned from. Raises WrongInput if there are none, or a feature is not one."""
         if self.declared is None:
             raise WrongInput("data.schema must be given in the plan")
-        return self.declared if self.features is None else self.declared.only(self.features)
+        declared = self.declared.without((self.label, self.unit))
+        return declared if self.features is None else declared.only(self.features)
 
 
 class PrivateTestPlan(Section):

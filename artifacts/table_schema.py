@@ -19,7 +19,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.properties import PROPERTIES, STRPTIME, TEXT_FORMATS
 from concord.artifacts.schemas import (
     LARGEST_NUMBER,
     NULL_WORDS,
@@ -52,46 +53,6 @@ SCALARS = (*TYPES, "boolean", "string", "any")
 BUCKETS, MOST_BUCKETS = 32, 1024
 """Buckets that text without categories is hashed to, by default and at most. On Adult's 8 text columns, 16 to 128
 learned as much as declared categories."""
-
-
-NO_RULE = "allowed: no cell is read by it"
-PROPERTIES: dict[str, dict[str, str]] = {
-    "schema": {
-        "fields": "read",
-        "missingValues": "read: cells of these texts or numbers are missing, besides the usual markers",
-        "fieldsMatch": "`exact` and `equal` are read; others are refused: name the columns in `data.features`",
-        **dict.fromkeys(("$schema", "primaryKey", "uniqueKeys", "foreignKeys"), NO_RULE),
-    },
-    "field": {
-        "name": "read",
-        "type": "read; types without a range, categories or text are refused: "
-        "time, yearmonth, duration, list, array, object, geopoint, geojson",
-        "format": "read if dates and moments are written such as `%d.%m.%Y`; `any` and other formats are refused",
-        "constraints": "read",
-        "categories": "read as `enum`, with or without labels",
-        "missingValues": "read, in place of those of the schema",
-        "trueValues": "read, in place of the usual words: true, t, yes, y, ja, oui, 1",
-        "falseValues": "read, in place of the usual words: false, f, no, n, nein, non, 0",
-        "decimalChar": "refused, but for a point: `data.format` declares it for all CSV files",
-        "groupChar": "refused: `data.format` declares it for all CSV files, as `thousands`",
-        "bareNumber": "refused if false: write numbers without units",
-        "buckets": "read: Concord's own, for text without categories",
-        **dict.fromkeys(("title", "description", "example", "rdfType", "categoriesOrdered"), NO_RULE),
-        **dict.fromkeys(("delimiter", "itemType"), "refused, with the type list"),
-    },
-    "constraints": {
-        "minimum": "read",
-        "maximum": "read",
-        "exclusiveMinimum": "read; of a number that is not whole as `minimum`",
-        "exclusiveMaximum": "read; of a number that is not whole as `maximum`",
-        "enum": "read",
-        **dict.fromkeys(("required", "unique", "minLength", "maxLength", "pattern", "jsonSchema"), NO_RULE),
-    },
-}
-"""The properties of Table Schemas of versions 1 and 2, and of their fields and constraints: what becomes of each."""
-TEXT_FORMATS = ("default", "email", "uri", "binary", "uuid")
-"""Formats of text, which is read as it is."""
-STRPTIME = re.compile("(?:[^%]|%[YmdHMS])*")
 
 
 class DeclaredRange(Frozen):
@@ -220,14 +181,12 @@ class TableSchema(Frozen):
         return hashlib.sha256(canonical_json(self.model_dump()).encode()).hexdigest()
 
     def check(self, label: str, header: Iterable[str] | None = None, no_features: Iterable[str] = ()) -> None:
-        """Raise WrongInput if the schema names the label, or other columns than a table's header has.
+        """Raise WrongInput if the schema names other columns than a table's header has, or none of more than one value.
 
         header       column names of the private table; None if they are not known yet
         no_features  columns of the table that are no features, such as that of the unit
         """
         named = {*self.names, *self.undeclared}
-        if label in named:
-            raise WrongInput(f"data.schema must not name the label {label!r}: data.classes declares what it may be")
         if not any(map(varies, self.columns)):
             rule = "data.schema must declare more than one value of some column"
             raise WrongInput(f"{rule}: nothing can be learned from any other")
@@ -241,6 +200,16 @@ class TableSchema(Frozen):
         if others := present - named:  # whose names are not shown: a pivoted table has values as names
             rule = f"data.schema has no field for {len(others)} of the columns of data.private"
             raise WrongInput(f"{rule}: add a field for each, or name the columns to learn from in data.features")
+
+    def without(self, names: Container[str | None]) -> "TableSchema":
+        """Without these columns, such as the label and the unit, which a dictionary describes as well. Raises
+        WrongInput if none is left."""
+        columns = tuple(column for column in self.columns if column.name not in names)
+        if not columns:
+            raise WrongInput(
+                "data.schema must declare a range or categories for one column at least, besides the label"
+            )
+        return TableSchema(columns=columns, undeclared=tuple(name for name in self.undeclared if name not in names))
 
     def only(self, features: Iterable[str]) -> "TableSchema":
         """With these columns alone, in this order. Raises WrongInput if one is not declared."""
@@ -269,7 +238,7 @@ DeclaredSchema = Annotated[
 def read_schema(path: Path) -> TableSchema:
     """Read a Table Schema of Frictionless Data from a JSON file. Raises WrongInput unless the file holds one."""
     try:
-        descriptor = json.loads(path.read_text("utf-8"))
+        descriptor = json.loads(path.read_bytes())  # UTF-8, or UTF-16 with or without a mark, as Notepad writes it
     except OSError as failed:
         raise WrongInput(f"data.schema = {path.name!r} cannot be read: {failed.strerror}") from None
     except ValueError:
@@ -279,6 +248,15 @@ def read_schema(path: Path) -> TableSchema:
 
 def schema_of(descriptor: Any) -> TableSchema:
     """The schema that a Table Schema describes. Raises WrongInput, in a sentence that names the field and the rule."""
+    if isinstance(descriptor, Mapping) and isinstance(resources := descriptor.get("resources"), list):
+        if len(resources) != 1:
+            rule = f"data.schema must be of one table, and this data package has {len(resources)} resources"
+            raise WrongInput(f"{rule}: write the `schema` of one to a file of its own")
+        descriptor = resources[0]
+    if isinstance(descriptor, Mapping) and "fields" not in descriptor and "schema" in descriptor:
+        descriptor = descriptor["schema"]
+        if isinstance(descriptor, str):
+            raise WrongInput(f"data.schema must be a Table Schema, and this resource names one: give {descriptor!r}")
     fields = descriptor.get("fields") if isinstance(descriptor, Mapping) else None
     if not isinstance(fields, list) or not fields or not all(isinstance(field, Mapping) for field in fields):
         raise WrongInput(
@@ -290,8 +268,9 @@ def schema_of(descriptor: Any) -> TableSchema:
     columns, undeclared, names = list[DeclaredColumn](), list[str](), set[str]()
     for field in fields:
         name = field.get("name")
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name.strip():
             raise WrongInput("data.schema must give every field a name, in quotes")
+        name = name.strip()  # as the names of a table's columns
         if name in names:
             raise WrongInput(f"data.schema must name each column once, got {name!r} twice")
         names.add(name)

@@ -18,6 +18,7 @@ from concord.artifacts.sessions import Opening, Session
 from concord.flows.console import err, may_ask
 from concord.flows.run import Admitted, Asking, Balance, ExactNumbers, PrivateFiles, PublicStream, RunContext
 from concord.tasks.asks.kinds import check_known
+from concord.tasks.data.grid import check_types
 from concord.tasks.data.remarks import Unmatched, unmatched
 from concord.tasks.door.admit import (
     claim,
@@ -145,8 +146,10 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
         return
     if run.stages.in_replay:
         raise NotKept("a session would be opened, about which the operator is asked")
+    plan = private.table.of(run.plan, "private")
+    check_types(plan, encoding)
     try:
-        found = unmatched(private.table.of(run.plan, "private"), encoding)
+        found = unmatched(plan, encoding)
     except ConcordError:  # the stage that reads the table afterwards reports the error
         return
     for line in (*shares_in_words(found, encoding.bounds), *left_out(encoding)):

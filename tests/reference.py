@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from concord.artifacts.properties import PROPERTIES
 from concord.artifacts.sections import MECHANISMS, TALLIES
-from concord.artifacts.table_schema import PROPERTIES
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, schema_text, sections
 from concord.tasks.asks.kinds import OTHERS
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate

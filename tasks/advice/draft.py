@@ -184,7 +184,7 @@ def described(settings: InitSettings) -> dict[str, str]:
     Raises WrongInput if nothing can be learned from any.
     """
     if settings.public is None:
-        return declared_in_words(read_schema(Path(settings.schema or "")))
+        return declared_in_words(read_schema(Path(settings.schema or "")).without((settings.label, settings.unit)))
     table = open_public(settings.public, "--public", settings.format)
     kinds = features_of(table, (settings.label, settings.unit))
     remarks = remarks_on(table, kinds) | dict.fromkeys(settings.categories, "codes, by `categories`")

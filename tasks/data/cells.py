@@ -157,14 +157,15 @@ def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
 
 
 def is_read(dtype: Type, kind: Kind) -> bool:
-    """Whether cells of that type are read as `kind` (not list); if not, `cell` makes each of them null."""
+    """Whether cells of that type are read as `kind` (not list); if not, `cell` makes each of them null, or, of bytes,
+    a word in hexadecimal digits that nobody declares."""
     match kind:
         case "numeric" | "boolean":
             return _is_number(dtype) or _is_text(dtype)
         case "date":
             return isinstance(dtype, pl.Date | pl.Datetime) or _is_text(dtype)
         case _:
-            return _is_number(dtype) or _is_text(dtype) or isinstance(dtype, pl.Date | pl.Datetime | pl.Binary)
+            return _is_number(dtype) or _is_text(dtype) or isinstance(dtype, pl.Date | pl.Datetime)
 
 
 def number(name: str, dtype: Type, largest: float = LARGEST) -> pl.Expr:

@@ -42,6 +42,7 @@ from concord.artifacts.table_schema import (
 from concord.tasks.data.cells import is_read
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
 from concord.tasks.data.concord_student import DAY
+from concord.tasks.data.units import open_private
 
 NARROW = 1024
 """Most cells of a number, nearly: half of them even and half geometric, because even ones alone fail on heavy tails."""
@@ -49,6 +50,8 @@ WIDE = 32
 """Cells of a number's wide view: sums of many narrow ones would be too noisy."""
 OUTSIDE = 0.1
 """Share of a column outside its declared categories or range from which the schema may be wrong."""
+MUCH = 1 / 3
+"""Share of a column that is missing, or at one end of its range, from which the schema may be wrong."""
 CLOSEST = 1e-9
 """First geometric cut, as a share of the range."""
 UNDECLARED = "undeclared"
@@ -115,19 +118,26 @@ def wide_places(cells: int) -> NDArray[np.int64]:
 def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
     """Sentences on columns that do not fit the schema, from the first released step of a sketch: post-processing.
 
-    A column does not fit if more than OUTSIDE of its units are in no declared category, or in the last cell of a range,
-    which holds all numbers beyond the range. Hashed text always fits.
+    A column does not fit if more than OUTSIDE of its units are in no declared category, or in the last one of many
+    cells of a range; or if more than MUCH, and twice an even share, are in the first or the last cell of any range,
+    which hold all numbers beyond it; or if more than MUCH is missing.
     """
     schema = TableSchema.model_validate(step["schema"])
     grid, said = grid_of(schema), list[str]()
-    for field in (grid.fields[at] for at in grid.fine if grid.fields[at].name not in schema.hashed):
+    for field in (grid.fields[at] for at in grid.fine):
         counts = np.array(step["sums"][field.start : field.start + field.size]) / step["question"]["steps"]
-        words = isinstance(field, WordField)
-        share = counts[-2] / max(1.0, step["units"])
         noise = step["scale"] / step["question"]["steps"] / max(1.0, step["units"])
-        if share > OUTSIDE + 3 * noise and (words or field.size > NARROW // 2):
-            where = "is no declared category" if words else "lies in the last cell of its range, or beyond"
-            said.append(f"about {share:.0%} of {field.name!r} {where}: data.schema may be wrong")
+        end = max(MUCH, 2 / (field.size - 1))
+        places = {"is missing, or not written as declared": (-1, MUCH)}
+        if isinstance(field, WordField) and field.name not in schema.hashed:
+            places["is no declared category"] = (-2, OUTSIDE)
+        elif isinstance(field, NumberField) and field.kind != "boolean":
+            places["lies in the first cell of its range, or below"] = (0, end)
+            last = OUTSIDE if field.size > NARROW // 2 else end
+            places["lies in the last cell of its range, or beyond"] = (-2, last)
+        for where, (at, most) in places.items():
+            if (share := counts[at] / max(1.0, step["units"])) > most + 3 * noise:
+                said.append(f"about {share:.0%} of {field.name!r} {where}: data.schema may be wrong")
     return tuple(said)
 
 
@@ -158,6 +168,18 @@ def reading_encoding(plan: Plan) -> Encoding:
         unit=data.unit,
         format=data.format,
     )
+
+
+def check_types(plan: Plan, encoding: Encoding) -> None:
+    """Raise WrongInput if a file of the private table stores a feature in a type of which no cell is read as public
+    rows have it: each would count as missing, at full price. By stored types alone, which are public."""
+    for file in open_private(plan.path("private"), plan.data.format).files:
+        for column in encoding.columns:
+            dtype = file.type_of(column.name) if column.name in file.names else pl.Null()
+            if dtype == pl.Null or column.kind in ("null", "list") or is_read(dtype, column.kind):
+                continue
+            rule = f"data.private stores the column {column.name!r} in a type that is not read as {column.kind}"
+            raise WrongInput(f"{rule}, in {file.shown}: store it as public rows or the schema have it, or leave it out")
 
 
 def check_stored(schema: TableSchema, stored: Mapping[str, pl.DataType]) -> None:

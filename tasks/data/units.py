@@ -111,19 +111,20 @@ class PrivateTable:
     def frames(
         self, columns: Mapping[str, str], once: Collection[str] = (), share: Share = WHOLE
     ) -> Iterator[pl.DataFrame]:
-        """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
+        """The columns of every row, in frames.
 
         `columns` maps each name to the plan's field that asks for it. The column of `data.unit` is read as words, so
         that no rule for numbers changes an id. `once` are columns of text that may come as an Enum (tasks.data.files).
         `share` is of the table's pieces.
-        Raises WrongInput, before any row is read, if no file has a column, or if one has it twice.
+        Raises WrongInput, before any row is read, if a file lacks a column, or has it twice.
         """
         _check_headers(self.files, columns)
-        present = self.names
         for name, asked_by in columns.items():
-            if name not in present:
-                rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it"
-                raise WrongInput(rule + self.files[0].what_to_try(name))
+            for file in self.files:
+                if name not in file.names:
+                    lacks = "its columns lack it" if len(self.files) == 1 else f"{file.shown} lacks it"
+                    rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but {lacks}"
+                    raise WrongInput(rule + file.what_to_try(name))
         names = [name for name, asked_by in columns.items() if asked_by == UNIT_FIELD]
         missing = {name: OWN_WORDS[asked_by] for name, asked_by in columns.items() if asked_by in OWN_WORDS}
         return _frames(self.files, tuple(columns), once, share, names=names, missing=missing)

@@ -94,3 +94,11 @@ def test_a_plan_beside_the_one_that_is_not_there_was_not_named(tmp_path: Path, n
     with pytest.raises(WrongInput) as raised:
         load_plan(tmp_path / named)
     assert str(raised.value) == f"the plan {tmp_path / named} does not exist{end.format(tmp_path)}"
+
+
+@pytest.mark.parametrize("written", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_a_plan_is_read_as_notepad_and_powershell_write_it(tmp_path: Path, written: str) -> None:
+    text = (PLANS / "adult-tallies.toml").read_text("utf-8")
+    (tmp_path / "plan.toml").write_text(text, written)
+    plan = load_plan(PLANS / "adult-tallies.toml")
+    assert load_plan(tmp_path / "plan.toml").data == plan.data

@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.properties import PROPERTIES
 from concord.artifacts.schemas import Encoding, Spelling
+from concord.artifacts.sections import DataPlan
 from concord.artifacts.table_schema import (
-    PROPERTIES,
     DeclaredCategories,
     DeclaredRange,
     DeclaredText,
@@ -107,8 +108,7 @@ def test_schema_and_table_must_have_the_same_columns() -> None:
     found = of(AGE, SEX)
     found.check("income", ["age", "sex", "income"])
     found.check("income", ["age", "sex", "income", "person"], no_features=["person"])
-    with pytest.raises(WrongInput, match="must not name the label 'sex'"):
-        found.check("sex")
+    assert found.without(["sex", None]) == of(AGE)
     with pytest.raises(WrongInput, match=facts("'sex'", "data.private")):
         found.check("income", ["age", "income"])
     with pytest.raises(WrongInput, match=facts("data.private", "1 of the columns", "data.schema")) as wrong:
@@ -130,11 +130,13 @@ def test_a_file_is_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(WrongInput, match="it is no JSON"):
         read_schema(path)
-    path.write_bytes(b"\xff\xfe")
+    path.write_bytes(b"\xff\xfe{")
     with pytest.raises(WrongInput, match="it is no JSON"):
         read_schema(path)
-    path.write_text(json.dumps({"fields": [AGE, SEX]}))
-    assert read_schema(path) == of(AGE, SEX)
+    text = json.dumps({"fields": [AGE, {**SEX, "name": " sex "}]})
+    for written in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le"):
+        path.write_text(text, written)
+        assert read_schema(path) == of(AGE, SEX)
     assert read_schema(path).digest == of(AGE, SEX).digest != of(SEX, AGE).digest
 
 
@@ -238,3 +240,22 @@ def test_cells_are_read_as_the_dictionary_has_them_written() -> None:
     assert read(member | {"trueValues": ["1"], "falseValues": ["2"]}, [1, 2, 3]) == [True, False, None]
     assert read(member | {"trueValues": ["0"], "falseValues": ["1"]}, ["0", "1", "yes"]) == [True, False, None]
     assert read(SEX, ["Male", "k. A.", "other"], missingValues=["k. A."]) == ["Male", None, "other"]
+
+
+def test_a_schema_is_read_out_of_a_resource_and_of_a_data_package_of_one() -> None:
+    resource = {"name": "t", "path": "t.csv", "schema": {"fields": [AGE, SEX]}}
+    assert schema_of(resource) == schema_of({"name": "p", "resources": [resource]}) == of(AGE, SEX)
+    with pytest.raises(WrongInput, match="has 2 resources"):
+        schema_of({"resources": [resource, resource]})
+    with pytest.raises(WrongInput, match=r"names one: give 'schema\.json'"):
+        schema_of({**resource, "schema": "schema.json"})
+
+
+def test_a_dictionary_may_name_label_and_unit() -> None:
+    """Every dictionary does; they are no features."""
+    label, unit = {"name": "y", "type": "string"}, {"name": "person", "type": "any"}
+    data = {"private": "t.csv", "label": "y", "unit": "person", "classes": ["a", "b"]}
+    plan = DataPlan.model_validate({**data, "schema": {"fields": [unit, AGE, label]}})
+    assert plan.sketched == of(AGE)
+    with pytest.raises(WrongInput, match="besides the label"):
+        DataPlan.model_validate({**data, "schema": {"fields": [unit, label]}})

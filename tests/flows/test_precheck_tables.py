@@ -85,6 +85,7 @@ def run_it(
     patch.setattr(console, "err", terminal)
     patch.setattr(admit, "err", terminal)
     patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
+    patch.setattr(admit, "check_types", lambda *_: None)
     patch.setattr(admit, "unmatched", lambda *_: found)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
     with console.asking(wanted):
@@ -119,6 +120,7 @@ def test_a_notebook_shows_it_in_the_cell_and_goes_on(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
     monkeypatch.setattr(admit, "err", console.PrintableConsole(stderr=True))
+    monkeypatch.setattr(admit, "check_types", lambda *_: None)
     monkeypatch.setattr(admit, "unmatched", lambda *_: WRONG)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
     precheck_tables(asked_by(), private, ENCODING, None)
@@ -132,12 +134,14 @@ def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     def fails(*_: object) -> Unmatched:
         raise EnvironmentFailed("stage unmatched failed")
 
+    monkeypatch.setattr(admit, "check_types", lambda *_: None)
     monkeypatch.setattr(admit, "unmatched", fails)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
     precheck_tables(asked_by(), private, ENCODING, None)
 
 
 def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admit, "check_types", lambda *_: None)
     monkeypatch.setattr(admit, "unmatched", lambda *_: pytest.fail("read"))
     private: Any = SimpleNamespace()
     session: Any = object()

@@ -209,7 +209,6 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "a stream": ((*STATED, "--unit", "person", "--season", "4"), "data.schema cannot be used with [stream]"),
     "categories": ((*STATED, "--unit", "row", "--categories", "age"), "categories cannot be used with schema"),
     "no such label": (("--label", "income"), "'income' that --label"),
-    "a unit that is declared": ((*STATED, "--unit", "age"), "schema must not name the column 'age' of unit"),
     "more than the lifetime": ((*STATED, "--unit", "row", "--lifetime-epsilon", "0.5"), "--lifetime-epsilon must be"),
 }
 

@@ -6,10 +6,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
 from concord.tasks.data.encode import labelled_rows, learn_encoding
-from concord.tasks.data.grid import reading_encoding
+from concord.tasks.data.grid import check_types, reading_encoding
 from concord.tasks.data.remarks import Unmatched, unmatched
+from concord.tasks.data.units import open_private
 from tests.support.people import changed, tables_of_plan, write_tables
 
 ROWS = {
@@ -106,3 +108,26 @@ def test_what_a_dictionary_declares_to_be_missing_is_not_unknown(tmp_path: Path)
     given = tables | {"data": data | {"private": "odd.csv", "schema": {"fields": fields}}}
     plan = parse_plan({name: section for name, section in given.items() if name not in ("teachers", "student")})
     assert unmatched(plan, reading_encoding(plan)).features == {"age": 0.25, "day": 0.25}
+
+
+@pytest.mark.parametrize("stored", [pl.Binary, pl.List(pl.Int64), pl.Duration])
+def test_a_feature_of_which_no_cell_can_be_read_is_refused_by_its_stored_type(tmp_path: Path, stored: Any) -> None:
+    """Before, each of its cells was missing or undeclared, at full price; whatever its cells are."""
+    tables = tables_of_plan(write_tables(tmp_path))
+    encoding = learn_encoding(changed(tables))
+    odd = pl.DataFrame(ROWS).with_columns(shade=pl.Series([None] * 4, dtype=stored))
+    odd.write_ipc(tmp_path / "odd.arrow", compat_level=pl.CompatLevel.oldest())
+    with pytest.raises(WrongInput, match=r"'shade' in a type that is not read as categorical, in .*odd\.arrow"):
+        check_types(changed(tables, data__private="odd.arrow"), encoding)
+    pl.DataFrame(ROWS).write_parquet(tmp_path / "right.parquet")
+    check_types(changed(tables, data__private="right.parquet"), encoding)
+
+
+@pytest.mark.parametrize("week", [["size", "Shade"], ["size"]])
+def test_a_file_that_lacks_a_column_is_named(tmp_path: Path, week: list[str]) -> None:
+    """Before, its cells were missing if another file was complete."""
+    (tmp_path / "weeks").mkdir()
+    for name, columns in (("1", ["size", "shade"]), ("2", week)):
+        pl.DataFrame({column: ["1"] for column in columns}).write_csv(tmp_path / f"weeks/{name}.csv")
+    with pytest.raises(WrongInput, match=r"column 'shade' that data\.features names, but .*2\.csv lacks it"):
+        open_private(str(tmp_path / "weeks")).frames({"size": "data.features", "shade": "data.features"})

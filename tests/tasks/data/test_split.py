@@ -177,7 +177,10 @@ def test_files_with_other_columns_and_types_are_one_table(tmp_path: Path) -> Non
     plan(tmp_path, [])
     folder = tmp_path / "parts"
     folder.mkdir()
-    pl.DataFrame({"outcome": ["yes"], "age": [1], "person": [1]}).write_parquet(folder / "a.parquet")
+    first = pl.DataFrame(
+        {"outcome": ["yes"], "age": [1], "person": [1], "city": [None], "active": [1], "since": [None]}
+    )
+    first.write_parquet(folder / "a.parquet")
     rest = pl.DataFrame({"city": ["Rome"], "active": ["true"], "since": [None], "age": ["2"], "outcome": [True]})
     rest.write_parquet(folder / "b.parquet")
     made = plan_of(tmp_path, "parts", None)
