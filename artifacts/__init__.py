@@ -1,8 +1,8 @@
 """Types and stores: the values that stages exchange, and everything that is kept.
 
 Offers       the plan: `plan`, `sections` and `learners` (its sections), `sources` (the tables it names),
-             `table_schema` (declared in place of public rows), `wrong_plan` (what is wrong with one), `gone` (names
-             that plans and commands no longer know)
+             `table_schema` (declared in place of public rows) and `properties` (of its standard), `wrong_plan` (what
+             is wrong with one), `gone` (names that plans and commands no longer know)
              the guarantee: `privacy` (costs, composition), `domains` (the filter), `parts` (divided domains),
              `sessions` and `kinds` (of their settings), `guarantee`
              publications: `certificate`, `records` (of its sessions), `measures`, `student_warnings`,
