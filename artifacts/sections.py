@@ -36,7 +36,8 @@ Share = Annotated[float, Field(gt=0, lt=1), in_units("share of units")]
 CellShare = Annotated[float, Field(gt=0, lt=1), in_units("share of cells")]
 Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)
 IN_THE_CALENDAR = AfterValidator(lambda day: date.fromisoformat(day).isoformat())
-Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), IN_THE_CALENDAR]
+DAY_PATTERN = r"^\d{4}-\d{2}-\d{2}$"
+Day = Annotated[str, Text, StringConstraints(pattern=DAY_PATTERN), IN_THE_CALENDAR]
 ShortText = Annotated[str, Field(max_length=200)]
 LONGEST_CLASS = 2**12
 """Most characters of a class, of which each row of labels holds one."""

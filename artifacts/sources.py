@@ -23,7 +23,9 @@ class TableSource(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    query: Annotated[str, Field(min_length=1)] | None = None
+    query: Annotated[str, Field(min_length=1), AfterValidator(lambda text: text.rstrip().removesuffix(";"))] | None = (
+        None
+    )
     connection: str | None = None
     frame: str | None = None
 

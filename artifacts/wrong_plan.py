@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from concord.artifacts.gone import GONE
-from concord.artifacts.sections import near
+from concord.artifacts.sections import DAY_PATTERN, NAME_PATTERN, near
 from concord.artifacts.sources import A_PATH, A_SOURCE
 
 RULES = {
@@ -18,7 +18,6 @@ RULES = {
     "too_short": "must hold at least {min_length} of them",
     "too_long": "must hold at most {max_length} of them",
     "string_type": "must be text, in quotes",
-    "string_pattern_mismatch": "must be 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -26,6 +25,11 @@ RULES = {
     "float_parsing": "must be a number",
 }
 """Rules in TOML's terms, for pydantic's in Python's."""
+PATTERNS = {
+    NAME_PATTERN: "must be 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first",
+    DAY_PATTERN: "must be a date such as 2026-12-31",
+}
+"""The rule of each pattern of a text."""
 BRANCHES = ("constrained-float", A_PATH, A_SOURCE)
 """Pydantic's names for the types of a field, which are not keys of the plan."""
 
@@ -42,7 +46,9 @@ def in_one_sentence(error: Any, kind: type[BaseModel]) -> str:
         return f"{field} must be given in the plan"
     if error["type"] == "value_error":
         return f"{field}: {error['ctx']['error']}" if error["loc"] else str(error["ctx"]["error"])
-    rule = RULES.get(error["type"], error["msg"].replace("Input should", "must"))
+    rule = PATTERNS.get(error.get("ctx", {}).get("pattern")) or RULES.get(
+        error["type"], error["msg"].replace("Input should", "must")
+    )
     shown = "" if A_SOURCE in error["loc"] else f", got {error['input']!r}"  # an address may hold a password
     return f"{field} {rule.format_map(error.get('ctx', {}))}{shown}"
 

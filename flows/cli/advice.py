@@ -1,6 +1,7 @@
 """The commands `init` and `plan` at a terminal: questions about a first plan, and the reports on it."""
 
 from collections.abc import Callable, Mapping
+from shlex import quote
 from typing import Any, get_args
 
 import typer
@@ -70,7 +71,8 @@ def show_written(found: Mapping[str, Any]) -> None:
     if found["releases"]:
         show_releases(found["releases"])
     command = "run" if found["releases"] is None else "refresh"
-    out.print(f"next: review the plan, then concord plan {found['plan']} and concord {command} {found['plan']}")
+    plan = quote(found["plan"])
+    out.print(f"next: review the plan, then concord plan {plan} and concord {command} {plan}", markup=False)
 
 
 def show_plan(found: dict[str, Any]) -> None:

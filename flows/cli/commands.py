@@ -6,6 +6,7 @@ Heavy packages are imported inside the commands, so that --help is instant.
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -137,8 +138,9 @@ def demo_command(call: QuietCall) -> None:
     plan = write_demo(prepare(call.home) / "demo")
     run_command(call, plan)
     if not (call.as_json or call.quiet):
-        elsewhere = "" if call.home == HOME else f" --home {call.home}"
-        say(f"next         with public rows: concord run {plan.with_name(WITH_PUBLIC)} --new-session{elsewhere}")
+        elsewhere = "" if call.home == HOME else f" --home {quote(str(call.home))}"
+        other = quote(str(plan.with_name(WITH_PUBLIC)))
+        say(f"next         with public rows: concord run {other} --new-session{elsewhere}")
 
 
 @dataclass(frozen=True)

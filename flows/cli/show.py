@@ -1,6 +1,7 @@
 """Console output: a run's outcome, the budget, and an erasure with what it cannot undo."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -37,7 +38,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         "budget": spent_in_words(summary.lifetime),
         "certificate": summary.certificate,
         "report": summary.report,
-        "audit view": f"concord ui --home {home}",
+        "audit view": f"concord ui --home {quote(str(home))}",
     }
     if summary.inferred:
         lines["rows"] = f"{summary.inferred:,} {summary.of_rows} labelled, from {summary.asked} rounds of noisy sums"

@@ -20,7 +20,7 @@ from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.artifacts.sections import NAME_PATTERN, AboutPlan
 from concord.artifacts.sources import check_address
 from concord.artifacts.table_schema import schema_of
-from concord.artifacts.wrong_plan import RULES
+from concord.artifacts.wrong_plan import PATTERNS
 from concord.tasks.advice.choose import PublicFacts, class_shares, no_tallies
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import (
@@ -195,6 +195,8 @@ def settings_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> I
     missing = [name for name in REQUIRED if name not in {*stated, *known}]
     if missing and terminal is None:
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
+    for name in {"domain", "rows"} & stated.keys():  # before a table is read, which may take long
+        stated[name] = parse_setting(name, stated[name], stated)
     for name, prompt in PROMPTS.items():
         if name == "format" and (stated["public"] or not csv_files(stated["private"])):
             stated.setdefault(name, "")  # it was found, or there is none
@@ -317,7 +319,7 @@ def parse_setting(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
                 raise WrongInput(f"--rows must be a whole number above 0, got {value!r}")
             return int(digits)
         case "domain" if not re.fullmatch(NAME_PATTERN, value):
-            raise WrongInput(f"{option} {RULES['string_pattern_mismatch']}, got {value!r}")
+            raise WrongInput(f"{option} {PATTERNS[NAME_PATTERN]}, got {value!r}")
         case "private":
             find_files(value, PRIVATE)
         case "format":

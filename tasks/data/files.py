@@ -269,8 +269,10 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
         rule = f"{field} must hold all of its columns in its files, but paths in {path} name some, as NAME=VALUE"
         raise WrongInput(f"{rule}: write them into the files as well, as one Parquet file or several")
     files = [TableFile(file, _format(file, field), field, form) for file in found]
-    if len({file.format for file in files}) > 1:
-        raise WrongInput(f"{field} must hold files of one format, got several in {path}")
+    for file in files:
+        if file.format != files[0].format:
+            both = f"{files[0].shown} is {files[0].format}, and {file.shown} is {file.format}"
+            raise WrongInput(f"{field} must hold files of one format, but {both}")
     return tuple(files)
 
 
@@ -312,6 +314,9 @@ def _format(path: Path | Remote, field: str) -> Format:
     if start.startswith(ARROW_STREAM):
         rule = f"{field} must be Parquet, Arrow IPC or CSV, but {path} is an Arrow stream"
         raise WrongInput(f"{rule}: write it as a file, with pyarrow.ipc.new_file or polars' write_ipc")
+    if str(path).lower().endswith((".parquet", ".arrow")):
+        kind = "Parquet" if str(path).lower().endswith("t") else "Arrow IPC"
+        raise WrongInput(f"{field}: {path} is damaged or incomplete: it cannot be read as {kind}")
     named = "named .csv, .tsv or .txt, and .gz behind it if gzip packed it"
     raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV ({named}), got {path}")
 

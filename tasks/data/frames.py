@@ -38,13 +38,15 @@ def frame_table(frame: Any, field: str) -> pa.Table:
     """
     try:
         if hasattr(frame, "iloc"):
-            columns = [_of_pandas(frame.iloc[:, place]) for place in range(len(frame.columns))]
+            columns = [_named_column(frame.iloc[:, place], field) for place in range(len(frame.columns))]
             return pa.table(columns, [str(name) for name in frame.columns])
         if not (isinstance(frame, pl.DataFrame) and pl.Object in frame.dtypes):
             table = pa.RecordBatchReader.from_stream(frame).read_all()
             columns = [_undictionaried(column) for column in table.columns]
             return pa.table(columns, table.column_names).combine_chunks()
         kind = "Python objects"
+    except WrongInput:
+        raise
     except Exception as failed:
         kind = type(failed).__name__
     raise WrongInput(
@@ -89,6 +91,21 @@ def column_of(given: Any, field: str, word: Callable[[Any], str | None] | None =
         raise _no_column(field, f"a column of {column.type}")
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return pl.concat([pl.Series("", [], kind), *(read_column("", chunk, column.type) for chunk in chunks)])
+
+
+def _named_column(column: Any, field: str) -> pa.Array | pa.ChunkedArray:
+    """A column of a pandas frame. Raises WrongInput, naming it, if its type is none whose cells are read: by the type
+    alone, which says of the intervals of `pandas.cut` as well that each would be a missing cell."""
+    dtype = column.cat.categories.dtype if str(column.dtype) == "category" else column.dtype
+    try:
+        if not str(dtype).startswith("interval"):
+            return _of_pandas(column)
+    except (pa.ArrowException, TypeError, ValueError):
+        pass
+    raise WrongInput(
+        f"{field}: the column {column.name!r} holds {dtype}, which no cell is read of: make text of it, or "
+        "leave it out of the frame"
+    )
 
 
 def _of_pandas(column: Any, word: Callable[[Any], str | None] | None = None) -> pa.Array | pa.ChunkedArray:

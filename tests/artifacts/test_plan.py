@@ -9,6 +9,7 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, load_plan, parse_plan
+from concord.artifacts.sources import TableSource
 from tests.support.people import changed, tables_of_plan
 
 PLANS = Path(__file__).parents[2] / "deployments/plans"
@@ -102,3 +103,15 @@ def test_a_plan_is_read_as_notepad_and_powershell_write_it(tmp_path: Path, writt
     (tmp_path / "plan.toml").write_text(text, written)
     plan = load_plan(PLANS / "adult-tallies.toml")
     assert load_plan(tmp_path / "plan.toml").data == plan.data
+
+
+def test_each_pattern_has_a_rule_of_its_own() -> None:
+    with pytest.raises(WrongInput, match=r"about\.date must be a date such as 2026-12-31, got '01\.02\.2026'"):
+        plan_of(about={"date": "01.02.2026"})
+    with pytest.raises(WrongInput, match=r"privacy\.domain must be 1 to 64 letters"):
+        changed(TABLES, privacy__domain="a b")
+
+
+def test_a_query_may_end_with_a_semicolon() -> None:
+    source = {"query": "select 1; ", "connection": "WARD"}
+    assert TableSource.model_validate(source).query == "select 1"

@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -14,6 +15,7 @@ from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.csv_files import find_format, words_of
 from concord.tasks.data.encode import labelled_rows, learn_encoding
 from concord.tasks.data.files import format_of, format_of_private
+from concord.tasks.data.frames import frame_table
 from concord.tasks.data.matrix import encode
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.units import open_private
@@ -211,3 +213,17 @@ def test_a_first_line_that_names_no_columns_says_which_it_is(tmp_path: Path, how
         with pytest.raises(WrongInput) as wrong:
             open_private(str(tmp_path / "t.csv"), TextFormat(separator=";")).frames({"urteil": asked_by})
         assert sentence in str(wrong.value)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("2.parquet", "Parquet"), ("2.arrow", "Arrow IPC")])
+def test_a_torn_file_is_named_with_what_it_should_be(tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / name).write_bytes(b"torn")
+    with pytest.raises(WrongInput, match=f"{name} is damaged or incomplete: it cannot be read as {kind}"):
+        open_private(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("cells", [pd.cut([1, 2], [0, 1, 2]), pd.arrays.IntervalArray.from_breaks([0, 1, 2]), [1j, 2j]])
+def test_a_column_of_a_frame_that_is_not_read_is_named(cells: Any) -> None:
+    """Before, each cell of an interval was missing, and of another type no column was named."""
+    with pytest.raises(WrongInput, match=r"data\.private: the column 'age' holds "):
+        frame_table(pd.DataFrame({"size": [1, 2], "age": cells}), "data.private")

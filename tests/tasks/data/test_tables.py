@@ -125,7 +125,7 @@ FAULTS: dict[Callable[[Path], None], str] = {
     _no_rows: "must hold at least one row",
     _torn: "cannot be read as parquet",
     _another: "must be Parquet, Arrow IPC or CSV",
-    _several: "must hold files of one format",
+    _several: "must hold files of one format, but ",
     _ragged: "cannot be read as csv",
     _not_utf8: "cannot be read as csv",
     _lacking: "must hold the column 'age'",
