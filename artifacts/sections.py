@@ -15,7 +15,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.kinds import KINDS, End, Votes
 from concord.artifacts.schemas import COMMAS, LARGEST_NUMBER, Bounds, Frozen, TextFormat
 from concord.artifacts.sources import PlanTable
-from concord.artifacts.table_schema import DeclaredSchema, TableSchema
+from concord.artifacts.table_schema import DeclaredSchema, TableSchema, schema_in_plan
 
 
 def in_units(unit: str) -> Any:
@@ -118,6 +118,16 @@ class DataPlan(Section):
     """If labels alone are secret: the share of the private units that no teacher learns from. If `public` is not given,
     the features of these units are the public rows."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def label_and_unit_are_no_features(cls, given: Any) -> Any:
+        """Leave the label and the unit out of the schema, which describes them as well if it is a dictionary."""
+        key = "declared" if isinstance(given, dict) and given.get("declared") else "schema"
+        schema = schema_in_plan(given.get(key)) if isinstance(given, dict) else None
+        if not isinstance(schema, TableSchema):
+            return given
+        return {**given, key: schema.without((given.get("label"), given.get("unit")))}
+
     @model_validator(mode="after")
     def label_is_a_class_or_a_number(self) -> Self:
         if self.bounds is None:
@@ -176,8 +186,7 @@ class DataPlan(Section):
         """The declared columns that are learned from. Raises WrongInput if there are none, or a feature is not one."""
         if self.declared is None:
             raise WrongInput("data.schema must be given in the plan")
-        declared = self.declared.without((self.label, self.unit))
-        return declared if self.features is None else declared.only(self.features)
+        return self.declared if self.features is None else self.declared.only(self.features)
 
 
 class PrivateTestPlan(Section):

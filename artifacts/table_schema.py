@@ -222,14 +222,14 @@ class TableSchema(Frozen):
         return TableSchema(columns=tuple(by_name[name] for name in features), undeclared=())
 
 
-def _of_plan(given: Any) -> Any:
+def schema_in_plan(given: Any) -> Any:
     """A schema as a plan or its record has it."""
     return schema_of(given) if isinstance(given, Mapping) and "columns" not in given else given
 
 
 DeclaredSchema = Annotated[
     TableSchema,
-    BeforeValidator(_of_plan),
+    BeforeValidator(schema_in_plan),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "properties": {"fields": {"type": "array"}}}]}),
 ]
 """A schema as a plan gives it: the `fields` of a Table Schema; a file was read before."""
