@@ -11,6 +11,7 @@ from typing import Any, Concatenate
 from prefect.flows import Flow, flow
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.ledger.ledger import opened_once
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.stores import Stores
@@ -28,6 +29,7 @@ from concord.tasks.asks.questions import QuestionTerms
 from concord.tasks.data.sources import check_tables
 
 
+@opened_once()
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
     """Run the flow `learn` over a plan.
 
@@ -49,6 +51,7 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
     return summary
 
 
+@opened_once()
 def start_extension(session: str, public: Path, home: Path) -> Summary:
     """Run the flow `extend` over more public rows. Raises as `start`.
 
@@ -73,6 +76,7 @@ def check_here(public: Path) -> None:
         )
 
 
+@opened_once()
 def start_asking(
     asking: Flow[Concatenate[Plan, Path, P], FlowResult], plan: Plan, home: Path, *values: P.args, **asked: P.kwargs
 ) -> FlowResult:
@@ -81,6 +85,7 @@ def start_asking(
     return run_once(asking, home, plan.teachers)(plan, home, *values, **asked)
 
 
+@opened_once()
 def start_again(
     reopening: Flow[Concatenate[str, Path, P], FlowResult], session: str, home: Path, *values: P.args, **asked: P.kwargs
 ) -> FlowResult:
@@ -88,6 +93,7 @@ def start_again(
     return run_once(reopening, home)(latest(Stores.of(home), session).id, home, *values, **asked)
 
 
+@opened_once()
 def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
     """Run the flow `ask` over a plan. Raises as `start`."""
 

@@ -17,9 +17,11 @@ Checked by tests/artifacts/ledger/test_ledger.py; with processes racing by test_
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from concord.artifacts.domains import Division, Domain
 from concord.artifacts.errors import NotKept, NotVerified
@@ -30,6 +32,19 @@ from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session
 from concord.artifacts.settings import Settings, sqlite_file
+
+_opened: ContextVar[dict[tuple[type, str], "Ledger"] | None] = ContextVar("_opened", default=None)
+
+
+@contextmanager
+def opened_once() -> Iterator[None]:
+    """Within the context, as during one command, the whole chain of a ledger is verified once, when it is opened first;
+    later entries are verified as they are read."""
+    token = _opened.set(_opened.get() or {})
+    try:
+        yield
+    finally:
+        _opened.reset(token)
 
 
 class Ledger(Reading):
@@ -44,7 +59,12 @@ class Ledger(Reading):
     @classmethod
     def of(cls, home: Path) -> Self:
         """The ledger of a home folder: the database CONCORD_LEDGER names, or HOME/ledger.db, its owner's alone."""
-        return cls(Settings.now().ledger_of(home))
+        url, opened = Settings.now().ledger_of(home), _opened.get()
+        if opened is None:
+            return cls(url)
+        if (cls, url) not in opened:
+            opened[cls, url] = cls(url)
+        return cast(Self, opened[cls, url])
 
     @staticmethod
     def is_there(home: Path) -> bool:

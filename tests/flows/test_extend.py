@@ -12,6 +12,7 @@ import pytest
 
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.database import LedgerRows
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
@@ -28,9 +29,13 @@ from tests.support.sentences import facts, says
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_more_rows_are_answered_in_the_same_session(session: str, plan: Plan, home: Path, arriving: Path) -> None:
-    before, charge = labels_of(home, session), charged(home)
+def test_more_rows_are_answered_in_the_same_session(
+    session: str, plan: Plan, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, charge, read, since = labels_of(home, session), charged(home), list[int](), LedgerRows.since
+    monkeypatch.setattr(LedgerRows, "since", lambda rows, seq: read.append(seq) or since(rows, seq))
     summary = start_extension(session, arriving, home)
+    assert read.count(0) == 1  # the whole chain, which takes seconds at 100,000 batches
     assert (summary.session, summary.asked, summary.asked_now) == (session, 450, 150)
     assert summary.student["accuracy"] > 0.8
     assert labels_of(home, session).items() > before.items()
