@@ -13,6 +13,7 @@ import pytest
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.database import LedgerRows
+from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
@@ -33,7 +34,12 @@ def test_more_rows_are_answered_in_the_same_session(
     session: str, plan: Plan, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, charge, read, since = labels_of(home, session), charged(home), list[int](), LedgerRows.since
-    monkeypatch.setattr(LedgerRows, "since", lambda rows, seq: read.append(seq) or since(rows, seq))
+
+    def noted(rows: LedgerRows, seq: int) -> list[LogRecord]:
+        read.append(seq)
+        return since(rows, seq)
+
+    monkeypatch.setattr(LedgerRows, "since", noted)
     summary = start_extension(session, arriving, home)
     assert read.count(0) == 1  # the whole chain, which takes seconds at 100,000 batches
     assert (summary.session, summary.asked, summary.asked_now) == (session, 450, 150)
