@@ -15,7 +15,7 @@ from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, Num
 LEAST_ASKED = 0.01
 """The share of public rows that a session should have asked before it ended."""
 NOT_MEASURED = "recall and precision there are not measured"
-LARGE = 0.1
+LARGE = 0.01
 """The least δ times the number of private units that a warning names; the usual δ stays below it."""
 UNTESTED = "no test measures whether the student distinguishes the classes"
 

@@ -121,8 +121,8 @@ class InitSettings(PlanFacts):
 
 
 def usual_delta(rows: int) -> float:
-    """The power of ten that is at most 1/(10·rows): publishing one row in n at random would have δ = 1/n."""
-    return float(f"1e-{1 + len(str(rows))}")
+    """The power of ten that is below 1/(100·rows): publishing one row in n at random would have δ = 1/n."""
+    return float(f"1e-{2 + len(str(rows))}")
 
 
 def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, ...]:

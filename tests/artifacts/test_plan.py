@@ -2,6 +2,7 @@
 tests/texts/wrong_plans.py"""
 
 import copy
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,15 @@ def test_each_pattern_has_a_rule_of_its_own() -> None:
         plan_of(about={"date": "01.02.2026"})
     with pytest.raises(WrongInput, match=r"privacy\.domain must be 1 to 64 letters"):
         changed(TABLES, privacy__domain="a b")
+
+
+def test_a_delta_of_one_unit_or_more_is_refused_unless_the_plan_says_so() -> None:
+    large = {**TABLES["privacy"], "delta": 1e-3, "lifetime": {"epsilon": 4.0, "delta": 4e-3}}
+    labeling = {"mechanism": "tallies", "rows": 1000}
+    for said in (False, True):
+        tables = {"data": TABLES["data"], "privacy": large | {"large_delta": said}, "labeling": labeling}
+        with nullcontext() if said else pytest.raises(WrongInput, match="must be below 1, got 1:"):
+            assert parse_plan(tables).privacy.large_delta
 
 
 def test_a_query_may_end_with_a_semicolon() -> None:

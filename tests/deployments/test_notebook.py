@@ -49,7 +49,7 @@ def test_it_runs_and_shows_what_it_keeps_but_for_the_noise(notebook: Notebook, t
     shown = json.loads(done.stdout)
     kept = ["".join(out["text"]) for cell in notebook["cells"] if "outputs" in cell for out in cell["outputs"]]
     assert [_without_figures(text) for text in shown if text] == [_without_figures(text) for text in kept]
-    assert "ε = 1, δ = 1e-06" in "".join(shown)
+    assert "ε = 1, δ = 1e-07" in "".join(shown)
     assert shown[-1] == "True\n"
     assert any(path.is_dir() for path in tmp_path.iterdir())
     assert not (ROOT / "home").exists()

@@ -95,7 +95,7 @@ def a_feature_absent(folder: Path) -> None:
 
 
 def another_type(folder: Path) -> None:
-    people(20, 4).with_columns(pl.col("size").cast(pl.String)).write_parquet(folder / "wrong.parquet")
+    people(20, 4).with_columns(size=pl.lit("tall")).write_parquet(folder / "wrong.parquet")
 
 
 def no_rows(folder: Path) -> None:

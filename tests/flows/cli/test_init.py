@@ -16,6 +16,7 @@ from jsonschema import Draft7Validator
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan
 from concord.artifacts.sections import StreamPlan
+from concord.artifacts.student_warnings import LARGE
 from concord.tasks.advice.draft import usual_delta
 from concord.tasks.advice.init import parse_setting
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE
@@ -306,7 +307,7 @@ def test_what_is_no_whole_number_of_rows_is_refused(said: str) -> None:
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 6000, 99_999, 10**7])
 def test_the_usual_delta_is_well_below_one_in_rows(rows: int) -> None:
-    assert 0 < usual_delta(rows) <= 0.1 / rows
+    assert 0 < usual_delta(rows) < LARGE / rows
 
 
 def test_a_plan_is_never_overwritten(folder: Path) -> None:
