@@ -63,7 +63,7 @@ def tables(tmp_path: Path) -> dict[str, Any]:
     bills(300, 2).drop("cost").write_parquet(tmp_path / "public.parquet")
     bills(400, 3).filter(pl.col("cost") < 100).write_parquet(tmp_path / "test.parquet")
     named = {"private": "private.parquet", "public": "public.parquet", "test": "test.parquet"}
-    privacy = {"domain": "bills", "epsilon": 2.0, "delta": 1e-5, "lifetime": {"epsilon": 9.0, "delta": 4e-5}}
+    privacy = {"domain": "bills", "epsilon": 2.0, "delta": 1e-7, "lifetime": {"epsilon": 9.0, "delta": 4e-7}}
     return {
         "folder": str(tmp_path),
         "data": {**named, "label": "cost", "bounds": [0, 50]},

@@ -134,6 +134,7 @@ def test_a_killed_run_is_finished_by_the_next(
     if run.name in KEYED:
         assert finished.sessions == undisturbed.sessions, what
         assert finished.labels == undisturbed.labels, what
+    monkeypatch.setenv("CONCORD_TRUST", "tests")  # one kind's student is of a test's own type
     assert [check for check in verify(home, None) if not check.ok] == [], what
     assert all(len(Records.of(home).runs(session.id)) <= 1 for session in finished.sessions), what
     commands.go(home)

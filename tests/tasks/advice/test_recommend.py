@@ -24,6 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def auto(folder: Path, *, without: tuple[str, ...] = (), **labeling: Any) -> Plan:
     tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", **labeling}}
+    tables["privacy"]["large_delta"] = True
     return parse_plan({name: section for name, section in tables.items() if name not in without})
 
 
@@ -110,7 +111,7 @@ def test_lists_have_fewer_cells_if_units_are_few_and_one_round_then(folder: Path
 
     def cells(rows: int | None, **changes: Any) -> int:
         tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto"} | ({"rows": rows} if rows else {})}
-        tables["privacy"] = {**tables["privacy"], "epsilon": 1.0, **changes}
+        tables["privacy"] = {**tables["privacy"], "epsilon": 1.0, "large_delta": True, **changes}
         return planned_sizes(parse_plan(tables), encoding)["cells"]
 
     few = cells(1000)
@@ -129,7 +130,7 @@ def test_lists_have_fewer_cells_if_units_are_few_and_one_round_then(folder: Path
 def test_the_outermost_bins_are_divided_if_units_are_many(folder: Path) -> None:
     def tails(rows: int, **changes: Any) -> bool:
         tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": rows}}
-        plan = parse_plan({**tables, "privacy": {**tables["privacy"], "epsilon": 1.0, **changes}})
+        plan = parse_plan({**tables, "privacy": {**tables["privacy"], "epsilon": 1.0, "large_delta": True, **changes}})
         return "tails" in planned_sizes(plan, learn_encoding(plan))
 
     assert (tails(3_000), tails(10**6), tails(10**6, secret="labels")) == (False, True, False)

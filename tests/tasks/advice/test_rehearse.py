@@ -34,7 +34,8 @@ def asked(folder: Path, *, epsilon: float = 1.0, rows: int = 3000, **data: Any) 
     tables = tables_of_plan(folder)
     given = {**tables["data"], "private": "nowhere.parquet", **data}
     tables["data"] = {key: value for key, value in given.items() if value is not None}
-    tables["privacy"] = {**tables["privacy"], "epsilon": epsilon, "lifetime": {"epsilon": 20.0, "delta": 1e-4}}
+    privacy = {"epsilon": epsilon, "lifetime": {"epsilon": 20.0, "delta": 1e-4}, "large_delta": True}
+    tables["privacy"] = {**tables["privacy"], **privacy}
     tables["labeling"] = {"mechanism": "tallies", "rows": rows}
     return parse_plan({name: tables[name] for name in ("data", "privacy", "labeling", "folder") if name in tables})
 

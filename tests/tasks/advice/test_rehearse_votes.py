@@ -51,7 +51,7 @@ def asked(folder: Path, mechanism: str = "noisy_votes", **changes: Any) -> Plan:
     ends = {"cutoff": 12} if "cutoff" in MECHANISMS[mechanism] else {}
     sections = {name: changes.pop(name) for name in [*changes] if "__" not in name}
     tables = {**tables_of_plan(folder), "labeling": {"mechanism": mechanism, "rows": 6000, **ends}, **sections}
-    return changed(tables, data__private="nowhere.parquet", **changes)
+    return changed(tables, data__private="nowhere.parquet", privacy__large_delta=True, **changes)
 
 
 def rehearsed(plan: Plan, **given: Any) -> VotesAhead:
