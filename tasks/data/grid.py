@@ -50,8 +50,9 @@ WIDE = 32
 """Cells of a number's wide view: sums of many narrow ones would be too noisy."""
 OUTSIDE = 0.1
 """Share of a column outside its declared categories or range from which the schema may be wrong."""
-MUCH = 1 / 3
-"""Share of a column that is missing, or at one end of its range, from which the schema may be wrong."""
+MUCH, MOST = 1 / 3, 3 / 4
+"""Share of a column that is missing, or at one end of its range, from which the schema may be wrong; and at an end that
+is a single whole number, which may be frequent, such as 0 of a count."""
 CLOSEST = 1e-9
 """First geometric cut, as a share of the range."""
 UNDECLARED = "undeclared"
@@ -119,19 +120,20 @@ def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
     """Sentences on columns that do not fit the schema, from the first released step of a sketch: post-processing.
 
     A column does not fit if more than OUTSIDE of its units are in no declared category, or in the last one of many
-    cells of a range; or if more than MUCH, and twice an even share, are in the first or the last cell of any range,
-    which hold all numbers beyond it; or if more than MUCH is missing.
+    cells of a range; or if more than MUCH, or MOST, and twice an even share are in the first or the last cell of any
+    range, which hold all numbers beyond it; or if more than MUCH is missing.
     """
     schema = TableSchema.model_validate(step["schema"])
     grid, said = grid_of(schema), list[str]()
     for field in (grid.fields[at] for at in grid.fine):
         counts = np.array(step["sums"][field.start : field.start + field.size]) / step["question"]["steps"]
         noise = step["scale"] / step["question"]["steps"] / max(1.0, step["units"])
-        end = max(MUCH, 2 / (field.size - 1))
         places = {"is missing, or not written as declared": (-1, MUCH)}
         if isinstance(field, WordField) and field.name not in schema.hashed:
             places["is no declared category"] = (-2, OUTSIDE)
         elif isinstance(field, NumberField) and field.kind != "boolean":
+            single = field.kind == "numeric" and bool((np.diff(field.cuts) == 1).all())
+            end = max(MOST if single else MUCH, 2 / (field.size - 1))
             places["lies in the first cell of its range, or below"] = (0, end)
             last = OUTSIDE if field.size > NARROW // 2 else end
             places["lies in the last cell of its range, or beyond"] = (-2, last)

@@ -302,6 +302,14 @@ def test_much_at_either_end_of_any_range_or_missing_is_said(declared: DeclaredRa
             assert found == ()
 
 
+def test_no_count_is_said_to_be_outside_because_half_of_it_is_0() -> None:
+    """Before, the demonstration's earlier stays were, and its student was no champion."""
+    schema = TableSchema(columns=(number(0, 20, whole=True),), undeclared=())
+    sums = [64 * 500, *[64 * 25] * 20, 0]
+    step = {"schema": schema.model_dump(mode="json"), "sums": sums, "units": 1000.0, "scale": 128.0}
+    assert outside_of_schema({**step, "question": {"steps": 64}}) == ()
+
+
 DECLARED: dict[str, Any] = {
     "number": number(0, 1e6),
     "date": DeclaredRange(kind="date", name="x", low=0, high=40_000, whole=True),
