@@ -222,7 +222,7 @@ def _found(certificate: Certificate, share: float) -> str:
         if guarantee.labels_only
         else f"the records contain {guarantee.unit}"
     )
-    whole = "" if "all rows of" in guarantee.unit else "A person with several rows is not protected as a whole."
+    whole = "" if "all rows" in guarantee.unit else "A person with several rows is not protected as a whole."
     gain = (
         f"Suppose an attacker infers from the publication whether {what}. At {FEW_WRONG:.0%} false positives, the "
         f"attacker reaches at most {_up(share):.1f}% true positives; guessing reaches {FEW_WRONG:.0%}."

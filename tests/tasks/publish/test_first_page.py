@@ -199,6 +199,10 @@ def test_what_an_attacker_gains_is_the_bound_rounded_up(certificate: Certificate
     stated = float(facts.found.split("at most ")[1].split("%")[0])
     assert share <= stated < share + 0.1
     assert says(facts.found, "one row", "1% false positives")
+    for unit, whole in (("one row", False), ("all rows with one person", True)):
+        named = Guarantee.at(1.0, 1e-5, unit, NEIGHBOURS["rows"])
+        found = first_page(certificate.model_copy(update={"guarantee": named})).found
+        assert ("A person with several rows is not protected as a whole." in found) != whole
     labels = Guarantee.at(1.0, 1e-5, "the labels of one row", NEIGHBOURS["labels"])
     alone = first_page(certificate.model_copy(update={"guarantee": labels}))
     assert says(alone.found, "the labels of one row")
