@@ -3,19 +3,33 @@
 A number's narrow and wide tables, with noise of one scale, are made to agree by least squares. The number of units is
 the mean of all tables' totals and of the count, by inverse variances. Counts then have no negative part and add up to
 it: the nearest such table, first of wide cells and then within each, where narrow ones are shrunk towards evenness by
-as much as noise explains (James & Stein 1961).
+as much as noise explains (James & Stein 1961). Positive parts of noise would put people into empty cells far out; so
+the tails of a number, of few units for the noise, fall off exponentially instead (`_tail`).
 
 Assumes      the sums are released: post-processing, in floats
 Guarantees   any whole numbers give a result, even if all are negative: a session that has paid never gets stuck
-Not covered  dependence between columns (tasks.student.synthetic). Checked by tests/tasks/student/test_margins.py
+Not covered  dependence between columns (tasks.student.synthetic); tails of a number where the least of TAILS is more
+             than FEW of all units. Checked by tests/tasks/student/test_margins.py
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from concord.tasks.data.codes import Codes, coarser
+from concord.tasks.data.codes import Codes, NumberField, coarser
 from concord.tasks.mechanisms.distance import Floats, Ints
+
+TAILS, FEW = (10.0, 4.0), 1 / 20
+"""Most units in a tail: in standard deviations of a cell's noise, the first that an exponential explains; and as a
+share of all, since models learn from larger tails."""
+EXPLAINED = 4.5
+"""Standard deviations of noise by which a narrow cell, or a run of wide cells, may leave an exponential."""
+LONGER = 9.0
+"""By how much better, in variances of the noise, an exponential must fit that is longer than the way from the middle to
+the tail: long ones fit noise, where nobody is."""
+LENGTHS = 96
+"""Exponentials that are tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +48,22 @@ class Margins:
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Narrow cells of a column by least squares: `narrow` (cells,), and the wide cell of each of them in `group`."""
+    """Narrow cells of a column by least squares: `narrow` (cells,), the wide cell of each of them in `group`, and the
+    cuts between them; none if there is no wide view."""
 
     narrow: Floats
     group: Ints
     variance: float
+    cuts: tuple[float, ...] = ()
 
-    @property
-    def wide(self) -> Floats:
-        """Counts of the wide cells."""
-        found: Floats = np.bincount(self.group, self.narrow).astype(np.float64)
-        return found
+    def halves(self) -> Iterator[tuple[Ints, Floats]]:
+        """The cells above the median's cell, and those below, outwards (half,); and where each begins, and the last one
+        ends, away from the far side of the median's cell (half + 1,). Cells at the ends are as wide as the next."""
+        widths, counts = np.diff(self.cuts), self.narrow[:-1]  # the last cell is that of missing ones
+        edges = np.cumsum([0.0, widths[0], *widths, widths[-1]])
+        middle = int(np.argmax(counts.cumsum() >= counts.sum() / 2))
+        yield np.arange(middle + 1, len(counts)), edges[middle + 1 :] - edges[middle]
+        yield np.arange(middle)[::-1], edges[middle + 1] - edges[middle::-1]
 
 
 def margins_of(grid: Codes, sums: Ints, *, steps: int, scale: float, count: int) -> Margins:
@@ -57,8 +76,8 @@ def margins_of(grid: Codes, sums: Ints, *, steps: int, scale: float, count: int)
     cells = sums[:-1] / steps
     tables = [cells[grid.span(at)] for at in range(grid.width)]
     columns = [
-        _agreed(tables[narrow], tables[wide], coarser(grid.fields[narrow], grid.fields[wide]), noise)
-        if wide != narrow
+        _agreed(tables[narrow], tables[wide], field, coarser(field, grid.fields[wide]), noise)
+        if wide != narrow and isinstance(field := grid.fields[narrow], NumberField)
         else _Column(tables[narrow], np.arange(len(tables[narrow])), len(tables[narrow]) * noise**2)
         for wide, narrow in zip(grid.coarse, grid.fine, strict=True)
     ]
@@ -68,25 +87,64 @@ def margins_of(grid: Codes, sums: Ints, *, steps: int, scale: float, count: int)
     return Margins(units, noise, tuple(_settled(column, units, noise) for column in columns))
 
 
-def _agreed(narrow: Floats, wide: Floats, group: Ints, noise: float) -> _Column:
+def _agreed(narrow: Floats, wide: Floats, field: NumberField, group: Ints, noise: float) -> _Column:
     """Both tables as one, by least squares: a wide cell of g narrow ones weighs g to their sum's 1."""
     size = np.bincount(group)
     own = np.bincount(group, narrow)
     best = (wide * size + own) / (size + 1)
-    return _Column(narrow + ((best - own) / size)[group], group, float((noise**2 * size / (size + 1)).sum()))
+    variance = float((noise**2 * size / (size + 1)).sum())
+    return _Column(narrow + ((best - own) / size)[group], group, variance, field.cuts)
 
 
 def _settled(column: _Column, units: float, noise: float) -> Floats:
     """Counts without a negative part that add up to `units`."""
-    wide = nearest(column.wide, units)
-    found = np.empty(len(column.narrow))
+    found = np.full(len(column.narrow), np.nan)
+    for cells, edges in column.halves() if column.cuts else ():
+        found[cells] = _tail(column.narrow[cells], column.group[cells], edges, units * FEW, noise)
+    found *= units / max(units, np.nansum(found))
+    tails, body = np.nan_to_num(found), np.flatnonzero(np.isnan(found))
+    totals: Floats = np.bincount(column.group, column.narrow - tails).astype(np.float64)
+    places, group = np.unique(column.group[body], return_inverse=True)
+    wide = nearest(totals[places], max(0.0, units - float(tails.sum())))
     for at, total in enumerate(wide):
-        own = column.group == at
+        own = body[group == at]
         parts = column.narrow[own]
         apart = parts - parts.mean()
         explained = (len(parts) - 1) * noise**2 / max(1e-9, float(apart @ apart))
         found[own] = nearest(total / len(parts) + max(0.0, 1 - explained) * apart, total)
     return found
+
+
+def _tail(counts: Floats, group: Ints, edges: Floats, most: float, noise: float) -> Floats:
+    """The tail of half a column (half,), NaN before it; no tail if none is exponential within the noise.
+
+    It begins where fewer than TAILS of units are left, and is the exponential of least squares of its narrow and wide
+    cells. What stands out, such as many equal numbers, is so left as it is.
+
+    counts, group, edges   outwards: of `_Column.halves`
+    most                   most units of a tail
+    """
+    beyond = counts[::-1].cumsum()[::-1]
+    for few in noise * np.array(TAILS):
+        if few > most or beyond.min(initial=few) >= few:
+            continue
+        first = int(np.argmax(beyond < few))
+        own, away = counts[first:], edges[first:] - edges[first]
+        starts = np.flatnonzero(np.diff(group[first:])) + 1  # not of the wide cell that the tail begins in
+        lengths = np.geomspace(away[1] / 8, away[-1], LENGTHS)
+        falls = -np.diff(np.exp(-away / lengths[:, None]), axis=1)
+        falls = np.hstack([falls, np.add.reduceat(falls, starts, axis=1)])
+        seen = np.append(own, np.add.reduceat(own, starts))
+        sizes = np.maximum(falls @ seen, 0) / np.square(falls).sum(axis=1)
+        off = seen - sizes[:, None] * falls
+        longer = LONGER * noise**2 * (lengths > max(edges[first], away[1]))
+        best = int(np.argmin(np.square(off).sum(axis=1) + longer))
+        runs = np.append(0, off[best, len(own) :].cumsum())
+        wide = np.subtract.outer(np.arange(len(runs)), np.arange(len(runs)))
+        fits = np.square(np.subtract.outer(runs, runs)) <= (EXPLAINED * noise) ** 2 * abs(wide)
+        if fits.all() and np.abs(off[best, : len(own)]).max() <= EXPLAINED * noise:
+            return np.append(np.full(first, np.nan), sizes[best] * falls[best, : len(own)])
+    return np.full(len(counts), np.nan)
 
 
 def nearest(counts: Floats, total: float) -> Floats:

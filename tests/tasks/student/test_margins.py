@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import nnls
 
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
+from concord.tasks.data.codes import Codes, NumberField, coarser
 from concord.tasks.data.grid import grid_of, groups_of
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.student.margins import Margins, drawn, margins_of, nearest
@@ -66,6 +67,48 @@ def test_noise_is_averaged_over_both_views_and_all_totals() -> None:
     assert np.std(units) < 50  # better than the count alone
     assert np.square(wide_errors).mean() < np.square(plain).mean()
     assert found.noise == 50
+
+
+def wide_range(own: Floats) -> tuple[Codes, Ints, Floats]:
+    """The grid of a range that is twenty times too wide, exact sums of all its views, and its cells' middles."""
+    column = DeclaredRange(kind="numeric", name="x", low=0, high=20 * 16_000, whole=False)
+    grid = grid_of(TableSchema(columns=(column,), undeclared=()))
+    wide, narrow = grid.fields[grid.coarse[0]], grid.fields[grid.fine[0]]
+    assert isinstance(narrow, NumberField)
+    counts = np.bincount(np.searchsorted(narrow.cuts, own, side="right"), minlength=narrow.size)
+    sums = np.concatenate([np.bincount(coarser(narrow, wide), counts), counts]) * STEPS
+    edges = np.array([0, *narrow.cuts, column.high])
+    return grid, np.append(sums, len(own) * COUNT), (edges[1:] + edges[:-1]) / 2
+
+
+def released(grid: Codes, sums: Ints, noise: float, source: np.random.Generator) -> Floats:
+    """Counts of the cells of a column, without missing ones."""
+    noisy = sums + np.rint(source.normal(0, noise * STEPS, len(sums))).astype(np.int64)
+    return margins_of(grid, noisy, steps=STEPS, scale=noise * STEPS, count=COUNT).counts[0][:-1]
+
+
+@pytest.mark.parametrize("shape", ["normal", "gamma", "lognormal"])
+def test_a_range_that_is_much_too_wide_puts_nobody_where_nobody_is(shape: str) -> None:
+    """Noise is that of five columns at ε = 1; its median counts, of deviation, median and 95 % quantile."""
+    source = np.random.default_rng(1)
+    drawn_of = {"normal": (3000, 800), "gamma": (2, 1500), "lognormal": (7.8, 0.6)}
+    grid, sums, middles = wide_range(getattr(source, shape)(*drawn_of[shape], 9000).clip(0))
+
+    def said(counts: Floats) -> list[float]:
+        mean, total = np.average(middles, weights=counts), counts.cumsum() / counts.sum()
+        deviation = np.average((middles - mean) ** 2, weights=counts) ** 0.5
+        return [deviation, *np.interp([0.5, 0.95], total, middles)]
+
+    found = [said(released(grid, sums, 42, source)) for _ in range(15)]
+    assert np.median(found, axis=0) == pytest.approx(said(released(grid, sums, 1e-3, source)), rel=0.1)
+
+
+def test_many_equal_numbers_stay_in_a_tail() -> None:
+    """A heap of 400 units is less than ten deviations of the noise, as tails are; narrow cells are shrunk."""
+    source = np.random.default_rng(2)
+    grid, sums, _ = wide_range(np.append(source.normal(3000, 800, 8200).clip(1), np.repeat([0.0, 1e9], 400)))
+    found = np.array([released(grid, sums, 42, source)[[0, -1]] for _ in range(15)])
+    assert (np.median(found, axis=0) > 200).all()
 
 
 @pytest.mark.parametrize(("value", "scale"), [(0, 1.0), (-(10**9), 10.0), (10**12, 1e3), (-1, 1e9)])
