@@ -330,7 +330,7 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
     for key in ("minimum", "maximum"):
         if key not in given:
             rule = f"constraints must give {key}, from documentation and not from the rows"
-            raise ValueError(f"{rule}; a range much too wide costs nothing")
+            raise ValueError(f"{rule}; a range much too wide costs the model nothing")
     low, high = (_bound(key, given[key], kind) for key in ("minimum", "maximum"))
     whole = kind in WHOLE_TYPES
     return DeclaredRange(kind=TYPES[kind], name=name, low=low, high=high, whole=whole, spelling=spelling)

@@ -31,8 +31,8 @@ SCHEMA_FILE = "schema.json"
 """The file's name, beside the plan."""
 WHY = (
     "declare a range or the categories of each column. Take them from documentation, never from the rows, because "
-    "declarations are public. A range that is much too wide costs nothing. Text without categories is hashed into "
-    "buckets; any other column without a declaration is left out"
+    "declarations are public. A range that is much too wide costs the model nothing. Text without categories is hashed "
+    "into buckets; any other column without a declaration is left out"
 )
 STORED = {"boolean": "boolean", "date": "date", "categorical": "string", "null": "any"}
 """Types of a Table Schema by kinds of columns; those of numbers and moments follow from the stored type as well."""

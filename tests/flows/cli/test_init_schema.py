@@ -89,7 +89,7 @@ def fill_in() -> None:
 def test_without_a_public_table_the_schema_is_written_and_left_open(given: tuple[str, ...]) -> None:
     status, printed, error = without_home("init", *given)
     assert (status, error) == (0, "")
-    assert "range that is much too wide costs nothing" in printed
+    assert "range that is much too wide costs the model nothing" in printed
     assert not Path("plan.toml").exists()
     written = Path("schema.json").read_text()
     fields = {field["name"]: field for field in json.loads(written)["fields"]}
