@@ -25,8 +25,10 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Typ
 
 from prefect import task
 from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
 from prefect.exceptions import FailedRun
 from prefect.futures import as_completed
+from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.tasks import Task
 from prefect.utilities.annotations import quote
 
@@ -189,7 +191,11 @@ def on_workers(work: Task[..., Any], calls: Sequence[Call]) -> list[Any]:
 
 def unsearched(arguments: Call) -> Call:
     """The arguments of a call in which Prefect is not to search for its futures, of which there are none: it would look
-    at every cut of every code. The task, and the function of its cache key, get them as they are."""
+    at every cut of every code. The task, and the function of its cache key, get them as they are. Dask's client would
+    make plain tuples of quotes."""
+    flow = FlowRunContext.get()
+    if flow is not None and not isinstance(flow.task_runner, ThreadPoolTaskRunner):
+        return arguments
     return {name: quote(value) for name, value in arguments.items()}
 
 

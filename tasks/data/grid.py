@@ -175,7 +175,7 @@ def reading_encoding(plan: Plan) -> Encoding:
 def check_types(plan: Plan, encoding: Encoding) -> None:
     """Raise WrongInput if a file of the private table stores a feature in a type of which no cell is read as public
     rows have it: each would count as missing, at full price. By stored types alone, which are public."""
-    for file in open_private(plan.path("private"), plan.data.format).files:
+    for file in open_private(plan.path("private"), plan.data.format, arriving=plan.stream is not None).files:
         for column in encoding.columns:
             dtype = file.type_of(column.name) if column.name in file.names else pl.Null()
             if dtype == pl.Null or column.kind in ("null", "list") or is_read(dtype, column.kind):

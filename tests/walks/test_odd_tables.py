@@ -105,7 +105,7 @@ def test_a_campaign_with_eleven_in_a_hundred(walk: Go) -> None:
     assert isinstance(test, PublicTest)
     assert 0.85 < test.majority < 0.95
     assert "class recall precision predicted no predicted yes" in went.run
-    assert "prior odds" in went.run
+    assert "rare classes" in went.run
 
 
 def test_two_in_a_hundred_whom_nothing_tells(walk: Go) -> None:
@@ -140,7 +140,7 @@ def test_eight_hundred_rows(walk: Go) -> None:
 def test_a_spreadsheet_of_europe(walk: Go) -> None:
     went = walk("semicolons")
     certified(went)
-    assert "CSV files: cells between semicolons, decimal commas, latin-1, as found in a public one" in went.init
+    assert "CSV files: cells between semicolons, decimal commas, latin-1" in went.init
     assert 'format = { separator = ";", decimal = ",", encoding = "latin-1" }' in went.init
     assert "it counts as missing" not in went.run
 
