@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import labels_schema
 from concord.artifacts.learners import StudentPlan
 from concord.flows.database import DATABASE
@@ -72,7 +73,13 @@ def odd_types(rows: pl.DataFrame) -> pl.DataFrame:
 def test_private_types_of_every_kind_are_read_and_told_to_nobody(scene: Scene) -> None:
     shutil.rmtree(scene.private)
     scene.private.mkdir()
-    odd_types(private_rows()).write_parquet(scene.private / f"{NAME}-0.parquet")
+    rows, file = private_rows(), scene.private / f"{NAME}-0.parquet"
+    odd_types(rows).write_parquet(file)
+    with pytest.raises(WrongInput, match="'size' in a type that is not read as numeric"):
+        scene.run()
+    scene.nothing_got_out()
+    as_words = {"size": pl.String, "shade": pl.Categorical, "person": pl.Categorical}
+    rows.with_columns(pl.col(name).cast(dtype) for name, dtype in as_words.items()).write_parquet(file)
     assert scene.run().asked > 0
     scene.nothing_got_out()
 
