@@ -322,7 +322,7 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
     for key in ("minimum", "maximum"):
         if (beyond := given.pop(f"exclusive{key.title()}", None)) is not None and kind in TYPES:
             inward = (1 if key == "minimum" else -1) * (kind in WHOLE_TYPES)
-            given.setdefault(key, _bound(key, beyond, kind) + inward)
+            given.setdefault(key, _bound(key, _day(beyond, spelling.dates), kind) + inward)
     if not {"minimum", "maximum"} & given.keys():
         return None
     if kind == "any":
@@ -331,7 +331,7 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
         if key not in given:
             rule = f"constraints must give {key}, from documentation and not from the rows"
             raise ValueError(f"{rule}; a range much too wide costs the model nothing")
-    low, high = (_bound(key, given[key], kind) for key in ("minimum", "maximum"))
+    low, high = (_bound(key, _day(given[key], spelling.dates), kind) for key in ("minimum", "maximum"))
     whole = kind in WHOLE_TYPES
     return DeclaredRange(kind=TYPES[kind], name=name, low=low, high=high, whole=whole, spelling=spelling)
 
@@ -363,9 +363,17 @@ def _spelling(kind: str, field: Mapping[str, Any], *, words: bool) -> Spelling:
 def _absent(text: str, kind: str, form: str) -> float | str:
     """The number, or day since 1970, of a missing value; the text itself if it is none."""
     try:
-        return _bound("missingValues", datetime.strptime(text, form) if form != "default" else text, kind)
+        return _bound("missingValues", _day(text, form if form != "default" else ""), kind)
     except ValueError:
         return text
+
+
+def _day(value: Any, form: str) -> Any:
+    """A date that is written in that form; anything else as it is."""
+    try:
+        return datetime.strptime(value, form) if form and isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _word(value: Any) -> str:

@@ -269,7 +269,7 @@ def label_points(rows: int, seed: bytes) -> NDArray[np.float64]:
 
 def probability_name(label: str, features: Sequence[str]) -> str:
     """The name of the column beside the drawn label that has its probability."""
-    name = f"probability of {label}"
+    name = f"probability of this {label}"
     while name in features:
         name += "*"
     return name

@@ -90,21 +90,24 @@ class Reading:
 def kept(vault: Vault, place: str, write: Callable[[Reading], None], *, again: bool = False) -> SnapshotTable:
     """The table at a place of the vault; written by `write` if it is not there whole, or `again`.
 
-    What was there before is removed once all is written, so that a table that cannot be read again stays as it was.
+    What was there before is removed once all is written, so that a table that cannot be read again stays as it was. Of
+    two readings, which a killed run may leave, the later one counts.
     """
     name = f"{SCHEME}{vault.root.absolute()}#"
     with locked(vault.root / "locks" / f"table-{place.rpartition('/')[2]}"):
-        for folder in () if again else vault.paths(place, "*"):
+        earlier = sorted(vault.paths(place, "*"))
+        for folder in () if again else reversed(earlier):
             with suppress(NotVerified, ValueError):  # the latter for a list of another version
                 for file, _ in (table := SnapshotTable(name + folder)).files:
                     file.raw()
                 return table
-        reading = Reading(vault, f"{place}/{token_hex(8)}")
+        number = 1 + max((int(folder.rpartition("/")[2].partition("-")[0]) for folder in earlier), default=0)
+        reading = Reading(vault, f"{place}/{number:08d}-{token_hex(8)}")
         write(reading)
-        for folder in vault.paths(place, "*", [reading.folder]):
-            vault.destroy(folder)
         with vault.create(f"{reading.folder}/files.json") as sink:
             sink.write(FILES.dump_json(reading.files))
+        for folder in earlier:
+            vault.destroy(folder)
         return SnapshotTable(name + reading.folder)
 
 

@@ -268,7 +268,7 @@ def synthetic_file(
         table = table.append_column(encoding.label, pa.array(encoding.classes, pa.string()).take(pa.array(classes)))
         table = table.append_column(beside, pa.array(likely))
     sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata({**claim, "what": SYNTHETIC}), sink)
+    pq.write_table(table.replace_schema_metadata({**claim, "what": SYNTHETIC}), sink, compression="none")
     content: bytes = sink.getvalue().to_pybytes()
     return content
 

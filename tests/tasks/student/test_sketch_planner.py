@@ -148,7 +148,7 @@ def test_a_student_reads_a_row_as_private_rows_were_counted() -> None:
     of_rows = pa.ipc.open_file(b"".join(inferred(decoded, [rows], encoding, claim))).read_all()
     scores_of_rows, drawn = np.stack(of_rows["scores"].to_numpy()), np.array(table["y"]) == "b"
     own = np.where(drawn, scores_of_rows[:, 1], scores_of_rows[:, 0])
-    assert table["probability of y"].to_numpy() == pytest.approx(own, abs=1e-4)
+    assert table["probability of this y"].to_numpy() == pytest.approx(own, abs=1e-4)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -165,7 +165,7 @@ def test_classes_of_synthetic_rows_are_as_frequent_as_among_private_rows(classes
     table = pl.read_parquet(io.BytesIO(file))
     for at, name in enumerate(names):
         assert (table["y"] == name).mean() == pytest.approx((labels == at).mean(), abs=0.05)
-    assert table.filter(pl.col("y") == names[-1])["probability of y"].to_numpy().mean() < 0.3
+    assert table.filter(pl.col("y") == names[-1])["probability of this y"].to_numpy().mean() < 0.3
     assert synthetic_features(file, "y").columns == ["wage", "age", "sex"]
 
 
