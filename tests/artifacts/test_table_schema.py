@@ -71,6 +71,14 @@ def test_a_data_dictionary_is_read_as_it_is() -> None:
     assert found.undeclared == ("note",)
 
 
+@pytest.mark.parametrize("ends", [("02.01.1970", "31.12.2020"), ("1970-01-02", "2020-12-31")])
+def test_ends_of_dates_are_written_as_declared_or_as_iso(ends: tuple[str, str]) -> None:
+    limits = dict(zip(("minimum", "maximum"), ends, strict=True))
+    (found,) = schema_of({"fields": [{**DATE, "format": "%d.%m.%Y", "constraints": limits}]}).columns
+    assert isinstance(found, DeclaredRange)
+    assert (found.low, found.high) == (1, 18627)
+
+
 def test_dates_of_toml_and_moments_are_days_since_1970() -> None:
     days = {"minimum": date(1970, 1, 2), "maximum": date(1970, 2, 1)}
     moments = {"minimum": "1970-01-02T12:00:00", "maximum": "1970-01-03T00:00:00+01:00"}
