@@ -38,6 +38,10 @@ def test_a_query_is_asked_once_for_each_version_of_the_data(
     assert len(read(plan, vault, "c")) == 40
 
 
+def killed_here(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_table_that_is_read_again_is_never_mixed_with_the_one_before(
     tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +55,12 @@ def test_a_table_that_is_read_again_is_never_mixed_with_the_one_before(
     (opened,) = find_files(first.path("private"), PRIVATE)
     file = opened.path.open("rb")
     database(tmp_path / "ward.db", ward(41).rows())
-    assert [rows(first), rows(with_snapshots(plan, vault, again=True))] == [40, 41]
+    with monkeypatch.context() as killed:
+        killed.setattr(Vault, "destroy", killed_here)
+        with pytest.raises(KeyboardInterrupt):
+            with_snapshots(plan, vault, again=True)
+    assert [rows(first), rows(with_snapshots(plan, vault))] == [40, 41]  # of two whole ones the later
+    assert rows(with_snapshots(plan, vault, again=True)) == 41
     assert len(pa.ipc.open_file(file).read_all()) == 40  # what is open stays as it was
     with pytest.raises(NotVerified):
         rows(first)
