@@ -53,7 +53,7 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     assert found.student["public_test"]["accuracy"] > 0.75
     folder = home / "released" / found.session
     synthetic = pl.read_parquet(folder / "synthetic.parquet")
-    assert synthetic.columns == ["wage", "age", "sex", "class", "probability of class"]
+    assert synthetic.columns == ["wage", "age", "sex", "class", "probability of this class"]
     assert set(synthetic["class"].unique()) == {"low", "high"}
     assert pl.read_parquet_metadata(folder / "synthetic.parquet")["session"] == found.session
     shares = synthetic["sex"].value_counts(normalize=True)
