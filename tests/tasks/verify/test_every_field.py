@@ -156,16 +156,16 @@ EDITED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "some other labels": (lambda rows: flipped(rows, pa.array(np.arange(len(rows)) % 2 == 1)), "largest score"),
     "one class": (lambda rows: with_column(rows, "class", pa.array(["no"] * len(rows))), "number of classes"),
     "other probabilities": (
-        lambda rows: with_column(rows, "probability of class", pa.array(np.linspace(0, 1, len(rows)).round(4))),
+        lambda rows: with_column(rows, "probability of this class", pa.array(np.linspace(0, 1, len(rows)).round(4))),
         "probabilities in",
     ),
     "digits that say more": (
         lambda rows: with_column(
-            rows, "probability of class", pa.array(rows["probability of class"].to_numpy() + 1e-6)
+            rows, "probability of this class", pa.array(rows["probability of this class"].to_numpy() + 1e-6)
         ),
         "probabilities in",
     ),
-    "no probabilities": (lambda rows: rows.drop_columns("probability of class"), "columns of synthetic rows"),
+    "no probabilities": (lambda rows: rows.drop_columns("probability of this class"), "columns of synthetic rows"),
     "the claim of another session": (
         lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, b"session": b"d-2"}),
         "the claim in",
@@ -181,7 +181,7 @@ EDITED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
 def test_edited_synthetic_rows_are_found(sketched: tuple[Path, pa.Table], edit: str) -> None:
     (folder, rows), (change, fault) = sketched, EDITED[edit]
     sink = io.BytesIO()
-    pq.write_table(change(rows), sink)
+    pq.write_table(change(rows), sink, compression="none")
     name_also(folder, "synthetic.parquet", sink.getvalue())
     assert fault in faults(folder)
 
@@ -205,7 +205,7 @@ def test_a_sketch_without_synthetic_rows_is_found(sketched: tuple[Path, pa.Table
         if "synthetic" in step:
             name_also(folder, f"rounds/{file.name}", canonical_json({**step, "synthetic": {"cells": ""}}).encode())
     sink = io.BytesIO()
-    pq.write_table(rows.slice(0, 0), sink)
+    pq.write_table(rows.slice(0, 0), sink, compression="none")
     name_also(folder, "synthetic.parquet", sink.getvalue())
     assert "has no synthetic rows" in faults(folder)
 
@@ -231,8 +231,8 @@ LABELLED: dict[str, tuple[list[list[float]], tuple[float, float] | None, list[An
 @pytest.mark.parametrize("edit", LABELLED)
 def test_labels_of_synthetic_rows_are_those_of_the_model_and_nothing_else(edit: str) -> None:
     weights, bounds, labels, fault = LABELLED[edit]
-    rows = pa.table({"class": labels} | ({} if bounds else {"probability of class": [1.0, 1.0, 0.5]}))
-    pq.write_table(rows.replace_schema_metadata({"what": SYNTHETIC}), sink := io.BytesIO())
+    rows = pa.table({"class": labels} | ({} if bounds else {"probability of this class": [1.0, 1.0, 0.5]}))
+    pq.write_table(rows.replace_schema_metadata({"what": SYNTHETIC}), sink := io.BytesIO(), compression="none")
     given: Any = SimpleNamespace(
         model=SimpleNamespace(weights=weights, intercept=[0.0]),
         folder=SimpleNamespace(named=lambda _: sink.getvalue(), certificate=SimpleNamespace(guarantee=Mock())),
