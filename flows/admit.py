@@ -20,6 +20,7 @@ from concord.flows.run import Admitted, Asking, Balance, ExactNumbers, PrivateFi
 from concord.tasks.asks.kinds import check_known
 from concord.tasks.data.grid import check_types
 from concord.tasks.data.remarks import Unmatched, unmatched
+from concord.tasks.data.units import open_private
 from concord.tasks.door.admit import (
     claim,
     find_session,
@@ -147,7 +148,7 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
     if run.stages.in_replay:
         raise NotKept("a session would be opened, about which the operator is asked")
     plan = private.table.of(run.plan, "private")
-    check_types(plan, encoding)
+    check_types(open_private(plan.path("private"), plan.data.format, arriving=plan.stream is not None).files, encoding)
     try:
         found = unmatched(plan, encoding)
     except ConcordError:  # the stage that reads the table afterwards reports the error

@@ -39,6 +39,7 @@ from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
+from concord.tasks.data.grid import check_types
 from concord.tasks.data.units import PrivateRows, names_held
 from concord.tasks.door.admit import claim
 from concord.tasks.door.checkpoint import arrivals_key
@@ -106,6 +107,7 @@ class Periods:
             columns, clock = columns_asked(plan, self.encoding), plan.stream.clock if plan.stream else None
             until = "" if clock is None else next_time(clock, now).isoformat()
             period = take(plan, vault, contents, known, columns).model_copy(update={"until": until})
+            check_types(table_of(plan, vault, period).files, self.encoding)
             if not period.files:
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
         keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)

@@ -18,7 +18,7 @@ Not covered  whether ranges and categories are true: wrong ones cost accuracy, n
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from itertools import combinations
@@ -42,7 +42,7 @@ from concord.artifacts.table_schema import (
 from concord.tasks.data.cells import is_read
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
 from concord.tasks.data.concord_student import DAY
-from concord.tasks.data.units import open_private
+from concord.tasks.data.files import TableFile
 
 NARROW = 1024
 """Most cells of a number, nearly: half of them even and half geometric, because even ones alone fail on heavy tails."""
@@ -172,10 +172,10 @@ def reading_encoding(plan: Plan) -> Encoding:
     )
 
 
-def check_types(plan: Plan, encoding: Encoding) -> None:
+def check_types(files: Iterable[TableFile], encoding: Encoding) -> None:
     """Raise WrongInput if a file of the private table stores a feature in a type of which no cell is read as public
     rows have it: each would count as missing, at full price. By stored types alone, which are public."""
-    for file in open_private(plan.path("private"), plan.data.format, arriving=plan.stream is not None).files:
+    for file in files:
         for column in encoding.columns:
             dtype = file.type_of(column.name) if column.name in file.names else pl.Null()
             if dtype == pl.Null or column.kind in ("null", "list") or is_read(dtype, column.kind):

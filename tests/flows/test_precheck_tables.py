@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import polars as pl
 import pytest
@@ -66,6 +67,10 @@ class Terminal:
         self.lines.append(line)
 
 
+PRIVATE: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: MagicMock()))
+"""A private table without files."""
+
+
 def asked_by(most: float | None = None) -> Any:
     """A run of a plan that goes on, or stops itself beyond that share of labels."""
     plan = SimpleNamespace(data=SimpleNamespace(most_unknown=most))
@@ -85,11 +90,10 @@ def run_it(
     patch.setattr(console, "err", terminal)
     patch.setattr(admit, "err", terminal)
     patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
-    patch.setattr(admit, "check_types", lambda *_: None)
+    patch.setattr(admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
     patch.setattr(admit, "unmatched", lambda *_: found)
-    private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
     with console.asking(wanted):
-        precheck_tables(asked_by(most), private, ENCODING, None)
+        precheck_tables(asked_by(most), PRIVATE, ENCODING, None)
     return terminal
 
 
@@ -120,10 +124,9 @@ def test_a_notebook_shows_it_in_the_cell_and_goes_on(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
     monkeypatch.setattr(admit, "err", console.PrintableConsole(stderr=True))
-    monkeypatch.setattr(admit, "check_types", lambda *_: None)
+    monkeypatch.setattr(admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
     monkeypatch.setattr(admit, "unmatched", lambda *_: WRONG)
-    private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
-    precheck_tables(asked_by(), private, ENCODING, None)
+    precheck_tables(asked_by(), PRIVATE, ENCODING, None)
     lines = [cell["text/plain"] for cell in cells]
     assert says(lines[0], "100%", "private rows", "data.classes")
     assert lines[-1].endswith("the run goes on, and spends; data.most_unknown in the plan can stop it\n")
@@ -134,14 +137,13 @@ def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     def fails(*_: object) -> Unmatched:
         raise EnvironmentFailed("stage unmatched failed")
 
-    monkeypatch.setattr(admit, "check_types", lambda *_: None)
+    monkeypatch.setattr(admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
     monkeypatch.setattr(admit, "unmatched", fails)
-    private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
-    precheck_tables(asked_by(), private, ENCODING, None)
+    precheck_tables(asked_by(), PRIVATE, ENCODING, None)
 
 
 def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admit, "check_types", lambda *_: None)
+    monkeypatch.setattr(admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
     monkeypatch.setattr(admit, "unmatched", lambda *_: pytest.fail("read"))
     private: Any = SimpleNamespace()
     session: Any = object()

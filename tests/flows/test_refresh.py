@@ -313,6 +313,10 @@ def test_what_stops_a_refresh_spends_and_loses_nothing(data: Path, plan: Plan, h
         with pytest.raises(WrongInput, match=r"must (hold|store) the column"):
             start_refresh(plan, home)
         second.unlink()
+    second = arrive(data, 2, people(1500, 2).with_columns(size=pl.lit(b"1")))
+    with pytest.raises(WrongInput, match=r"'size' in a type that is not read as numeric, in .*2\.parquet"):
+        start_refresh(plan, home)
+    second.unlink()
     content = first.read_bytes()
     arrive(data, 1, people(1500, 3))
     with pytest.raises(NotVerified, match=facts("changed", "period")):

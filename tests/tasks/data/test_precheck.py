@@ -9,6 +9,7 @@ import pytest
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
 from concord.tasks.data.encode import labelled_rows, learn_encoding
+from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.grid import check_types, reading_encoding
 from concord.tasks.data.remarks import Unmatched, unmatched
 from concord.tasks.data.units import open_private
@@ -118,9 +119,9 @@ def test_a_feature_of_which_no_cell_can_be_read_is_refused_by_its_stored_type(tm
     odd = pl.DataFrame(ROWS).with_columns(shade=pl.Series([None] * 4, dtype=stored))
     odd.write_ipc(tmp_path / "odd.arrow", compat_level=pl.CompatLevel.oldest())
     with pytest.raises(WrongInput, match=r"'shade' in a type that is not read as categorical, in .*odd\.arrow"):
-        check_types(changed(tables, data__private="odd.arrow"), encoding)
+        check_types(find_files(str(tmp_path / "odd.arrow"), PRIVATE), encoding)
     pl.DataFrame(ROWS).write_parquet(tmp_path / "right.parquet")
-    check_types(changed(tables, data__private="right.parquet"), encoding)
+    check_types(find_files(str(tmp_path / "right.parquet"), PRIVATE), encoding)
 
 
 @pytest.mark.parametrize("week", [["size", "Shade"], ["size"]])
