@@ -353,7 +353,7 @@ def _spelling(kind: str, field: Mapping[str, Any], *, words: bool) -> Spelling:
         raise ValueError(f"format must be {rule}, got {form!r}")
     if kind == "boolean":
         true, false = (tuple(map(_word, field.get(key, []))) for key in ("trueValues", "falseValues"))
-        return Spelling(true=true, false=false)
+        return Spelling(absent=tuple(sorted(texts)), true=true, false=false)
     if kind not in TYPES or words:
         return Spelling(absent=tuple(sorted(texts)))
     absent = tuple(_absent(text, kind, form) for text in sorted(texts))
@@ -361,7 +361,7 @@ def _spelling(kind: str, field: Mapping[str, Any], *, words: bool) -> Spelling:
 
 
 def _absent(text: str, kind: str, form: str) -> float | str:
-    """The number, or day since 1970, of a missing value; the text itself if it is none."""
+    """A missing value as a number or a day since 1970; other text stays text."""
     try:
         return _bound("missingValues", _day(text, form if form != "default" else ""), kind)
     except ValueError:

@@ -316,7 +316,7 @@ def spelled(column: Scaled | OneHot | Hashed, dtype: Type) -> pl.Expr:
             word = text(name, dtype)
             rows = rows.select(pl.when(~word.is_in(spelling.absent)).then(word).alias(name))
         elif column.kind == "boolean" and dtype != pl.Boolean:
-            known = truth_words(spelling.true, spelling.false)
+            known = truth_words(spelling.true, spelling.false, spelling.absent)
             truths = text(name, dtype).replace_strict(known, default=None, return_dtype=pl.Float64)
             rows = rows.select(truths.alias(name))
         elif spelling.dates and _is_text(dtype):

@@ -137,7 +137,7 @@ class Spelled(Cells):
             kept = words([None if text in absent else text for text in words(cells)])
             return buckets(kept, self.size) if self.kind == "hashed" else kept
         if self.kind == "boolean":
-            known = truth_words(self.true, self.false)
+            known = truth_words(self.true, self.false, self.absent)
             truths = (
                 cell if isinstance(cell, bool | np.bool_) else known.get(word(cell) or "", math.nan) for cell in cells
             )
@@ -151,10 +151,11 @@ class Spelled(Cells):
         return np.where(np.isin(np.rint(found * DAY), np.rint(np.array(absent) * DAY)), np.nan, found)
 
 
-def truth_words(true: Sequence[str], false: Sequence[str]) -> dict[str, float]:
-    """Truth values by their words: those that are given, and else the usual ones."""
+def truth_words(true: Sequence[str], false: Sequence[str], absent: Sequence[Any]) -> dict[str, float]:
+    """Truth values by their words, without those of a missing cell: those that are given, and else the usual ones."""
     usual = {word: known for word, known in TRUTH.items() if not (true if known else false)}
-    return {**usual, **dict.fromkeys(true, 1.0), **dict.fromkeys(false, 0.0)}
+    known = {**usual, **dict.fromkeys(true, 1.0), **dict.fromkeys(false, 0.0)}
+    return {word: value for word, value in known.items() if word not in absent}
 
 
 def iso_rule(form: str) -> tuple[str, str]:

@@ -62,7 +62,7 @@ def test_a_data_dictionary_is_read_as_it_is() -> None:
         DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
         DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male"), spelling=WORD),
         DeclaredRange(kind="numeric", name="wage", low=-0.5, high=1e6, whole=False, spelling=Spelling(absent=(-99.0,))),
-        DeclaredTruth(kind="boolean", name="veteran"),
+        DeclaredTruth(kind="boolean", name="veteran", spelling=WORD),
         DeclaredRange(kind="date", name="since", low=1, high=18627, whole=True, spelling=WORD),
         DeclaredCategories(kind="categorical", name="code", words=("1", "2", "03"), spelling=WORD),
         DeclaredText(kind="text", name="town", buckets=32, spelling=WORD),
@@ -247,6 +247,7 @@ def test_cells_are_read_as_the_dictionary_has_them_written() -> None:
     assert read(member, ["ja", "Nein", "Y", "non", "1", "maybe"]) == [True, False, True, False, True, None]
     assert read(member | {"trueValues": ["1"], "falseValues": ["2"]}, [1, 2, 3]) == [True, False, None]
     assert read(member | {"trueValues": ["0"], "falseValues": ["1"]}, ["0", "1", "yes"]) == [True, False, None]
+    assert read(member | {"missingValues": ["N", "0"]}, ["y", "N", "0", "n"]) == [True, None, None, False]
     assert read(SEX, ["Male", "k. A.", "other"], missingValues=["k. A."]) == ["Male", None, "other"]
 
 

@@ -45,7 +45,7 @@ COLUMNS: tuple[Column, ...] = (
         )
         for kind, spelling in {
             "numeric": Spelling(absent=(0.0, -0.5, 1.5, 9.0)),
-            "boolean": Spelling(true=("a", "1.5", "x"), false=("0", "true")),
+            "boolean": Spelling(absent=("x", "1"), true=("a", "1.5", "x"), false=("0", "true")),
             "date": Spelling(absent=(0.0, 18262.5), dates="%d.%m.%Y"),
         }.items()
     ),
