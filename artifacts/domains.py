@@ -128,13 +128,12 @@ class Domain:
         )
 
     def price(self, claim: tuple[float, float], before: Charge, after: Charge) -> str:
-        """Words saying what a session would cost the domain: its claim, and the charge `before` and `after` it."""
+        """Words saying what a session would cost the domain: its claim, and the charge `before` and `after` it. What is
+        left is not said: charges of sessions do not add up as ε."""
         cap, spent = (self.filter.epsilon, self.filter.delta), self.filter.spent(before)
-        left = amount(max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
         return (
-            f"it claims {amount(*claim)} and would bring the charge of domain {self.name!r} from "
-            f"{amount(*spent)} to {amount(*self.filter.spent(after))}, but its cap is {amount(*cap)} and "
-            f"{left} remains"
+            f"it claims {amount(*claim)} and would bring the charge of domain {self.name!r} from {amount(*spent)} to "
+            f"{amount(*self.filter.spent(after))}, of a cap of {amount(*cap)}"
         )
 
 

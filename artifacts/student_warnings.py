@@ -29,7 +29,7 @@ def student_warnings(certificate: Certificate, released: Sequence[str] | None = 
     student, private, (asked, rows) = certificate.student, certificate.tested, certificate.counts.of_rows
     found = warnings_of(student.public_test, private, tallied=not certificate.teachers)
     if student.public_test is None and private is None:
-        found = untested(released, student.named)
+        found = untested(released, student.named, tallied=not certificate.teachers)
     if certificate.units and (whole := certificate.guarantee.delta * certificate.units) >= LARGE:
         sentence = f"δ times the number of private units is {whole:.3g}, and should be far below 1"
         found = (f"{sentence}: a mechanism that publishes each unit whole with probability δ has the guarantee", *found)
@@ -39,13 +39,14 @@ def student_warnings(certificate: Certificate, released: Sequence[str] | None = 
     return f"{ended}: the student learned nothing from the others, which have no label", *found
 
 
-def untested(released: Sequence[str] | None, named: Sequence[str] | None) -> tuple[str, ...]:
+def untested(released: Sequence[str] | None, named: Sequence[str] | None, *, tallied: bool = False) -> tuple[str, ...]:
     """The warning about a student that no test measures, if it learned from no more than one class (`released`), or
-    predicts one class alone for the public rows (`named`)."""
+    predicts one class alone for the public rows (`named`). If it was `tallied`, labels are the likeliest classes."""
     if released is not None and not released:
         return (f"no label was released, and {UNTESTED}",)
     if released is not None and len(released) == 1:
-        return (f"every released label is the class {released[0]!r}, and {UNTESTED}",)
+        label = "the likeliest class of every row" if tallied else "every released label"
+        return (f"{label} is {released[0]!r}, and {UNTESTED}",)
     if named is not None and len(named) == 1:
         return (f"the student predicts the class {named[0]!r} for every public row, and {UNTESTED}",)
     return ()

@@ -11,7 +11,9 @@ Guarantees   found and named: a file that no such session releases, in any of it
              certified one; figures of a private test other than the function that made them gives of its counts; tables
              of labels with other rows, classes, outcomes or claims, or in other numbers; synthetic rows with other
              labels than the last released model infers
-Not covered  that a model was decoded from these sums: it follows from public rows as well, which are not published, or
+Not covered  what else a file holds that says another version of a library wrote it: bytes are compared with those that
+             this one writes; of a student of a type that is none of ours nor scikit-learn's, nothing is;
+             that a model was decoded from these sums: it follows from public rows as well, which are not published, or
              from the synthetic rows of a sketch, which are
              Checked by tests/tasks/verify/test_every_field.py and test_verify_published.py
 """

@@ -182,7 +182,7 @@ def test_misnamed_classes_are_said_to_the_operator_if_nothing_else_tells(walk: G
     went = walk("misnamed, untested")
     assert "about 100% of the private rows have a label that data.classes lacks: it counts as the first" in went.run
     of_one_class, *of_pairs = sorted(certified(went).warnings, key=lambda each: each.startswith("Single columns"))
-    assert of_one_class == f"every released label is the class 'E', and {UNTESTED}"
+    assert of_one_class == f"the likeliest class of every row is 'E', and {UNTESTED}"
     assert all(each.startswith("Single columns predict the label poorly") for each in of_pairs)
     assert len(of_pairs) <= 1
 

@@ -91,13 +91,14 @@ def test_the_cap_is_reached_exactly_and_never_passed(ledger: Ledger) -> None:
     assert len(ledger.sessions("census")) == 4
 
 
-def test_a_refusal_says_what_it_costs_what_remains_and_the_cap(ledger: Ledger) -> None:
+def test_a_refusal_says_what_it_costs_and_the_cap_and_no_difference_of_two_epsilons(ledger: Ledger) -> None:
     ledger.open_session(opening("a", whole=Cost.gaussian(0.1)))
     with pytest.raises(BudgetRefused) as refused:
         ledger.open_session(opening("b", whole=Cost.gaussian(9.0)), further=True)
     result, spent = str(refused.value), DOMAIN.filter.spent(ledger.total("census"))
-    for figure in ("claims (ε 1,", f"from (ε {spent[0]:.4g},", "cap is (ε 4, δ 4e-05)", f"(ε {4 - spent[0]:.4g},"):
+    for figure in ("claims (ε 1,", f"from (ε {spent[0]:.4g},", "of a cap of (ε 4, δ 4e-05)"):
         assert figure in result
+    assert f"ε {4 - spent[0]:.4g}" not in result  # which is no session's ε
     assert "\n" not in result
 
 

@@ -322,7 +322,7 @@ def test_only_such_classes_are_written_otherwise_and_each_is_read_back() -> None
 
 
 def test_no_name_and_no_word_of_a_table_is_a_formula_or_hides_letters() -> None:
-    """Synthetic rows were written as they are: their names and words are declared, by whoever wrote the schema."""
+    """Before, synthetic rows were written unescaped, although the author of a schema chooses their names and words."""
     for kind in (pl.String, pl.Categorical):
         rows = pl.DataFrame({"=name": pl.Series(["=1+1", "-5", None, "\u202eno\x1b[2J"], dtype=kind), "size": 0.1})
         assert [*csv.reader(csv_text(rows).splitlines())] == [
