@@ -191,14 +191,14 @@ def budget_figure(domain: DomainCharge) -> Figure:
 def reliability_figure(calibration: Sequence[CalibrationBin]) -> Figure:
     """Reliability diagram: accuracy by mean confidence; each point's area grows with its rows."""
     figure, axes = _axes("mean confidence", "accuracy", height=3.2)
-    sure, right = [each.confidence for each in calibration], [each.accuracy.value for each in calibration]
+    confidence, accuracy = [each.confidence for each in calibration], [each.accuracy.value for each in calibration]
     rows = np.array([each.rows for each in calibration])
-    low = min(*sure, *right, 1.0)
+    low = min(*confidence, *accuracy, 1.0)
     axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="perfect calibration")
-    axes.plot(sure, right, color=BLUE, linewidth=2, label="this student")
+    axes.plot(confidence, accuracy, color=BLUE, linewidth=2, label="this student")
     least, most = ([getattr(each.accuracy, end) for each in calibration] for end in ("low", "high"))
-    axes.vlines(sure, least, most, color=BLUE, linewidth=1)
-    axes.scatter(sure, right, s=20 + 180 * rows / rows.max(), color=BLUE, alpha=0.5)
+    axes.vlines(confidence, least, most, color=BLUE, linewidth=1)
+    axes.scatter(confidence, accuracy, s=20 + 180 * rows / rows.max(), color=BLUE, alpha=0.5)
     axes.legend(loc="lower right")
     return figure
 

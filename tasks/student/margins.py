@@ -129,21 +129,21 @@ def _tail(counts: Floats, group: Ints, edges: Floats, most: float, noise: float)
         if few > most or beyond.min(initial=few) >= few:
             continue
         first = int(np.argmax(beyond < few))
-        own, away = counts[first:], edges[first:] - edges[first]
+        narrow, distances = counts[first:], edges[first:] - edges[first]
         starts = np.flatnonzero(np.diff(group[first:])) + 1  # not of the wide cell that the tail begins in
-        lengths = np.geomspace(away[1] / 8, away[-1], LENGTHS)
-        falls = -np.diff(np.exp(-away / lengths[:, None]), axis=1)
-        falls = np.hstack([falls, np.add.reduceat(falls, starts, axis=1)])
-        seen = np.append(own, np.add.reduceat(own, starts))
-        sizes = np.maximum(falls @ seen, 0) / np.square(falls).sum(axis=1)
-        off = seen - sizes[:, None] * falls
-        longer = LONGER * noise**2 * (lengths > max(edges[first], away[1]))
-        best = int(np.argmin(np.square(off).sum(axis=1) + longer))
-        runs = np.append(0, off[best, len(own) :].cumsum())
-        wide = np.subtract.outer(np.arange(len(runs)), np.arange(len(runs)))
-        fits = np.square(np.subtract.outer(runs, runs)) <= (EXPLAINED * noise) ** 2 * abs(wide)
-        if fits.all() and np.abs(off[best, : len(own)]).max() <= EXPLAINED * noise:
-            return np.append(np.full(first, np.nan), sizes[best] * falls[best, : len(own)])
+        lengths = np.geomspace(distances[1] / 8, distances[-1], LENGTHS)
+        shares = -np.diff(np.exp(-distances / lengths[:, None]), axis=1)
+        shares = np.hstack([shares, np.add.reduceat(shares, starts, axis=1)])
+        observed = np.append(narrow, np.add.reduceat(narrow, starts))
+        sizes = np.maximum(shares @ observed, 0) / np.square(shares).sum(axis=1)
+        residuals = observed - sizes[:, None] * shares
+        penalty = LONGER * noise**2 * (lengths > max(edges[first], distances[1]))
+        best = int(np.argmin(np.square(residuals).sum(axis=1) + penalty))
+        sums = np.append(0, residuals[best, len(narrow) :].cumsum())
+        cells = np.subtract.outer(np.arange(len(sums)), np.arange(len(sums)))
+        fits = np.square(np.subtract.outer(sums, sums)) <= (EXPLAINED * noise) ** 2 * abs(cells)
+        if fits.all() and np.abs(residuals[best, : len(narrow)]).max() <= EXPLAINED * noise:
+            return np.append(np.full(first, np.nan), sizes[best] * shares[best, : len(narrow)])
     return np.full(len(counts), np.nan)
 
 

@@ -112,9 +112,9 @@ def _shares_follow(test: PublicTest) -> None:
         for what in ("recall", "precision"):
             alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what))
     if test.calibration is not None:
-        equal("the rows by how sure the student is", sum(each.rows for each in test.calibration), test.rows)
+        equal("the rows of the calibration bins", sum(each.rows for each in test.calibration), test.rows)
         right = [round(each.rows * each.accuracy.value) for each in test.calibration]
-        equal("the rows that are right by how sure the student is", sum(right), int(hits.sum()))
+        equal("the rows of the calibration bins that are right", sum(right), int(hits.sum()))
         for each, of in zip(test.calibration, right, strict=True):
             alike(f"the accuracy at a mean confidence of {each.confidence:.1%}", share(of, each.rows), each.accuracy)
 

@@ -309,9 +309,8 @@ class LabelTable:
         file, again = self.at.named(ref), io.BytesIO()
         rows = pq.read_table(io.BytesIO(file))
         pq.write_table(rows, again, compression="none")  # whose bytes would depend on how it was built
-        if (
-            pq.read_metadata(io.BytesIO(file)).created_by == pq.read_metadata(again).created_by
-        ):  # else a later version's
+        writer, own_writer = (pq.read_metadata(each).created_by for each in (io.BytesIO(file), again))
+        if writer == own_writer:  # another version may write it otherwise
             equal(f"whether {ref.path} holds its rows alone", file == again.getvalue(), True)
         equal(f"the claim in {ref.path}", rows.schema.metadata or {}, {**self.claim, b"what": SYNTHETIC.encode()})
         labels, weights = rows.columns[-2 if classes else -1].combine_chunks(), np.array(model.weights)
@@ -321,26 +320,32 @@ class LabelTable:
         logits = sum((weights[own] for own in codes.T), np.tile(model.intercept, (len(codes), 1)))
         if classes:
             odds = logits if classes > 2 else np.column_stack([np.zeros(len(logits)), logits])
-            *features, label, beside = rows.column_names
-            equal(f"the last column of {ref.path}", beside, probability_name(label, features))
-            equal(f"the type of probabilities in {ref.path}", rows.columns[-1].type, pa.float64())
-            likely = np.exp(odds - odds.max(axis=1, keepdims=True))
-            likely /= likely.sum(axis=1, keepdims=True)
-            points, ends = label_points(len(codes), cells)[:, None], likely.cumsum(axis=1)[:, :-1]
-            surely = np.abs(points - ends).min(axis=1) > LEAST
-            own, stated = (points >= ends).sum(axis=1), rows.columns[-1].to_numpy()
-            self.scored(ref.path, labels, np.eye(classes)[own] * surely[:, None])
-            due = likely[np.arange(len(own)), own]
-            near = np.abs(stated - due) < 10.0**-PROBABILITY_DIGITS / 2 + LEAST
-            if not (np.all(near | ~surely) and np.array_equal(stated, stated.round(PROBABILITY_DIGITS))):
-                raise NotVerified(f"the probabilities in {ref.path} are not those of the labels beside them")
-            if len(names := {*self.classes.values(), *labels.unique().to_pylist()}) > classes or None in names:
-                raise NotVerified(f"the labels in {ref.path} are more than the {classes} classes of the settings")
+            self._check_drawn(ref.path, rows, odds, cells)
             return
         (low, high), place = stated_bounds(self.kind), (1 + np.tanh(logits[:, 0] / 2)) / 2
-        apart = LEAST * (high - low) + 8 * np.spacing(max(-low, high))
-        if not np.allclose(labels, low * (1 - place) + high * place, rtol=0, atol=apart):
+        tolerance = LEAST * (high - low) + 8 * np.spacing(max(-low, high))
+        if not np.allclose(labels, low * (1 - place) + high * place, rtol=0, atol=tolerance):
             raise NotVerified(f"the labels in {ref.path} are not those that the last released model infers")
+
+    def _check_drawn(self, path: str, rows: pa.Table, odds: Any, cells: bytes) -> None:
+        """Check the classes of synthetic rows and the probabilities beside them, of a model's log-odds (rows, classes),
+        which are drawn by the released cells."""
+        *features, label, beside = rows.column_names
+        labels, classes = rows.columns[-2].combine_chunks(), odds.shape[1]
+        equal(f"the last column of {path}", beside, probability_name(label, features))
+        equal(f"the type of probabilities in {path}", rows.columns[-1].type, pa.float64())
+        probabilities = np.exp(odds - odds.max(axis=1, keepdims=True))
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        points, ends = label_points(len(odds), cells)[:, None], probabilities.cumsum(axis=1)[:, :-1]
+        surely = np.abs(points - ends).min(axis=1) > LEAST
+        drawn, stated = (points >= ends).sum(axis=1), rows.columns[-1].to_numpy()
+        self.scored(path, labels, np.eye(classes)[drawn] * surely[:, None])
+        due = probabilities[np.arange(len(drawn)), drawn]
+        near = np.abs(stated - due) < 10.0**-PROBABILITY_DIGITS / 2 + LEAST
+        if not (np.all(near | ~surely) and np.array_equal(stated, stated.round(PROBABILITY_DIGITS))):
+            raise NotVerified(f"the probabilities in {path} are not those of the labels beside them")
+        if len(names := {*self.classes.values(), *labels.unique().to_pylist()}) > classes or None in names:
+            raise NotVerified(f"the labels in {path} are more than the {classes} classes of the settings")
 
 
 def _votes(record: SessionRecord, at: PublishedSession) -> str:
@@ -377,14 +382,14 @@ def _risen(odds: Any, model: DecodedForm) -> Any:
     return np.column_stack([np.zeros(len(odds)), logs[:, 1] - logs[:, 0] - np.log(prior / (1 - prior))])
 
 
+VERSION = re.compile(rb'_(?:skops|sklearn)_version": (?:"[^"]*"|.{0,120}?"content": "[^,]*")')
+"""Matches a version that a student's file names."""
+
+
 def _writers(student: bytes) -> set[bytes]:
-    """The versions of libraries that a student's file says it was written by: of a certificate, they may be later."""
+    """The versions of libraries that a student's file says it was written by; a certificate may be of later ones."""
     with ZipFile(io.BytesIO(student)) as file:
-        return set(
-            re.findall(
-                rb'_(?:skops|sklearn)_version": (?:"[^"]*"|.{0,120}?"content": "[^,]*")', file.read("schema.json")
-            )
-        )
+        return set(VERSION.findall(file.read("schema.json")))
 
 
 FITTED = "it was fitted to released labels; fitting is not repeated here"

@@ -92,8 +92,11 @@ def unsure(test: dict[str, Any]) -> None:
         (lambda test: test["classes"][0].update(precision=None), "the precision of 'no'"),
         (lambda test: test["classes"][1].update(auc=exact(1, 2)), "the auc of 'yes' is 0.9"),
         (lambda test: test["classes"][0].update(average_precision=exact(1, 2)), "the average_precision of 'no' is"),
-        (lambda test: test["calibration"][0].update(rows=1), "the rows by how sure the student is"),
-        (lambda test: test["calibration"][-1].update(accuracy=exact(1, 2)), "rows that are right by how sure"),
+        (lambda test: test["calibration"][0].update(rows=1), "the rows of the calibration bins"),
+        (
+            lambda test: test["calibration"][-1].update(accuracy=exact(1, 2)),
+            "rows of the calibration bins that are right",
+        ),
         (lambda test: test["calibration"][-1].update(confidence=0.5), "the expected calibration error is"),
         (
             lambda test: test.update(matrix=(test["matrix"][0][::-1], test["matrix"][1])),
