@@ -7,7 +7,7 @@ ALONE ?= $(wildcard tests/flows/cli/test_*.py)
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: run quick test test-all test-alone bench bench-accuracy data reference install install-tests check
+.PHONY: run quick test test-all test-nightly test-alone bench bench-accuracy data reference install install-tests check
 
 run: install
 	$(CONCORD) demo
@@ -22,6 +22,14 @@ test: install-tests check
 
 test-all: test # slow tests also wait: for servers, schedules and processes of their own
 	.venv/bin/pytest -n 3 --dist worksteal -q -rs -m "slow and not bench"
+
+SEED := $(strip $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom)))
+
+test-nightly: install-tests # every case of what is otherwise sampled, and other examples each night
+	.venv/bin/pytest -n 2 --dist worksteal -q --durations 40 --exhaustive -m "not bench"
+	@echo "Hypothesis begins at SEED=$(SEED): make test-nightly SEED=$(SEED) repeats its examples"
+	.venv/bin/pytest -n 2 --dist worksteal -q --durations 40 -m "hypothesis and not bench" \
+	  --hypothesis-profile nightly --hypothesis-seed $(SEED)
 
 test-alone: install-tests # each file by itself, in random order: none may need what another leaves behind
 	for file in $$(shuf -e $(ALONE)); do .venv/bin/pytest -q $$file || [ $$? = 5 ] || exit 1; done

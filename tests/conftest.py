@@ -37,7 +37,31 @@ if "TMPDIR" not in os.environ and os.path.isdir(MEMORY) and shutil.disk_usage(ME
 hypothesis.settings.register_profile(
     "concord", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
+hypothesis.settings.register_profile("nightly", hypothesis.settings.get_profile("concord"), derandomize=False)
 hypothesis.settings.load_profile("concord")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--exhaustive", action="store_true", help="take every case, where tests otherwise take a sample")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `exhaustive` run only by that option; with it run those and the ones that use the fixture."""
+    asked = config.getoption("--exhaustive")
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        samples = asked and "exhaustive" in getattr(item, "fixturenames", ())
+        runs = asked == (samples or item.get_closest_marker("exhaustive") is not None)
+        (kept if runs else left).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+
+
+@pytest.fixture(scope="session")
+def exhaustive(request: pytest.FixtureRequest) -> bool:
+    """Whether a test takes every case, as `make test-nightly` asks, in place of its sample."""
+    return bool(request.config.getoption("--exhaustive"))
 
 
 def pytest_collection_finish() -> None:

@@ -69,7 +69,8 @@ def test_a_run_s_packages_are_without_those_of_tests() -> None:
         ("run", ["."]),
         ("install", ["."]),
         ("data", ["."]),
-        *((target, [".", ".[{}]"]) for target in ("quick", "check", "test", "test-all", "bench", "install-tests")),
+        *((target, [".", ".[{}]"]) for target in ("quick", "check", "test", "test-all", "test-nightly", "bench")),
+        ("install-tests", [".", ".[{}]"]),
     ],
 )
 def test_make_installs_what_its_target_needs_before_it_begins(
