@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 
 from concord.artifacts.plan import Plan
+from tests.skips import failed_unless_listed
 from tests.support.people import arrive, changed, tables_of_plan, write_tables
 from tests.support.ports import own_port
 
@@ -43,6 +44,25 @@ hypothesis.settings.load_profile("concord")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="take every case, where tests otherwise take a sample")
+    parser.addoption("--no-skips", action="store_true", help="fail tests that are skipped and not in tests/skips.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if item.config.getoption("--no-skips"):
+        failed_unless_listed(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if collector.config.getoption("--no-skips"):
+        failed_unless_listed(report)
+    return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -16,20 +16,17 @@ import pytest
 from tests.benchmarks.speed import MACHINE, Measured
 from tests.benchmarks.tables import schema_of_rows
 from tests.benchmarks.test_bench_scale import Took
-from tests.benchmarks.test_bench_tallied import PLANS, run, tallied_plan
+from tests.benchmarks.test_bench_tallied import run, tallied_plan
+from tests.support.adult import CLASSES, LABEL, adult_tables
 
 pytestmark = pytest.mark.bench
-
-LABEL = "income"
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
     """A folder with the tables of Adult and a schema of them."""
-    if not (PLANS / "data/adult_private.parquet").exists():
-        pytest.skip("the tables of adult are not there: make data DATA=FOLDER")
     for name in ("private", "public", "test"):
-        (tmp_path / f"{name}.parquet").symlink_to(PLANS / f"data/adult_{name}.parquet")
+        (tmp_path / f"{name}.parquet").symlink_to(adult_tables() / f"adult_{name}.parquet")
     rows = pl.concat([pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("private", "test")])
     (tmp_path / "schema.json").write_text(json.dumps(schema_of_rows(rows.drop(LABEL))))
     return tmp_path
@@ -39,7 +36,7 @@ def took(folder: Path, given: str, rows: int) -> Took:
     """A run in a fresh home, with these public rows or that schema."""
     plan = folder / f"{given}.toml"
     named = {"schema": 'schema = "schema.json"', "public": 'public = "public.parquet"'}[given]
-    plan.write_text(tallied_plan(rows, source=named, label=LABEL, classes=("<=50K", ">50K"), epsilon=1.0))
+    plan.write_text(tallied_plan(rows, source=named, label=LABEL, classes=CLASSES, epsilon=1.0))
     found, outcome = run(plan, folder / f"home of {given}")
     right = outcome["student"]["public_test"]["accuracy"]
     print(f"\n{rows:,} private rows, {given} ({MACHINE}): {found}; student right on {right:.1%}")

@@ -16,10 +16,10 @@ import pytest
 
 from tests.benchmarks.speed import MACHINE, Measured
 from tests.benchmarks.test_bench_scale import MEASURED, Took, plan_text, table
+from tests.support.adult import PLANS, adult_tables
 
 pytestmark = pytest.mark.bench
 
-PLANS = Path(__file__).parents[2] / "deployments/plans"
 BY_SIZE = ("encode", "code", "infer")
 """Stages that read, code and write public rows."""
 
@@ -88,9 +88,7 @@ def test_26_classes(tmp_path: Path, record: Callable[[Measured], None]) -> None:
 
 
 def test_a_further_session_of_adult(tmp_path: Path, record: Callable[[Measured], None]) -> None:
-    if not (PLANS / "data/adult_private.parquet").exists():
-        pytest.skip("the tables of adult are not there: make data DATA=FOLDER")
-    for each in (PLANS / "adult-tallies.toml", PLANS / "data"):
+    for each in (PLANS / "adult-tallies.toml", adult_tables()):
         (tmp_path / each.name).symlink_to(each)
     first, _ = run(tmp_path / "adult-tallies.toml", tmp_path / "home")
     again, _ = run(tmp_path / "adult-tallies.toml", tmp_path / "home", "--new-session")

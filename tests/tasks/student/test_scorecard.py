@@ -29,6 +29,7 @@ from concord.tasks.student.infer import linear_student, with_pairs
 from concord.tasks.student.model import published_student
 from concord.tasks.student.scorecard import has_statement, is_linear, scorecard, scorecard_json, scorecard_sql
 from tests.support import postgresql
+from tests.support.adult import CLASSES, LABEL, adult_tables
 
 ROWS = 400
 ODD = 'it\'s a "word"'
@@ -199,11 +200,9 @@ def test_so_they_are_in_postgresql(tmp_path: Path, postgres: Answer) -> None:
 
 @pytest.mark.slow
 def test_adult_is_scored_to_the_class_in_all_three(postgres: Answer) -> None:
-    folder = Path(__file__).parents[3] / "deployments/plans/data"
-    if not (folder / "adult_public.parquet").exists():
-        pytest.skip("needs the tables that `make data` writes")
-    student = made_of(folder / "adult_public.parquet", ("<=50K", ">50K"), "income")
-    rows = pl.read_parquet(folder / "adult_private.parquet").drop("income").head(5000)
+    folder = adult_tables()
+    student = made_of(folder / "adult_public.parquet", CLASSES, LABEL)
+    rows = pl.read_parquet(folder / "adult_private.parquet").drop(LABEL).head(5000)
     for answer in (in_sqlite, in_duckdb, postgres):
         agrees(student, answer, rows)
         student.set_params(student__point=POINTS[0])

@@ -1,0 +1,57 @@
+"""CI tells the truth: it fails on a skip that has no reason on the list, and where its programs cannot be installed."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.skips import MAY_BE_SKIPPED, failed_unless_listed
+
+ROOT = Path(__file__).parents[1]
+PROGRAMS = ("postgres", "gcc", "dieharder", "chromium")
+INSTALLS = f'for each in {" ".join(PROGRAMS)}; do printf "#!/bin/sh\\n" > "$HERE/$each"; chmod +x "$HERE/$each"; done'
+
+
+@pytest.mark.parametrize("reason", ["no server could be started", *MAY_BE_SKIPPED])
+def test_a_skip_fails_unless_its_reason_is_listed(reason: str) -> None:
+    report = pytest.CollectReport("tests", "skipped", ("file", 1, f"Skipped: {reason}"), [])
+    failed_unless_listed(report)
+    assert report.outcome == ("skipped" if reason in MAY_BE_SKIPPED else "failed")
+    assert reason in str(report.longrepr)
+
+
+@pytest.mark.parametrize("reason", MAY_BE_SKIPPED)
+def test_no_reason_is_listed_that_no_test_gives(reason: str) -> None:
+    said = (file for file in Path(__file__).parent.rglob("*.py") if file.name != "skips.py")
+    assert any(f'"{reason}' in file.read_text() for file in said)
+
+
+@pytest.mark.parametrize(
+    ("user", "apt", "status"), [(0, INSTALLS, 127), (0, "exit 100", 100), (0, "exit 0", 1), (1000, INSTALLS, 1)]
+)
+def test_ci_ends_before_its_tests_if_a_program_cannot_be_installed(
+    user: int, apt: str, status: int, tmp_path: Path
+) -> None:
+    """It stops at its last step, of which nothing is installed here, if it comes so far."""
+    programs = {
+        "id": f"echo {user}",
+        "apt-get": apt,
+        "make": 'echo "$* $PYTEST_ADDOPTS"',
+        "dirname": f"echo {tmp_path}",
+    }
+    for name, script in programs.items():
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\n[ "$1" = update ] || {{\n{script}\n}}\n')
+        program.chmod(0o755)
+    (tmp_path / "bin/chmod").symlink_to("/bin/chmod")
+    done = subprocess.run(
+        ["/bin/bash", ROOT / ".ci/run"],
+        env={"PATH": str(tmp_path / "bin"), "HERE": str(tmp_path / "bin")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status
+    assert ("test-all --no-skips" in done.stdout) == (status == 127)
+    assert ("chromium" in done.stderr) == (status == 1)
