@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from concord.artifacts.plan import Plan
 from tests.skips import failed_unless_listed
 from tests.support.people import arrive, changed, tables_of_plan, write_tables
 from tests.support.ports import own_port
+from tests.world import Plan, publish_figures, verify_limited
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,18 +93,18 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def checked_here() -> Iterator[None]:
     """What strangers made is checked in this process, but in tests that ask for it `apart`."""
-    from concord.tasks.verify import limited
     from tests.support.checked_here import Here
+    from tests.world import verify_limited
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limited, "subprocess", Here)
+        patch.setattr(verify_limited, "subprocess", Here)
         yield
 
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What strangers made is checked in a process of its own, as for users."""
-    monkeypatch.setattr("concord.tasks.verify.limited.subprocess", subprocess)
+    monkeypatch.setattr(verify_limited, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")
@@ -114,9 +114,7 @@ def prefect_server() -> Iterator[None]:
     from prefect.settings import PREFECT_API_URL
     from prefect.testing import utilities
 
-    from concord.artifacts.home.empty import copy_empty
-    from concord.flows.database import UNRECORDED
-    from concord.flows.server import NO_BLOCKS
+    from tests.world import NO_BLOCKS, UNRECORDED, copy_empty
 
     def folder_of_database() -> str:
         folder = Path(tempfile.mkdtemp())
@@ -138,7 +136,7 @@ def prefect_server() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty tracking store, migrated once: each further one is a copy."""
-    from concord.artifacts.mlflow.read import Records
+    from tests.world import Records
 
     folder = tmp_path_factory.mktemp("mlflow")
     with pytest.MonkeyPatch.context() as patch:
@@ -150,7 +148,7 @@ def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def svg() -> "Callable[[Figure], str]":
     """What draws a figure."""
-    from concord.tasks.publish.figures import _svg
+    from tests.world import _svg
 
     return _svg
 
@@ -194,7 +192,7 @@ def home(
 
     from tests.support.homes import undrawn
 
-    monkeypatch.setattr("concord.tasks.publish.figures._svg", undrawn)
+    monkeypatch.setattr(publish_figures, "_svg", undrawn)
     changes = {
         settings.PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,  # its thread outlives the flow by a second
         settings.PREFECT_LOGGING_TO_API_ENABLED: False,
@@ -226,18 +224,18 @@ def scene(
     from tests.promises.canary import canary_tables
     from tests.promises.scene import Scene
 
-    monkeypatch.setattr("concord.tasks.publish.figures._svg", svg)
+    monkeypatch.setattr(publish_figures, "_svg", svg)
     return Scene(home, canary_tables(tmp_path / "data"), capfd, caplog)
 
 
 @pytest.fixture
 def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only words are looked at, votes are simulated by ten teachers, tallies by one draw of a typical signal."""
-    from concord.tasks.advice import rehearse_tallies, rehearse_votes
+    from tests.world import advice_rehearse_tallies, advice_rehearse_votes
 
-    monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 10)
-    monkeypatch.setattr(rehearse_tallies, "SIGNALS", ("typical",))
-    monkeypatch.setattr(rehearse_tallies, "DRAWS", 1)
+    monkeypatch.setattr(advice_rehearse_votes, "MOST_TRAINED", 10)
+    monkeypatch.setattr(advice_rehearse_tallies, "SIGNALS", ("typical",))
+    monkeypatch.setattr(advice_rehearse_tallies, "DRAWS", 1)
 
 
 @pytest.fixture(scope="session")
@@ -263,9 +261,8 @@ def _content(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def session(request: pytest.FixtureRequest, plan: Plan, home: Path, kept: Path) -> str:
     """The session of a finished run of the plan; of the plan above, one that is still open."""
-    from concord.artifacts.ledger.ledger import Ledger
-    from concord.flows.start import start
     from tests.support.copies import copied
+    from tests.world import Ledger, start
 
     by = "prefect" if "prefect_server" in request.fixturenames else "plainly"  # which leaves nothing that is cached
     run = kept / by / hashlib.sha256(plan.model_dump_json(exclude={"folder"}).encode()).hexdigest()

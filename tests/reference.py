@@ -7,14 +7,19 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from concord.artifacts.properties import PROPERTIES
-from concord.artifacts.sections import MECHANISMS, TALLIES
-from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, schema_text, sections
-from concord.tasks.asks.kinds import OTHERS
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.mechanisms.mechanism import mechanism_class
-from concord.tasks.mechanisms.tallies import Tallies
-from concord.tasks.publish.export import FORMS
+from tests.world import (
+    EXPORT_FORMS,
+    MECHANISMS,
+    OTHERS,
+    PLAN_SCHEMA_FILE,
+    PROPERTIES,
+    TALLIES,
+    ErrorEstimate,
+    Tallies,
+    mechanism_class,
+    schema_text,
+    sections,
+)
 
 ROOT = Path(__file__).parents[1]
 Row = tuple[str, ...]
@@ -53,7 +58,7 @@ def sources() -> Iterator[Row]:
 def forms() -> Iterator[Row]:
     """What a student is exported as."""
     yield "form", "use"
-    yield from ((name, form.use) for name, form in FORMS.items())
+    yield from ((name, form.use) for name, form in EXPORT_FORMS.items())
 
 
 def table_schema() -> Iterator[Row]:

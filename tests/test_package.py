@@ -17,11 +17,10 @@ import pytest
 import yaml
 
 import concord
-from concord.artifacts.home.released import sha256
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.people import write_plan, write_tables
 from tests.support.processes import own_environment
 from tests.support.published import SESSION, certified, world
+from tests.world import StableVoting, sha256
 
 ROOT = Path(__file__).parents[1]
 OWN = 'raise RuntimeError("this is the user\'s own")\n'

@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from concord.artifacts import errors
-from concord.artifacts.plan import parse_plan, read_tables
-from concord.flows.cli.commands import app
-from concord.flows.outcome import STAGES
 from tests.reference import pages
+from tests.world import STAGES, app, artifacts_errors, parse_plan, read_tables
 
 ROOT = Path(__file__).parents[1]
 
@@ -190,10 +187,15 @@ def test_its_tree_is_the_repository_s() -> None:
 
 def test_exit_statuses_are_those_of_the_errors() -> None:
     details = dict(re.findall(r"(\d) ([a-z][^·.]*)", COMMAND_PAGE.split("Exit status:")[1].split("\n\n")[0]))
-    classes = (errors.EnvironmentFailed, errors.WrongInput, errors.BudgetRefused, errors.NotVerified)
+    classes = (
+        artifacts_errors.EnvironmentFailed,
+        artifacts_errors.WrongInput,
+        artifacts_errors.BudgetRefused,
+        artifacts_errors.NotVerified,
+    )
     assert set(details) == {"0", *(str(error.exit_status) for error in classes)}
-    assert "budget" in details[str(errors.BudgetRefused.exit_status)]
-    assert "verify" in details[str(errors.NotVerified.exit_status)]
+    assert "budget" in details[str(artifacts_errors.BudgetRefused.exit_status)]
+    assert "verify" in details[str(artifacts_errors.NotVerified.exit_status)]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.settings import sqlite_address, sqlite_file
+from tests.world import Ledger, Tracking, sqlite_address, sqlite_file
 
 ODD = ["a?b", "?mode=memory", "a#b", "a%3Fb", "a b", "ä é 漢", "a?b#c%20d e", "file:a?b", "a@b:c", "a&uri=true?"]
 

@@ -8,17 +8,17 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from concord.artifacts.home.released import sha256
-from concord.artifacts.home.signing import PAYLOAD_TYPE
-from concord.artifacts.published import (
+from tests.support.published import SESSION, World, certified, world
+from tests.world import (
     ATTESTATION_FILE,
     ATTESTATION_SCHEMA_FILE,
+    PAYLOAD_TYPE,
     PREDICATE_TYPE,
+    StableVoting,
     Statement,
     attestation_schema,
+    sha256,
 )
-from concord.tasks.mechanisms.stable import StableVoting
-from tests.support.published import SESSION, World, certified, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 

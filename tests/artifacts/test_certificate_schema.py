@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from concord.artifacts.certificate import CERTIFICATE_FORMAT, SCHEMA_FILE, schema
-from concord.artifacts.guarantee import CAVEATS
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.published import SESSION, certified, world
+from tests.world import CAVEATS, CERTIFICATE_FORMAT, SCHEMA_FILE, Mechanism, NoisyVotes, StableVoting, schema
 
 MECHANISMS: dict[str, Mechanism] = {
     "stable": StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20),

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import (
+from tests.support.sentences import facts
+from tests.world import (
     BudgetRefused,
     ConcordError,
     EnvironmentFailed,
     NotVerified,
+    Released,
+    Vault,
     WrongInput,
     in_json,
     in_lines,
     in_one_line,
     is_printable,
 )
-from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import Vault
-from tests.support.sentences import facts
 
 VALUE = "a private value"
 KINDS = [EnvironmentFailed, WrongInput, BudgetRefused, NotVerified]

@@ -3,10 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.gone import GONE
-from concord.artifacts.plan import parse_plan
-from concord.flows.cli.commands import app
+from tests.world import GONE, WrongInput, app, parse_plan
 
 COMMANDS = [name for name in GONE if name.startswith("concord ")]
 KEYS = [name for name in GONE if not name.startswith("concord ")]

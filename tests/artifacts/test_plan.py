@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import Plan, load_plan, parse_plan
-from concord.artifacts.sources import TableSource
 from tests.support.people import changed, tables_of_plan
+from tests.world import Plan, TableSource, WrongInput, load_plan, parse_plan
 
 PLANS = Path(__file__).parents[2] / "deployments/plans"
 TABLES = tables_of_plan(Path("data"))

@@ -12,9 +12,7 @@ import mlflow.sklearn
 import pytest
 from mlflow.utils import environment
 
-from concord.artifacts.mlflow import write
-from concord.artifacts.mlflow.store import in_one_sentence
-from concord.artifacts.process import VARIABLES, our_settings
+from tests.world import VARIABLES, in_one_sentence, mlflow_write, our_settings
 
 
 @pytest.fixture(autouse=True)
@@ -80,12 +78,14 @@ def test_of_two_threads_that_save_a_student_neither_leaves_mlflow_changed(
         go_on[student].wait(20)
 
     monkeypatch.setattr(mlflow.sklearn, "save_model", waits)
-    monkeypatch.setattr(write, "mlflow_signature", lambda *_: {"inputs": None, "outputs": '[{"type": "double"}]'})
+    monkeypatch.setattr(
+        mlflow_write, "mlflow_signature", lambda *_: {"inputs": None, "outputs": '[{"type": "double"}]'}
+    )
     threads = []
     for student in range(2):
         fields = {"columns": (), "example": None, "code": (), "trusted_types": (), "student_file": b""}
         given: Any = (tmp_path, None, SimpleNamespace(student=student, **fields))
-        threads.append(threading.Thread(target=write.save, args=given))
+        threads.append(threading.Thread(target=mlflow_write.save, args=given))
         threads[-1].start()
         assert inside[student].wait(20)
     for student, thread in enumerate(threads):

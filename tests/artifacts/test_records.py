@@ -4,9 +4,7 @@ from itertools import product
 
 import pytest
 
-from concord.artifacts.parts import EVERY, LEARNING, PARTS, TEST
-from concord.artifacts.records import Counts, MechanismRecord, SessionRecord, promised
-from concord.artifacts.schemas import Budget
+from tests.world import EVERY, LEARNING, PARTS, TEST, Budget, Counts, MechanismRecord, SessionRecord, promised
 
 
 def record(name: int, part: str) -> SessionRecord:

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.settings import Settings
-from concord.flows.cli.app import HOME
 from tests.house import House
 from tests.support.sentences import facts
+from tests.world import HOME, Settings, WrongInput
 
 ROOT = Path(__file__).parents[2]
 VARIABLES = {str(field.validation_alias) for field in Settings.model_fields.values()}

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import KINDS, Kind, Tallies, Unknown
-from concord.tasks.verify.recompute import ROUTES
 from tests.support.recorded import RECORDED
+from tests.world import KINDS, ROUTES, Kind, NotVerified, TalliesKind, Unknown
 
 
 def test_there_is_a_kind_for_each_mechanism_that_opens_a_session() -> None:
@@ -48,5 +46,5 @@ def test_the_subset_of_another_version_counts_as_answered_from() -> None:
 def test_what_a_kind_states_follows_from_its_settings() -> None:
     assert Kind.of(RECORDED["stable"]).claim == (0.5, 1e-6)
     assert Kind.of(RECORDED["universal"]).claim == (1.0, None)
-    sums, running = (Kind.of(RECORDED[name]).only(Tallies).unit for name in ("tallies", "stream"))
+    sums, running = (Kind.of(RECORDED[name]).only(TalliesKind).unit for name in ("tallies", "stream"))
     assert running == sums << 8

@@ -6,18 +6,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.certificate import Certificate, StudentRecord
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.guarantee import CAVEATS, Guarantee
-from concord.artifacts.measures import ClassTested, ConfusionMatrix, Estimate, PublicTest, TestRecord, thresholds_of
-from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
-from concord.artifacts.schemas import Ref
-from concord.artifacts.student_warnings import LARGE, student_warnings, warnings_of
-from concord.tasks.advice.draft import usual_delta
-from concord.tasks.mechanisms.private_test import Measured, Measures, Noisy, PrivateTest
-from concord.tasks.verify.published import _consistent
 from tests.support.recorded import RECORDED
 from tests.support.sentences import says
+from tests.world import (
+    CAVEATS,
+    LARGE,
+    Certificate,
+    ClassTested,
+    ConfusionMatrix,
+    Counts,
+    Estimate,
+    Guarantee,
+    Measured,
+    Measures,
+    MechanismRecord,
+    Noisy,
+    NotVerified,
+    PrivateTest,
+    PublicTest,
+    Ref,
+    SessionRecord,
+    StudentRecord,
+    TestRecord,
+    _consistent,
+    student_warnings,
+    thresholds_of,
+    usual_delta,
+    warnings_of,
+)
 
 NAMES = ("no", "it's rare", "other")
 MATRIX = ((3730, 10, 4), (160, -8, 0), (3, 1, 90))

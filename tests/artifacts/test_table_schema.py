@@ -8,22 +8,23 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.properties import PROPERTIES
-from concord.artifacts.schemas import Encoding, Spelling
-from concord.artifacts.sections import DataPlan
-from concord.artifacts.table_schema import (
+from tests.support.sentences import facts
+from tests.world import (
+    PROPERTIES,
+    DataPlan,
     DeclaredCategories,
     DeclaredRange,
     DeclaredText,
     DeclaredTruth,
+    Encoding,
+    Spelling,
     TableSchema,
+    WrongInput,
+    cast_rows,
     read_schema,
+    reading_columns,
     schema_of,
 )
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.grid import reading_columns
-from tests.support.sentences import facts
 
 WORD = Spelling(absent=("-99",))
 AGE: dict[str, Any] = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}

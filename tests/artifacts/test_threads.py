@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from concord.artifacts.threads import Abandoned, Threads
+from tests.world import Abandoned, Threads
 
 
 def test_results_are_in_order() -> None:

@@ -18,12 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from concord.tasks.advice.choose import REHEARSED, PublicFacts
-from concord.tasks.advice.rehearse_sketch import SketchAhead, expect_sketch
-from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
 from tests.benchmarks.accuracy import read
 from tests.benchmarks.ours import ORDER, Coded, coded, plan_of
 from tests.benchmarks.tables import DECLARED, cases
+from tests.world import REHEARSED, PublicFacts, SketchAhead, TalliesAhead, expect_sketch, expect_tallies
 
 ADVISED = Path(__file__).parent / "advised.jsonl"
 NEAR = 3.0

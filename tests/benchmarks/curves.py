@@ -17,11 +17,9 @@ from unittest import mock
 
 import numpy as np
 
-from concord.tasks.advice.tallies import planned_tallies
-from concord.tasks.mechanisms.tallies import LATER_FIELDS
-from concord.tasks.student.decode import Decoded, scores
 from tests.benchmarks.ours import Coded, coded, learn, plan_of
 from tests.benchmarks.tables import cases
+from tests.world import LATER_FIELDS, Decoded, planned_tallies, scores
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Tried:
 
     rounds      of labels, and the fields of the later ones
     codes       arguments of `learn_codes`
-    constants   by full name, such as concord.tasks.data.codes.ATOM
+    constants   by full name, such as tests.world.data_codes.ATOM
     """
 
     rounds: tuple[int, int] | None = None
@@ -38,9 +36,8 @@ class Tried:
     constants: Mapping[str, Any] = field(default_factory=dict)
 
 
-JOINT, PRIOR, CODES, SUMS = (
-    f"concord.tasks.{name}" for name in ("student.joint", "student.prior", "data.codes", "mechanisms.tallies")
-)
+JOINT, PRIOR = "tests.world.student_joint", "tests.world.student_prior"
+CODES, SUMS = "tests.world.data_codes", "tests.world.mechanisms_tallies"
 TRIED: dict[str, Tried] = {
     "as it is": Tried(),
     **{f"{bins} coarse bins": Tried(codes={"coarse": bins}) for bins in (4, 8, 16, 32)},

@@ -18,33 +18,60 @@ from scipy.sparse import csr_matrix
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
-from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Column, Encoding, Passed, Scaled
-from concord.artifacts.sections import TALLIES
-from concord.artifacts.table_schema import TableSchema, schema_of
-from concord.tasks.advice.choose import decided
-from concord.tasks.advice.tallies import asks_pairs, planned_sizes, planned_sketch, planned_tallies
-from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
-from concord.tasks.data.cells import LABEL, cast_columns, cast_rows
-from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, deepens, learn_codes
-from concord.tasks.data.concord_pictures import Pictures
-from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.data.encode import as_declared, learn_columns
-from concord.tasks.data.grid import grid_of, reading_columns, recoded, stand_ins
-from concord.tasks.data.guard import silenced
-from concord.tasks.data.matrix import Matrix, encode
-from concord.tasks.data.tables import open_public
-from concord.tasks.data.vectors import VectorField
-from concord.tasks.mechanisms import noise
-from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.mechanisms.distance import RandomSource
-from concord.tasks.mechanisms.mechanism import calibrate
-from concord.tasks.mechanisms.tallies import Tallies
-from concord.tasks.student.decode import Decoded, odds_scores, scores
-from concord.tasks.student.infer import RoundFile, RoundPlanner
-from concord.tasks.student.sketch import SketchPlanner
 from tests.benchmarks.tables import Case
+from tests.world import (
+    LABEL,
+    PROPOSED,
+    TALLIES,
+    CodeMatrix,
+    Codes,
+    Column,
+    Decoded,
+    Encoding,
+    Matrix,
+    NumberField,
+    Passed,
+    Pictures,
+    Plan,
+    RandomSource,
+    RoundFile,
+    RoundPlanner,
+    Scaled,
+    ScoreClassifier,
+    SketchPlanner,
+    TableSchema,
+    Tallies,
+    TeachersPlan,
+    VectorField,
+    add_votes,
+    aligned_copy,
+    as_declared,
+    asks_pairs,
+    calibrate,
+    cast_columns,
+    cast_rows,
+    decided,
+    deepens,
+    encode,
+    fitted_teacher,
+    grid_of,
+    learn_codes,
+    learn_columns,
+    mechanisms_noise,
+    odds_scores,
+    open_public,
+    parse_plan,
+    planned_sizes,
+    planned_sketch,
+    planned_tallies,
+    reading_columns,
+    recoded,
+    schema_of,
+    scores,
+    silenced,
+    stand_ins,
+    tally,
+)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -149,13 +176,13 @@ class Drawn:
         self.key = secrets.token_bytes(32)
 
     def uniform(self, first: int, rows: int) -> NDArray[np.uint64]:
-        return noise.keyed_draws(self.key, first, rows)
+        return mechanisms_noise.keyed_draws(self.key, first, rows)
 
     def laplace(self, scale: float, size: int) -> Ints:
-        return noise.laplace(scale, size)
+        return mechanisms_noise.laplace(scale, size)
 
     def gaussian(self, scale: float, size: int) -> Ints:
-        return noise.gaussian(scale, size)
+        return mechanisms_noise.gaussian(scale, size)
 
     def once(self, name: str, draw: Callable[[], Ints]) -> Ints:  # noqa: ARG002
         return draw()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from concord.tasks.advice.demo import DEMO_TABLES, write_stays
+from tests.world import DEMO_TABLES, write_stays
 
 PLANS = Path(__file__).parents[2] / "deployments" / "plans"
 SEED = 20_240_615

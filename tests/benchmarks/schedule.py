@@ -182,16 +182,19 @@ def measure(rows: int = 200_000, labels: int = 4_000_000) -> Rates:
     """The rates of this machine, which may do other work: time of processors is counted."""
     import numpy as np
 
-    from concord.artifacts.home.vault import Vault
-    from concord.artifacts.plan import load_plan
-    from concord.tasks.asking.arrays import LinearTeachers
-    from concord.tasks.asking.teachers import add_votes
-    from concord.tasks.data.encode import learn_encoding, stage_public
-    from concord.tasks.data.guard import silenced
-    from concord.tasks.data.split import split
-    from concord.tasks.data.units import PrivateRows
     from tests.benchmarks import test_bench_linear as linear
     from tests.benchmarks.test_bench_scale import BATCHES, Stream, table, voting_plan
+    from tests.world import (
+        LinearTeachers,
+        PrivateRows,
+        Vault,
+        add_votes,
+        learn_encoding,
+        load_plan,
+        silenced,
+        split,
+        stage_public,
+    )
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

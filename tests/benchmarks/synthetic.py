@@ -17,12 +17,9 @@ import polars as pl
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.schemas import Encoding
-from concord.tasks.data.cells import LABEL, cast_rows
-from concord.tasks.data.matrix import encode
-from concord.tasks.student.sketch import published_cells, synthetic_file
 from tests.benchmarks.ours import Coded, Floats, coded, columns_of, decoded_student, on_cells, sketched
 from tests.benchmarks.tables import cases
+from tests.world import LABEL, Encoding, cast_rows, encode, published_cells, synthetic_file
 
 PAGE = Path(__file__).with_name("README.md")
 START, END = "<!-- measured by tests.benchmarks.synthetic -->", "<!-- end of synthetic rows -->"

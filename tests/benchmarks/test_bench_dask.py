@@ -12,17 +12,21 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.plan import load_plan
-from concord.artifacts.schemas import Encoding, Ref
-from concord.flows.cluster import closed_cluster
-from concord.tasks.asking.teachers import Block, teach
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.split import split
-from concord.tasks.data.units import PrivateRows
 from tests.benchmarks.speed import MACHINE, Measured
 from tests.benchmarks.test_bench_scale import table, voting_plan
+from tests.world import (
+    Block,
+    Encoding,
+    PrivateRows,
+    Ref,
+    TeachersPlan,
+    Vault,
+    closed_cluster,
+    learn_encoding,
+    load_plan,
+    split,
+    teach,
+)
 
 pytestmark = pytest.mark.bench
 

@@ -6,10 +6,9 @@ from time import process_time
 
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger, _catch_up
-from concord.artifacts.schemas import Ref
 from tests.artifacts.ledger.openings import batch, named, opening
 from tests.benchmarks.speed import MACHINE, Measured
+from tests.world import Ledger, Ref, _catch_up
 
 pytestmark = pytest.mark.bench
 

@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.learners import TeachersPlan
-from concord.tasks.asking.arrays import LinearTeachers, weights_of
-from concord.tasks.asking.teachers import Teacher, add_votes, fitted_teacher
-from concord.tasks.data.guard import silenced
 from tests.benchmarks.speed import MACHINE, Measured
+from tests.world import LinearTeachers, Teacher, TeachersPlan, add_votes, fitted_teacher, silenced, weights_of
 
 pytestmark = pytest.mark.bench
 

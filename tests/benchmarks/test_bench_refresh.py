@@ -14,11 +14,10 @@ from statistics import median
 
 import pytest
 
-from concord.artifacts.plan import load_plan
-from concord.flows import refresh
 from tests.benchmarks.speed import Measured
 from tests.promises.commands import STAND_INS
 from tests.support.people import people, write_plan, write_tables
+from tests.world import flows_refresh, load_plan
 
 pytestmark = pytest.mark.bench
 
@@ -57,7 +56,7 @@ def test_the_last_of_520_refreshes_is_like_the_tenth(
         if number in range(9, 12) or number > REFRESHES - 3:
             measured[number] = command(path, home)
         else:
-            refresh.refresh.fn(load_plan(path), home)
+            flows_refresh.refresh.fn(load_plan(path), home)
     (tenth, left), (last, left_by_last) = (
         (median(seconds for seconds, _ in of), median(files for _, files in of))
         for of in ([*measured.values()][:3], [*measured.values()][3:])

@@ -20,13 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.data.encode import PublicBatch, write_frame
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.benchmarks.speed import MACHINE, Measured
 from tests.support.at_door import TEACHERS, files_of, labels_by, opened, write
+from tests.world import PublicBatch, Session, StableVoting, Stores, votes_schema, write_frame
 
 pytestmark = pytest.mark.bench
 

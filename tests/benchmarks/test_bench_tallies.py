@@ -16,16 +16,22 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import parse_plan
-from concord.tasks.asking.tally import Coding, Step, count, gather
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.units import PrivateRows
-from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from tests.benchmarks.speed import MACHINE, Measured
+from tests.world import (
+    Coding,
+    PrivateRows,
+    Step,
+    Tallies,
+    Vault,
+    cast_rows,
+    count,
+    gather,
+    learn_codes,
+    learn_encoding,
+    parse_plan,
+    planned_rounds,
+    tally,
+)
 
 pytestmark = pytest.mark.bench
 

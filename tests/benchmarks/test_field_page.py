@@ -7,12 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.tasks.data.codes import CodeSizes
 from tests.benchmarks.accuracy import EPSILONS, METHODS, fallen, figures, miscalibrated, read
 from tests.benchmarks.curves import TRIED
 from tests.benchmarks.ours import Said
 from tests.benchmarks.page import FIGURE, IN_NATS, MEASURES, SMALL, cell, hindsight, pages, table
 from tests.benchmarks.tables import xor
+from tests.world import CodeSizes
 
 LINES = read()
 

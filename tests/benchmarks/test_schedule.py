@@ -2,8 +2,8 @@
 
 import pytest
 
-from concord.flows.vote import FAR_AHEAD
 from tests.benchmarks.schedule import AHEAD, PAGE, Size, interleaved, measured, page, simulate, spread
+from tests.world import FAR_AHEAD
 
 
 def test_the_page_is_what_the_script_says() -> None:

@@ -12,15 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from concord.artifacts.sections import StreamPlan
-from concord.tasks.advice.tallies import planned_tallies
-from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.student.decode import scores
-from concord.tasks.student.infer import RoundFile
-from concord.tasks.student.seasons import decoded_of
 from tests.benchmarks.ours import Coded, Drawn, Ints, coded, plan_of
 from tests.benchmarks.tables import cases
+from tests.world import RoundFile, Stream, StreamPlan, decoded_of, planned_tallies, scores, tally
 
 WEEKS, AT = 52, (1, 4, 13, 26, 52)
 AIMS = {(0.5, 52): {}, (1.0, 52): {4: 83.5, 13: 84.6, 26: 85.3, 52: 85.7}, (1.0, 26): {52: 85.3}}

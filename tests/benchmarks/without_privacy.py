@@ -6,8 +6,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from concord.tasks.data.codes import CodeMatrix, Codes, deepens
 from tests.benchmarks.ours import Coded, Said, logistic, said, taught
+from tests.world import CodeMatrix, Codes, deepens
 
 
 def largest(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001

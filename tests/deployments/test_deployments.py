@@ -27,12 +27,9 @@ from prefect.server.schemas.schedules import CronSchedule
 from prefect.settings.models.flows import FlowsSettings
 from prefect.utilities.schema_tools.validation import validate
 
-from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.plan import load_plan
-from concord.artifacts.sections import MECHANISMS
-from concord.flows.scheduled import refused
 from tests.deployments.services import COMPOSE, ROOT
 from tests.support import postgresql
+from tests.world import MECHANISMS, BudgetRefused, EnvironmentFailed, NotVerified, WrongInput, load_plan, refused
 
 FOLDER = ROOT / "deployments"
 PREFECT: dict[str, Any] = yaml.safe_load((FOLDER / "prefect.yaml").read_text())

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from concord.flows.start import start
-from concord.tasks.verify.verify import verify
 from tests.support import postgresql
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.world import start, verify
 
 pytestmark = pytest.mark.slow
 

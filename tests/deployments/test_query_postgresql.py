@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.tasks.data.remote import rows_of_query
-from concord.tasks.data.sources import with_snapshots
 from tests.support.postgresql import server
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, plan_over, read
+from tests.world import EnvironmentFailed, Vault, WrongInput, rows_of_query, with_snapshots
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from concord.artifacts.ledger.ledger import Ledger
 from tests.deployments.services import ROOT, bears, until
 from tests.support.ports import own_port
+from tests.world import Ledger
 
 pytestmark = pytest.mark.slow
 GUIDE = (ROOT / "deployments/guides/schedule.md").read_text(encoding="utf-8")

@@ -14,18 +14,24 @@ from prefect.exceptions import FailedRun
 from prefect.flows import Flow
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-from concord.artifacts.errors import BudgetRefused, EnvironmentFailed
-from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.stores import Stores
-from concord.flows import scheduled
-from concord.flows.cluster import task_runner
-from concord.tasks.door.erase import close
 from tests.flows import test_refresh
 from tests.support.homes import charged, killed_at, state_of
 from tests.support.people import arrive, changed
+from tests.world import (
+    BudgetRefused,
+    EnvironmentFailed,
+    Ledger,
+    Plan,
+    Stores,
+    TeachersPlan,
+    Tracking,
+    close,
+    flows_learn,
+    flows_scheduled,
+    flows_serving,
+    parse_plan,
+    task_runner,
+)
 
 
 def ended(flow: Flow[..., Any], **parameters: Any) -> tuple[StateType, str, str]:
@@ -44,11 +50,11 @@ def next_year(plan: Plan, home: Path) -> Plan:
 @pytest.mark.slow
 def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: str, home: Path, arriving: Path) -> None:
     again = {"session": "people", "public": str(arriving), "home": home}
-    kind, name, result = ended(scheduled.scheduled_extend, **again)
+    kind, name, result = ended(flows_scheduled.scheduled_extend, **again)
     assert (kind, name) == (StateType.COMPLETED, "Completed")
     assert result.startswith(f"session {session}: 150 rows queried now")
     state = state_of(home, session)
-    kind, name, result = ended(scheduled.scheduled_extend, **again)
+    kind, name, result = ended(flows_scheduled.scheduled_extend, **again)
     assert (kind, name) == (StateType.COMPLETED, "NothingNew")
     assert "0 rows queried now" in result
     assert state_of(home, session) == state
@@ -59,7 +65,7 @@ def test_a_stream_is_released_by_its_deployment(tmp_path: Path, home: Path) -> N
     weekly = parse_plan(test_refresh.tables(tmp_path / "weeks"))
     for week in (1, 2):
         test_refresh.arrive(tmp_path / "weeks", week)
-        assert ended(scheduled.scheduled_refresh, plan=weekly, home=home)[1] == "Completed"
+        assert ended(flows_scheduled.scheduled_refresh, plan=weekly, home=home)[1] == "Completed"
     assert Ledger.of(home).sessions("people")[-1].asked == 2
 
 
@@ -75,7 +81,7 @@ def test_all_that_a_deployment_s_run_does_is_on_its_own_page(session: str, home:
     """Before, its tasks and artifacts were those of a run inside it, which also stayed "Running" if it was killed; its
     own page had none, and a name such as impetuous-quail."""
     began = datetime.now(UTC)
-    ended(scheduled.scheduled_extend, session="people", public=str(arriving), home=home)
+    ended(flows_scheduled.scheduled_extend, session="people", public=str(arriving), home=home)
     (run,) = runs_since(began)
     assert run.name == f"extend {session}"
     assert {"domain:people", f"session:{session}"} <= {*run.tags}
@@ -90,8 +96,8 @@ def test_all_that_a_deployment_s_run_does_is_on_its_own_page(session: str, home:
 
 def test_a_run_that_ends_early_is_named_for_what_it_was_to_do(home: Path, tmp_path: Path) -> None:
     began = datetime.now(UTC)
-    ended(scheduled.scheduled_learn, plan=tmp_path / "plan.toml", home=home)
-    ended(scheduled.scheduled_extend, session="nobody", public="nowhere", home=home)
+    ended(flows_scheduled.scheduled_learn, plan=tmp_path / "plan.toml", home=home)
+    ended(flows_scheduled.scheduled_extend, session="nobody", public="nowhere", home=home)
     assert {run.name for run in runs_since(began)} == {f"learn {tmp_path / 'plan.toml'}", "extend nobody"}
 
 
@@ -115,7 +121,7 @@ def test_its_cache_lies_in_the_home_folder_wherever_the_worker_keeps_its_own(ses
     assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify", "ended", "shown"}
     shutil.rmtree(home / "results")
     assert (
-        ended(scheduled.scheduled_study, session=session, home=home)[1] == "Completed"
+        ended(flows_scheduled.scheduled_study, session=session, home=home)[1] == "Completed"
     )  # taught again: nothing was kept
     assert cached(home) == {"study", "certify", "shown"}
 
@@ -129,7 +135,7 @@ def cached(home: Path) -> set[str]:
 def test_new_rows_and_no_budget_is_a_state_of_its_own(session: str, home: Path, arriving: Path) -> None:
     close(Stores.of(home), session, give_back=True)
     state = state_of(home, session)
-    kind, name, result = ended(scheduled.scheduled_extend, session=session, public=str(arriving), home=home)
+    kind, name, result = ended(flows_scheduled.scheduled_extend, session=session, public=str(arriving), home=home)
     assert (kind, name) == (StateType.FAILED, "BudgetRefused")
     assert "has ended" in result
     assert state_of(home, session) == state
@@ -147,15 +153,15 @@ def test_other_ends_are_named_likewise(
     given: dict[str, Any] = {"session": session, "public": str(arriving), "home": home} | parameters
     if name == "EnvironmentFailed":
         given["home"] = arriving / "11.parquet"  # a file where a folder is needed
-    assert ended(scheduled.scheduled_extend, **given)[:2] == (StateType.FAILED, name)
+    assert ended(flows_scheduled.scheduled_extend, **given)[:2] == (StateType.FAILED, name)
     assert state_of(home, session) == state
 
 
 @pytest.mark.slow
 def test_a_plan_learned_again_spends_nothing_and_opens_nothing(session: str, plan: Plan, home: Path) -> None:
-    assert ended(scheduled.scheduled_learn, plan=plan, home=home)[1] == "NothingNew"
+    assert ended(flows_scheduled.scheduled_learn, plan=plan, home=home)[1] == "NothingNew"
     newer, state = next_year(plan, home), state_of(home, session)
-    kind, name, result = ended(scheduled.scheduled_learn, plan=newer, home=home)
+    kind, name, result = ended(flows_scheduled.scheduled_learn, plan=newer, home=home)
     assert (kind, name) == (StateType.FAILED, "BudgetRefused")
     assert "--new-session" in result
     assert state_of(home, session) == state
@@ -169,14 +175,14 @@ def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
     retry = ("prefect.runtime.flow_run.run_count", 2)
     with monkeypatch.context() as patch:
         patch.setattr(*retry, raising=False)
-        assert ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
+        assert ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
     assert charged(home) == charge
-    assert ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "Completed"
+    assert ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "Completed"
     first, second = Ledger.of(home).sessions("people")
     assert (first.id, first.status, second.data_version) == (session, "open", "2")
     with monkeypatch.context() as patch:
         patch.setattr(*retry, raising=False)
-        assert ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "NothingNew"
+        assert ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "NothingNew"
     assert len(Ledger.of(home).sessions("people")) == 2
 
 
@@ -187,13 +193,13 @@ def test_a_further_session_that_was_not_published_is_finished_first(
 ) -> None:
     newer = next_year(plan, home)
     with monkeypatch.context() as patch:
-        patch.setattr("concord.flows.learn.publish", fails)
-        assert ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "EnvironmentFailed"
+        patch.setattr(flows_learn, "publish", fails)
+        assert ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "EnvironmentFailed"
     first, second = Ledger.of(home).sessions("people")
     charge = charged(home)
     with monkeypatch.context() as patch:
         patch.setattr("prefect.runtime.flow_run.run_count", run_count, raising=False)
-        ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)
+        ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)
     assert ([each.id for each in Ledger.of(home).sessions("people")], first.id) == ([session, second.id], session)
     assert charged(home) == charge
     assert (home / "released" / second.id / "certificate.json").exists()
@@ -204,7 +210,7 @@ def fails(*_: object, **__: object) -> None:
 
 
 def test_a_plan_may_be_named_by_its_file(home: Path, tmp_path: Path) -> None:
-    kind, name, result = ended(scheduled.scheduled_learn, plan=tmp_path / "plan.toml", home=home)
+    kind, name, result = ended(flows_scheduled.scheduled_learn, plan=tmp_path / "plan.toml", home=home)
     assert (kind, name) == (StateType.FAILED, "WrongInput")
     assert result.startswith(f"the plan {tmp_path / 'plan.toml'} does not exist")
 
@@ -212,10 +218,10 @@ def test_a_plan_may_be_named_by_its_file(home: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_another_student_on_a_schedule(session: str, home: Path) -> None:
     parameters = {"session": session, "student": {"refused": "drop"}, "home": home}
-    assert ended(scheduled.scheduled_study, **parameters)[1] == "Completed"
-    assert ended(scheduled.scheduled_study, **parameters)[1] == "NothingNew"
+    assert ended(flows_scheduled.scheduled_study, **parameters)[1] == "Completed"
+    assert ended(flows_scheduled.scheduled_study, **parameters)[1] == "NothingNew"
     shutil.rmtree(home / "released" / session / "labels")
-    assert ended(scheduled.scheduled_study, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
+    assert ended(flows_scheduled.scheduled_study, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +242,7 @@ def test_another_student_on_a_schedule(session: str, home: Path) -> None:
 )
 def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(key: str, value: object, plan: Plan) -> None:
     """It said that the whole plan was wrong, and printed it, if two rules spoke of one key."""
-    schema, tables = scheduled.scheduled_learn.parameters.model_dump(), plan.model_dump(mode="json")
+    schema, tables = flows_scheduled.scheduled_learn.parameters.model_dump(), plan.model_dump(mode="json")
     tables |= {"test": {"share": 0.1}, "relabel": {"hypotheses": "stumps", "features": ["size"]}}
     validate({"plan": tables}, schema, raise_on_error=True)
     validate({"plan": "plan.toml"}, schema, raise_on_error=True)
@@ -251,7 +257,7 @@ def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(key: str, value
 
 
 def test_a_server_that_refuses_how_a_student_learns_names_the_key() -> None:
-    schema = scheduled.scheduled_study.parameters.model_dump()
+    schema = flows_scheduled.scheduled_study.parameters.model_dump()
     for student in (None, {"refused": "drop"}):
         validate({"session": "people-1", "student": student}, schema, raise_on_error=True)
     with pytest.raises(ValidationError, match=r"^Validation failed for field 'student\.refused'"):
@@ -263,9 +269,9 @@ def test_a_run_that_dies_is_finished_by_the_next(session: str, home: Path, arriv
     arrive(arriving, 12, rows=40)
     parameters = {"session": session, "public": str(arriving), "home": home}
     with killed_at(Tracking, "publish"):
-        ended(scheduled.scheduled_extend, **parameters)
+        ended(flows_scheduled.scheduled_extend, **parameters)
     labels = state_of(home, session)[3]
-    _, name, result = ended(scheduled.scheduled_extend, **parameters)
+    _, name, result = ended(flows_scheduled.scheduled_extend, **parameters)
     assert (name, "0 rows queried now" in result) == ("Completed", True)  # nothing was left to ask, but to teach
     assert state_of(home, session)[3] == labels
 
@@ -286,7 +292,7 @@ def test_a_deployment_s_run_has_the_plan_s_own_task_runner(
         used.append(type(made).__name__)
         return made
 
-    monkeypatch.setattr("concord.flows.serving.task_runner", noted)
+    monkeypatch.setattr(flows_serving, "task_runner", noted)
     few = changed(plan, teachers__runner=runner, teachers__count=40, teachers__block=20)
-    assert ended(scheduled.scheduled_learn, plan=few, home=home)[0] == StateType.COMPLETED
+    assert ended(flows_scheduled.scheduled_learn, plan=few, home=home)[0] == StateType.COMPLETED
     assert used == [RUNNERS[runner]]

@@ -16,11 +16,9 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import temporary_settings
 from prefect.states import Crashed
 
-from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.stores import Stores
 from tests.deployments.services import Services, until
 from tests.support.people import arrive, tables_of_plan, write_tables
+from tests.world import Ledger, Released, Stores
 
 pytestmark = pytest.mark.slow
 EVERY = "20"

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from concord.flows.cli.app import speak_plainly
-from concord.flows.cli.commands import command
-from concord.flows.console import out
 from tests.support.people import write_plan, write_tables
 from tests.support.processes import own_environment
+from tests.world import command, out, speak_plainly
 
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 
@@ -53,7 +51,7 @@ def test_json_is_exact_on_an_ascii_console(tmp_path: Path, monkeypatch: pytest.M
     home = tmp_path / "ä ε 漢"
     result, _ = printed(monkeypatch, "ascii", "demo", "--help")
     assert "Usage" in result
-    from concord.artifacts.ledger.ledger import Ledger
+    from tests.world import Ledger
 
     home.mkdir()
     Ledger.of(home).name_domain("bäume", unit="ein Baum", neighbours="add or remove", epsilon=4.0, delta=1e-5)

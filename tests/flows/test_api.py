@@ -8,20 +8,13 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.released import sha256
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.flows import api
-from concord.flows.api import run
-from concord.flows.results import Run
-from concord.flows.start import start
 from tests.support.console import concord
 from tests.support.people import people, write_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import Ledger, NotVerified, Plan, Run, WrongInput, flows_api, run, sha256, start
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", api.__doc__ or "")
+LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", flows_api.__doc__ or "")
 OF_README = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 EXAMPLES = [*map(dedent, LINES), *OF_README]
 
@@ -82,7 +75,7 @@ def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
 def test_from_python_nobody_is_asked_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=str))
     with pytest.raises(WrongInput, match="--private, --public, --label, --classes, --domain, --rows"):
-        api.init(tmp_path / "plan.toml")
+        flows_api.init(tmp_path / "plan.toml")
 
 
 @pytest.mark.slow

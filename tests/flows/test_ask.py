@@ -12,20 +12,28 @@ import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.stores import Stores
-from concord.flows.api import ask, run
-from concord.flows.results import budget_of
-from concord.flows.start import latest, start_extension
-from concord.tasks.door.erase import close, erase, forget
-from concord.tasks.verify.checked_student import handed_on
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.signed import excerpt
-from concord.tasks.verify.verify import verify
 from tests.support.people import people, write_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    BudgetRefused,
+    Ledger,
+    NotVerified,
+    PublishedSession,
+    Stores,
+    WrongInput,
+    ask,
+    budget_of,
+    close,
+    erase,
+    forget,
+    handed_on,
+    latest,
+    run,
+    signed_excerpt,
+    start_extension,
+    verify,
+    verify_published,
+)
 
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[2] / "deployments/guides/questions.md").read_text(encoding="utf-8")
@@ -104,7 +112,7 @@ def test_a_question_is_paid_for_once_certified_and_replayed(plan: Path, home: Pa
     assert (certificate.guarantee.epsilon, certificate.teachers) == (1.0, 150)
     more = certificate.leading.model_copy(update={"teachers": 9})
     with pytest.raises(NotVerified, match="the teachers"):
-        excerpt(
+        signed_excerpt(
             certificate.model_copy(update={"sessions": (more,)}),
             PublishedSession.at(home / "released" / session.id).read,
         )

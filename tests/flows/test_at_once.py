@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
-from concord.flows import run
-from concord.flows.outcome import Summary
-from concord.flows.start import start
-from concord.tasks.door import locks
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.world import Ledger, Summary, door_locks, flows_run, start
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -26,9 +22,9 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
     plan = changed(tables_of_plan(write_tables(tmp_path / "data")), **small)
     admitted, losers = threading.Event(), ThreadPoolExecutor(1)
     second: list[Future[Summary]] = []
-    private_of = run.PrivateFiles.of
+    private_of = flows_run.PrivateFiles.of
 
-    def naming(*arguments: Any) -> run.PrivateFiles:
+    def naming(*arguments: Any) -> flows_run.PrivateFiles:
         if second:
             admitted.set()  # the loser got past the winner, who has opened nothing yet
         else:
@@ -36,9 +32,9 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
             assert admitted.wait(300)
         return private_of(*arguments)
 
-    opening = locks.opening
-    monkeypatch.setattr(run, "opening", lambda vault, identity, _: opening(vault, identity, admitted.set))
-    monkeypatch.setattr(run.PrivateFiles, "of", naming)
+    opening = door_locks.opening
+    monkeypatch.setattr(flows_run, "opening", lambda vault, identity, _: opening(vault, identity, admitted.set))
+    monkeypatch.setattr(flows_run.PrivateFiles, "of", naming)
     winner = start(plan, home)
     loser = second[0].result()
     assert (loser.session, loser.run_id) == (winner.session, winner.run_id)

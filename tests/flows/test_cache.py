@@ -8,25 +8,38 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import Encoding, OneHot, Ref
-from concord.flows import stages
-from concord.flows.cache import Files, Place, PrivateInput, PublicTables, digested, key_of, only
-from concord.flows.season import NewUnits
-from concord.flows.stage import Described, Stages
-from concord.flows.stages import UNITS, StudentFile
-from concord.tasks.asking.teachers import Block
-from concord.tasks.data.arrivals import Period
-from concord.tasks.data.codes import Codes
-from concord.tasks.data.encode import PublicBatch
-from concord.tasks.mechanisms.hypotheses import HypothesisClass, Stumps
-from concord.tasks.mechanisms.relabelled import Relabelling
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.world import (
+    UNITS,
+    Block,
+    Certificate,
+    Codes,
+    Cost,
+    Described,
+    Encoding,
+    Files,
+    HypothesisClass,
+    NewUnits,
+    OneHot,
+    Period,
+    Place,
+    Plan,
+    PrivateInput,
+    PublicBatch,
+    PublicTables,
+    Ref,
+    Relabelling,
+    Stages,
+    StudentFile,
+    Stumps,
+    Vault,
+    digested,
+    flows_stages,
+    key_of,
+    only,
+)
 
-STAGES = {name: item for name, item in vars(stages).items() if isinstance(item, Described)}
+STAGES = {name: item for name, item in vars(flows_stages).items() if isinstance(item, Described)}
 ONE, OTHER = Ref(path="a/b", digest="00"), Ref(path="a/b", digest="01")
 
 
@@ -155,14 +168,14 @@ def test_files_that_moved_are_the_same_files() -> None:
 def test_a_block_that_moved_within_the_vault_is_not_trained_again(plan: Plan, tmp_path: Path) -> None:
     moved = Ref(path="elsewhere/a/b", digest=ONE.digest)
     blocks = [Block((0, 5), ONE), Block((0, 5), moved), Block((0, 5), OTHER), Block((0, 6), ONE)]
-    keys = [key(stages.teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
+    keys = [key(flows_stages.teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
 
 
 def test_a_home_that_moved_has_the_same_keys(plan: Plan, tmp_path: Path) -> None:
     def split_key(home: Path, path: str) -> str:
-        return key(stages.split, home, plan=plan, private=replace(INPUT, table=Files(path, ("00",))))
+        return key(flows_stages.split, home, plan=plan, private=replace(INPUT, table=Files(path, ("00",))))
 
     before = split_key(tmp_path / "home", plan.path("private"))
     (tmp_path / "home").rename(tmp_path / "moved")
@@ -171,13 +184,13 @@ def test_a_home_that_moved_has_the_same_keys(plan: Plan, tmp_path: Path) -> None
 
 def test_the_students_settings_are_in_no_key_of_the_teachers(plan: Plan) -> None:
     other = changed(plan, student__refused="drop")
-    for stage in (stages.encode, stages.split, stages.teach):
+    for stage in (flows_stages.encode, flows_stages.split, flows_stages.teach):
         assert digested(only(plan, *stage.reads)) == digested(only(other, *stage.reads))
-    assert digested(only(plan, *stages.study.reads)) != digested(only(other, *stages.study.reads))
+    assert digested(only(plan, *flows_stages.study.reads)) != digested(only(other, *flows_stages.study.reads))
 
 
 def test_a_stage_sees_of_its_plan_what_it_says_it_reads(plan: Plan) -> None:
-    view = stages.teach.arguments(block=Block((0, 5), ONE), plan=plan, encoding=encoding("s"))["plan"]
+    view = flows_stages.teach.arguments(block=Block((0, 5), ONE), plan=plan, encoding=encoding("s"))["plan"]
     assert view.teachers.estimator == plan.teachers.estimator
     for part, field in ((view.teachers, "count"), (view, "student"), (view, "data")):
         with pytest.raises(AttributeError):

@@ -20,14 +20,21 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from sklearn.utils.estimator_checks import check_estimator
 
 import concord
-from concord.artifacts.domains import NEIGHBOURS
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.ledger.ledger import Ledger
-from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
-from concord.tasks.advice.draft import PlanFacts
 from tests.support.people import CLASSES, people
 from tests.support.sentences import facts
 from tests.test_readme import README
+from tests.world import (
+    CONTRARY,
+    CONTRARY_OF_NUMBERS,
+    NEIGHBOURS,
+    BudgetRefused,
+    ConcordClassifier,
+    ConcordRegressor,
+    Ledger,
+    NotVerified,
+    PlanFacts,
+    WrongInput,
+)
 
 SKIPPED = {"check_array_api_input", "check_pipeline_consistency"}
 """For one there must be another package; the other is for learners that draw no noise."""

@@ -18,19 +18,24 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import KEY_BYTES, Vault
-from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.artifacts.settings import SIGNING_KEY
-from concord.flows import cluster
-from concord.flows.cluster import task_runner
-from concord.flows.serving import SERVERS_OWN
-from concord.flows.start import start
 from tests.support.people import changed
 from tests.support.sentences import facts
+from tests.world import (
+    KEY_BYTES,
+    SERVERS_OWN,
+    SIGNING_KEY,
+    EnvironmentFailed,
+    Ledger,
+    Plan,
+    Released,
+    TeachersPlan,
+    Vault,
+    WrongInput,
+    flows_cluster,
+    flows_server,
+    start,
+    task_runner,
+)
 
 TLS = ("ca_file", "client_cert", "client_key")
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -60,13 +65,13 @@ def test_nobody_is_asked_without_certificates(tmp_path: Path) -> None:
 def test_a_worker_elsewhere_cannot_use_a_server_of_this_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("concord.flows.server.own_server", ContextVar("own", default="a server"))
+    monkeypatch.setattr(flows_server, "own_server", ContextVar("own", default="a server"))
     with pytest.raises(EnvironmentFailed, match="PREFECT_API_URL"):
         task_runner(TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786"), tmp_path)
 
 
 def test_a_home_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    assert cluster.worker_identity(str(tmp_path / "home"))[1] == ""
+    assert flows_cluster.worker_identity(str(tmp_path / "home"))[1] == ""
     assert list(tmp_path.iterdir()) == []
 
 
@@ -185,7 +190,7 @@ def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
     other = Security.temporary()  # type: ignore[no-untyped-call]
     for name, file in named.files.items():
         file.write_text(getattr(other, f"tls_{name}"))
-    monkeypatch.setattr(cluster, "START_SECONDS", 3)
+    monkeypatch.setattr(flows_cluster, "START_SECONDS", 3)
     with (
         dask.config.set(named.settings),
         pytest.raises(EnvironmentFailed, match="accepts the connection"),

@@ -11,23 +11,32 @@ import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, parse_plan
-from concord.flows.ask import estimate
-from concord.flows.results import budget_of
-from concord.flows.start import start, start_asking, start_extension
-from concord.tasks.asking.teachers import Block
-from concord.tasks.asks.estimate import measure
-from concord.tasks.data.encode import learn_encoding, read_frame
-from concord.tasks.data.split import ASIDE, SHARD, split
-from concord.tasks.data.units import PrivateRows
-from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    ASIDE,
+    SHARD,
+    Block,
+    BudgetRefused,
+    Ledger,
+    Plan,
+    PrivateRows,
+    TeachersPlan,
+    Vault,
+    WrongInput,
+    budget_of,
+    estimate,
+    learn_encoding,
+    measure,
+    parse_plan,
+    read_frame,
+    split,
+    start,
+    start_asking,
+    start_extension,
+    verify,
+)
 
 ASKED: dict[str, Any] = {"epsilon": 0.5, "share": 0.3, "beta": 0.05}
 

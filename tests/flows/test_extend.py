@@ -10,23 +10,31 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.database import LedgerRows
-from concord.artifacts.ledger.events import LogRecord
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.artifacts.stores import Stores
-from concord.flows.api import run
-from concord.flows.scheduled import scheduled_extend, scheduled_learn
-from concord.flows.start import start, start_extension
-from concord.tasks.door.checkpoint import read_checkpoint, write_checkpoint
-from concord.tasks.door.erase import close, forget
-from concord.tasks.door.locks import RUN
-from concord.tasks.verify.verify import verify
 from tests.support.homes import certified_rows, charged, die_extending, labels_of, state_of
 from tests.support.people import arrive, changed, people, write_plan, write_tables
 from tests.support.sentences import facts, says
+from tests.world import (
+    RUN,
+    BudgetRefused,
+    Ledger,
+    LedgerRows,
+    LogRecord,
+    NotVerified,
+    Plan,
+    Released,
+    Stores,
+    WrongInput,
+    close,
+    forget,
+    read_checkpoint,
+    run,
+    scheduled_extend,
+    scheduled_learn,
+    start,
+    start_extension,
+    verify,
+    write_checkpoint,
+)
 
 
 @pytest.mark.usefixtures("prefect_server")

@@ -12,17 +12,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Session
-from concord.flows import stages, vote
-from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, disclose
-from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.data.encode import PublicBatch
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, labels_by, make_case, write
+from tests.world import (
+    Begun,
+    Call,
+    Disclosure,
+    EnvironmentFailed,
+    NoisyVotes,
+    PublicBatch,
+    Ref,
+    Session,
+    StableVoting,
+    Stages,
+    Steps,
+    TeachersPlan,
+    disclose,
+    flows_stages,
+    flows_vote,
+    votes_schema,
+)
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -40,7 +48,7 @@ class Counted(Stages):
         self.counting: Callable[[int], None] = lambda _: None
 
     def begin(self, work: Any, arguments: Call) -> Begun:
-        assert work is stages.poll.task
+        assert work is flows_stages.poll.task
         at = self.case.batches.index(arguments["batch"])
         self.begun.append(at)
 
@@ -65,7 +73,7 @@ def asked(case: Case, counted: Counted) -> Disclosure:
     run: Any = SimpleNamespace(stores=case.door, stages=counted, plan=plan)
     stream = SimpleNamespace(batches=case.batches, encoding=None)
     admitted: Any = SimpleNamespace(ask=labels_by(case.mechanism), stream=stream)
-    return vote.ask_teachers(run, case.session, admitted, TEACHERS)
+    return flows_vote.ask_teachers(run, case.session, admitted, TEACHERS)
 
 
 def on_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
@@ -193,7 +201,7 @@ def test_time_counts_for_one_stage_alone(tmp_path: Path) -> None:
 
     before = datetime.now(UTC)
     run: Any = SimpleNamespace(stages=counted)
-    with stages.poll.in_turn(run, case.batches, 0, TEACHERS, None) as polled:  # type: ignore[arg-type]
+    with flows_stages.poll.in_turn(run, case.batches, 0, TEACHERS, None) as polled:  # type: ignore[arg-type]
         Stages.uncached(counted, "release", work)
     whole = (datetime.now(UTC) - before).total_seconds()
     poll, release = counted.reports

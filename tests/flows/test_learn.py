@@ -10,14 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.plan import Plan, parse_plan
-from concord.flows.start import start
 from tests.support.homes import cached, charged, labels_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.refusing import REFUSE
+from tests.world import BudgetRefused, Ledger, NotVerified, Plan, Tracking, WrongInput, parse_plan, start
 
 UNTIL_DOOR = ("encode", "split", "teach", "poll")
 STAGES = (*UNTIL_DOOR, "release", "study", "certify")

@@ -8,15 +8,10 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.plan import Plan
-from concord.flows.start import start
-from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, labels_of
 from tests.support.people import changed
 from tests.support.sentences import facts
+from tests.world import EnvironmentFailed, Ledger, Plan, Tracking, start, verify
 
 
 def deleted(home: Path) -> None:

@@ -9,9 +9,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 from prefect.client.schemas.sorting import FlowRunSort
 
-from concord.artifacts.plan import Plan
-from concord.flows.outcome import Summary, spent_in_words
-from concord.flows.start import start, start_extension
+from tests.world import Plan, Summary, spent_in_words, start, start_extension
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

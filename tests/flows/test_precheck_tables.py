@@ -11,14 +11,22 @@ import polars as pl
 import pytest
 
 import concord
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.schemas import Empty, Encoding
-from concord.flows import admit, console
-from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
-from concord.tasks.data.remarks import Unmatched
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import says
+from tests.world import (
+    Empty,
+    Encoding,
+    EnvironmentFailed,
+    Ledger,
+    Unmatched,
+    WrongInput,
+    flows_admit,
+    flows_console,
+    is_worth_asking,
+    precheck_tables,
+    rounded,
+    shares_in_words,
+)
 
 WRONG = Unmatched(1.0, 0.0, {"shade": 0.126})
 ENCODING = Encoding(columns=(Empty(name="day"),), label="label", classes=("no", "yes"))
@@ -87,12 +95,12 @@ def run_it(
     most: float | None = None,
 ) -> Terminal:
     terminal = Terminal(answer)
-    patch.setattr(console, "err", terminal)
-    patch.setattr(admit, "err", terminal)
+    patch.setattr(flows_console, "err", terminal)
+    patch.setattr(flows_admit, "err", terminal)
     patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
-    patch.setattr(admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
-    patch.setattr(admit, "unmatched", lambda *_: found)
-    with console.asking(wanted):
+    patch.setattr(flows_admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
+    patch.setattr(flows_admit, "unmatched", lambda *_: found)
+    with flows_console.asking(wanted):
         precheck_tables(asked_by(most), PRIVATE, ENCODING, None)
     return terminal
 
@@ -123,9 +131,9 @@ def test_a_notebook_shows_it_in_the_cell_and_goes_on(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
-    monkeypatch.setattr(admit, "err", console.PrintableConsole(stderr=True))
-    monkeypatch.setattr(admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
-    monkeypatch.setattr(admit, "unmatched", lambda *_: WRONG)
+    monkeypatch.setattr(flows_admit, "err", flows_console.PrintableConsole(stderr=True))
+    monkeypatch.setattr(flows_admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
+    monkeypatch.setattr(flows_admit, "unmatched", lambda *_: WRONG)
     precheck_tables(asked_by(), PRIVATE, ENCODING, None)
     lines = [cell["text/plain"] for cell in cells]
     assert says(lines[0], "100%", "private rows", "data.classes")
@@ -137,14 +145,14 @@ def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     def fails(*_: object) -> Unmatched:
         raise EnvironmentFailed("stage unmatched failed")
 
-    monkeypatch.setattr(admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
-    monkeypatch.setattr(admit, "unmatched", fails)
+    monkeypatch.setattr(flows_admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
+    monkeypatch.setattr(flows_admit, "unmatched", fails)
     precheck_tables(asked_by(), PRIVATE, ENCODING, None)
 
 
 def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
-    monkeypatch.setattr(admit, "unmatched", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(flows_admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
+    monkeypatch.setattr(flows_admit, "unmatched", lambda *_: pytest.fail("read"))
     private: Any = SimpleNamespace()
     session: Any = object()
     precheck_tables(asked_by(), private, private, session)

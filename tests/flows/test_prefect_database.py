@@ -13,13 +13,17 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogWorker
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.atomic import tidy
-from concord.artifacts.settings import sqlite_file
-from concord.flows import server
-from concord.flows.database import DATABASE, NAMED, database_of_its_own
-from concord.flows.serving import serving_flows
 from tests.support.processes import own_environment
+from tests.world import (
+    DATABASE,
+    NAMED,
+    EnvironmentFailed,
+    database_of_its_own,
+    flows_server,
+    serving_flows,
+    sqlite_file,
+    tidy,
+)
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -103,12 +107,12 @@ class Stub:
 def test_a_disk_that_is_full_under_prefects_database_is_one_sentence(
     home: Path, monkeypatch: pytest.MonkeyPatch, status: int, raised: type[Exception]
 ) -> None:
-    monkeypatch.setattr(server, "Server", Stub)
+    monkeypatch.setattr(flows_server, "Server", Stub)
     asked = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs/set_state")
     answer = httpx.Response(status, request=asked)
     with (
         pytest.raises(raised, match=r"cannot go on \(see .*server.log\)" if status == 500 else "Internal"),
-        server.serving(home),
+        flows_server.serving(home),
     ):
         raise PrefectHTTPStatusError("Internal Server Error", request=asked, response=answer)
 
@@ -116,7 +120,7 @@ def test_a_disk_that_is_full_under_prefects_database_is_one_sentence(
 def test_logs_that_a_server_on_a_full_disk_does_not_take_are_no_matter_for_the_console(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(server, "Server", Stub)
+    monkeypatch.setattr(flows_server, "Server", Stub)
 
     class Refusing:
         async def create_logs(self, _: object) -> None:

@@ -14,20 +14,25 @@ import polars as pl
 import pytest
 
 import concord
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.flows.run import PrivateFiles, running
-from concord.flows.start import start_extension
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.units import names_held
-from concord.tasks.door.admit import claim
-from concord.tasks.door.checkpoint import Checkpoint, PublicSource, write_checkpoint
 from tests.artifacts.ledger.openings import opening
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts, says
 from tests.support.sources import asked_of, database
+from tests.world import (
+    Checkpoint,
+    Ledger,
+    Plan,
+    PrivateFiles,
+    PublicSource,
+    Vault,
+    WrongInput,
+    claim,
+    learn_encoding,
+    names_held,
+    running,
+    start_extension,
+    write_checkpoint,
+)
 
 GUESS = people(2, 77).head(1)
 """The row of one private file, and a guess of it."""

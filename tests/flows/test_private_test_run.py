@@ -8,27 +8,34 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, EnvironmentFailed
-from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import TestRecord
-from concord.artifacts.mlflow.read import Records
-from concord.artifacts.parts import LEARNING, TEST
-from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import STUDENT_TEST, Opening, Terms
-from concord.artifacts.stores import Stores
-from concord.flows.learn import study_again
-from concord.flows.results import budget_of
-from concord.flows.start import start, start_again
-from concord.tasks.data.encode import read_frame
-from concord.tasks.door.checkpoint import read_checkpoint
-from concord.tasks.door.erase import erase
-from concord.tasks.verify.verify import verify
 from tests.support.homes import cached, certificate_of
 from tests.support.people import changed
 from tests.support.sentences import facts
+from tests.world import (
+    LEARNING,
+    STUDENT_TEST,
+    TEST,
+    BudgetRefused,
+    Cost,
+    EnvironmentFailed,
+    Ledger,
+    Opening,
+    Plan,
+    Records,
+    Ref,
+    Released,
+    Stores,
+    Terms,
+    TestRecord,
+    budget_of,
+    erase,
+    read_checkpoint,
+    read_frame,
+    start,
+    start_again,
+    study_again,
+    verify,
+)
 
 
 @pytest.fixture

@@ -15,28 +15,44 @@ import polars as pl
 import pytest
 from mlflow import MlflowClient
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.guarantee import season_in_words
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Ref
-from concord.artifacts.stores import Stores
-from concord.flows import refresh, season, steps, tally
-from concord.flows.outcome import Summary, in_words, outcome_in_markdown
-from concord.flows.start import start, start_asking
-from concord.tasks.asking.tally import total_of
-from concord.tasks.asks.stream import PeriodCounts, counted_again, periods_counted
-from concord.tasks.door.erase import close, erase, erased_units, forget
-from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import session
 from tests.support.homes import killed_at
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.recorded import RECORDED
 from tests.support.sentences import facts
 from tests.test_readme import ROOT
+from tests.world import (
+    BudgetRefused,
+    Ledger,
+    NotVerified,
+    PeriodCounts,
+    Plan,
+    Ref,
+    Stores,
+    Summary,
+    Tracking,
+    Vault,
+    WrongInput,
+    close,
+    counted_again,
+    erase,
+    erased_units,
+    flows_refresh,
+    flows_season,
+    flows_steps,
+    flows_tally,
+    forget,
+    outcome_in_markdown,
+    outcome_in_words,
+    parse_plan,
+    periods_counted,
+    season_in_words,
+    start,
+    start_asking,
+    total_of,
+    verify,
+    verify_published,
+)
 
 (OF_WEEKS,) = re.findall(
     r"```python\n(.*?)```", (ROOT / "deployments/guides/stream.md").read_text(encoding="utf-8"), re.DOTALL
@@ -45,7 +61,7 @@ from tests.test_readme import ROOT
 
 
 def start_refresh(plan: Plan, home: Path, *, new_session: bool = False) -> Summary:
-    found: Summary = start_asking(refresh.refresh, plan, home, new_session=new_session)
+    found: Summary = start_asking(flows_refresh.refresh, plan, home, new_session=new_session)
     return found
 
 
@@ -124,7 +140,7 @@ def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, p
     names = [client.get_run(summary.run_id).info.run_name for summary in (first, third)]
     assert names == [f"release {number} of 4, {first.session}" for number in (1, 3)]  # told apart where they are cut
     assert (first.season, third.season) == ("release 1 of 4", "release 3 of 4")
-    assert "release 3 of 4" in in_words(third)
+    assert "release 3 of 4" in outcome_in_words(third)
     assert "| season | release 3 of 4 |" in outcome_in_markdown(third)
     found = published(home, third)
     exact = [pl.read_parquet(data / "arriving" / f"{week}.parquet")["person"].n_unique() for week in (1, 2)]
@@ -175,13 +191,13 @@ def periods_of(home: Path) -> list[PeriodCounts]:
 
 
 STEPS: dict[str, tuple[object, str]] = {
-    "before it is counted": (season, "arrive"),
-    "before the count is on record": (season, "keep_counted"),
+    "before it is counted": (flows_season, "arrive"),
+    "before the count is on record": (flows_season, "keep_counted"),
     "before it is begun": (Ledger, "begin_batch"),
     "before its draw is on record": (Ledger, "record_draw"),
     "before it is committed": (Ledger, "commit_batch"),
-    "before its labels": (tally, "infer"),
-    "before its certificate": (steps, "certificate_of"),
+    "before its labels": (flows_tally, "infer"),
+    "before its certificate": (flows_steps, "certificate_of"),
 }
 
 
@@ -198,7 +214,7 @@ def test_a_killed_refresh_is_finished_by_the_next_with_the_files_that_it_took(da
         found = start_refresh(plan, home)
         taken = [len(each.period.files) for each in periods_of(home)]
         assert found.asked == number + 1, step
-        late = owner is season  # nothing was on record: it takes what has arrived meanwhile too
+        late = owner is flows_season  # nothing was on record: it takes what has arrived meanwhile too
         assert sum(taken) == 2 * number + 1 + late, step
         assert not [path for path in (home / "vault" / "units").rglob("*") if path.is_file()], step
     (session,) = Ledger.of(home).sessions("people")
@@ -217,9 +233,9 @@ def test_a_killed_refresh_is_finished_by_the_next_with_the_files_that_it_took(da
 )
 def test_the_next_time_is_the_clock_s(clock: str, after: str, first: str) -> None:
     async def in_a_notebook() -> datetime:
-        return season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
+        return flows_season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
 
-    found = season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
+    found = flows_season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
     assert found.astimezone(UTC).replace(tzinfo=None) == datetime.fromisoformat(first)
     assert asyncio.run(in_a_notebook()) == found
 
@@ -227,7 +243,7 @@ def test_the_next_time_is_the_clock_s(clock: str, after: str, first: str) -> Non
 @pytest.mark.parametrize("clock", ["at three", "0 0 31 2 *", ""])
 def test_a_time_that_never_comes_is_wrong_input(clock: str) -> None:
     with pytest.raises(WrongInput, match=r"stream\.clock must be five fields"):
-        season.next_time(clock, datetime.now(UTC))
+        flows_season.next_time(clock, datetime.now(UTC))
 
 
 def test_a_second_call_before_the_clock_s_next_time_is_answered_from_the_first(data: Path, home: Path) -> None:

@@ -7,21 +7,28 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.guarantee import RELABELLED
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.plan import Plan
-from concord.artifacts.stores import Stores
-from concord.flows.outcome import Summary
-from concord.flows.start import start, start_extension
-from concord.tasks.door.erase import close, forget
-from concord.tasks.mechanisms.relabelled import Relabelled
-from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, labels_of
 from tests.support.people import changed, people
 from tests.support.relabelling import tables
+from tests.world import (
+    RELABELLED,
+    BudgetRefused,
+    Certificate,
+    Ledger,
+    NotVerified,
+    Plan,
+    Relabelled,
+    Stores,
+    Summary,
+    Tracking,
+    WrongInput,
+    asking_relabel,
+    close,
+    forget,
+    start,
+    start_extension,
+    verify,
+)
 
 
 @pytest.fixture
@@ -97,9 +104,7 @@ def test_a_draw_that_is_gone_stops_the_session(
 ) -> None:
     charge, labels = charged(home), labels_of(home, session)
     shutil.rmtree(home / "vault" / "choices")
-    monkeypatch.setattr(
-        "concord.tasks.asking.relabel.choose_hypothesis", lambda *_: 0
-    )  # which says the first class of all rows
+    monkeypatch.setattr(asking_relabel, "choose_hypothesis", lambda *_: 0)  # which says the first class of all rows
     with pytest.raises(NotVerified, match="changed"):
         start(plan, home)
     assert (charged(home), labels_of(home, session)) == (charge, labels)

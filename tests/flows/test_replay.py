@@ -6,20 +6,25 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import NotKept, NotVerified
-from concord.artifacts.ledger.ledger import AsItStands, Ledger
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Batch
-from concord.flows import serving
-from concord.flows import start as starting
-from concord.flows.environment import is_known, remember
-from concord.flows.learn import learn
-from concord.flows.outcome import Summary
-from concord.flows.replay import replayed
-from concord.flows.server import ADDRESS_VARIABLE
 from tests.support.people import changed
+from tests.world import (
+    ADDRESS_VARIABLE,
+    AsItStands,
+    Batch,
+    Ledger,
+    NotKept,
+    NotVerified,
+    Plan,
+    Ref,
+    Summary,
+    Tracking,
+    flows_serving,
+    flows_start,
+    is_known,
+    learn,
+    remember,
+    replayed,
+)
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -43,7 +48,7 @@ def sizes(home: Path) -> dict[str, int]:
 
 
 def test_a_replay_says_what_the_full_run_says_and_writes_nothing(session: str, plan: Plan, home: Path) -> None:
-    full = starting.start(plan, home)
+    full = flows_start.start(plan, home)
     entries, runs = ledger_entries(home), Tracking.of(home).runs(session)
     replay(plan, home)
     before = sizes(home)
@@ -77,8 +82,8 @@ def test_a_replay_asks_mlflow_only_if_something_changed(
 def test_a_known_plan_needs_no_server(plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ADDRESS_VARIABLE)
     assert is_known(plan, home)
-    monkeypatch.setattr(serving, "serving_flows", None)  # calling it fails
-    assert all(stage.cached for stage in starting.start(plan, home).stages)
+    monkeypatch.setattr(flows_serving, "serving_flows", None)  # calling it fails
+    assert all(stage.cached for stage in flows_start.start(plan, home).stages)
     assert not is_known(changed(plan, student__refused="drop"), home)
     monkeypatch.setenv(ADDRESS_VARIABLE, "http://127.0.0.1:1/api")
     assert not is_known(plan, home)  # its owner wants every run on its record

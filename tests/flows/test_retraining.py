@@ -6,19 +6,25 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.learners import StudentPlan
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.artifacts.stores import Stores
-from concord.flows.learn import study_again
-from concord.flows.start import start, start_again, start_extension
-from concord.tasks.door.checkpoint import read_checkpoint
-from concord.tasks.door.erase import close, forget
-from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of, charged, die_extending, labels_of, state_of
 from tests.support.people import arrive, changed
 from tests.support.sentences import facts
+from tests.world import (
+    Ledger,
+    NotVerified,
+    Plan,
+    Stores,
+    StudentPlan,
+    WrongInput,
+    close,
+    forget,
+    read_checkpoint,
+    start,
+    start_again,
+    start_extension,
+    study_again,
+    verify,
+)
 
 DROPPING = StudentPlan(refused="drop")
 

@@ -11,15 +11,8 @@ from typing import Any
 import pytest
 from prefect.serializers import JSONSerializer
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.vault import SEAL_BYTES
-from concord.artifacts.plan import Plan
-from concord.artifacts.stores import Stores
-from concord.flows.cache import SealedResults
-from concord.flows.start import start
-from concord.tasks.door.checkpoint import read_checkpoint
 from tests.support.people import changed
+from tests.world import SEAL_BYTES, Certificate, NotVerified, Plan, SealedResults, Stores, read_checkpoint, start
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

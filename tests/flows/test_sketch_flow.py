@@ -14,19 +14,24 @@ import pytest
 from mlflow import MlflowClient
 
 import concord
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding, canonical_json
-from concord.artifacts.stores import Stores
-from concord.flows.outcome import in_words
-from concord.flows.start import start
-from concord.tasks.asks.sketch import SketchAsk
-from concord.tasks.data.grid import grid_of
-from concord.tasks.door.admit import opening_of
-from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.verify import verify
 from tests.support.workers import FIELDS, plan_of, workers
+from tests.world import (
+    Encoding,
+    Ledger,
+    NotVerified,
+    Plan,
+    SketchAsk,
+    Stores,
+    WrongInput,
+    canonical_json,
+    grid_of,
+    opening_of,
+    outcome_in_words,
+    parse_plan,
+    start,
+    verify,
+    verify_published,
+)
 
 
 def step_of(folder: Path, number: int) -> Path:
@@ -69,7 +74,7 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     report = Path(found.report).read_text()
     assert "No public row was used" in report
     assert "public rows describe" not in report
-    assert "10000 synthetic rows labelled" in in_words(found)
+    assert "10000 synthetic rows labelled" in outcome_in_words(found)
     assert any("of 'sex' is no declared category" in warning for warning in found.warnings)
     inputs = MlflowClient(f"sqlite:///{home}/mlflow.db").get_run(found.run_id).inputs
     assert inputs is not None
@@ -248,9 +253,7 @@ def test_a_stranger_finds_every_edit_of_a_step(
     classes: tuple[str, ...], edits: dict[str, Callable[[Path], Any]], tmp_path: Path, home: Path
 ) -> None:
     """Also by whoever writes the digests anew: the content itself is checked."""
-    from concord.artifacts.certificate import Certificate
-    from concord.tasks.verify.folder import PublishedSession
-    from concord.tasks.verify.released import released_as_certified
+    from tests.world import Certificate, PublishedSession, released_as_certified
 
     found = start(plan_of(tmp_path / "data", data={"classes": list(classes)}), home)
     whole = home / "released" / found.session

@@ -11,17 +11,21 @@ import pytest
 from mlflow import MlflowClient
 
 import concord as package
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.learners import StudentPlan
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import TestRecord
-from concord.artifacts.published import NOBODYS, SYNTHETIC
-from concord.flows.learn import study_again
-from concord.flows.start import start, start_again
-from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.verify import verify
 from tests.support.workers import FIELDS, plan_of, workers
+from tests.world import (
+    NOBODYS,
+    SYNTHETIC,
+    Certificate,
+    Ledger,
+    StudentPlan,
+    TestRecord,
+    WrongInput,
+    start,
+    start_again,
+    study_again,
+    verify,
+    verify_published,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -7,18 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import parse_plan
-from concord.artifacts.stores import Stores
-from concord.flows.api import run
-from concord.flows.learn import study_again
-from concord.flows.start import start_again
-from concord.tasks.data.sources import with_snapshots
-from concord.tasks.door.erase import erase
 from tests.support.homes import charged
 from tests.support.people import people, tables_of_plan, write_plan, write_tables
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database
+from tests.world import Ledger, Stores, Vault, erase, parse_plan, run, start_again, study_again, with_snapshots
 
 PAGE = (Path(__file__).parents[2] / "deployments/guides/tables.md").read_text(encoding="utf-8")
 

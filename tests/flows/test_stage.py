@@ -12,12 +12,7 @@ import pytest
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import TeachersPlan
-from concord.flows.cache import Place, key_of
-from concord.flows.outcome import StageName
-from concord.flows.serving import run_once
-from concord.flows.stage import Stages, mapped, on_workers, stage
+from tests.world import Place, StageName, Stages, TeachersPlan, Vault, key_of, mapped, on_workers, run_once, stage
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 SEARCHED, RAN = list[str](), list[Any]()

@@ -10,23 +10,28 @@ import polars as pl
 import pytest
 from mlflow import MlflowClient
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.stores import Stores
-from concord.flows import run as flows_run
-from concord.flows import tally as flows_tally
-from concord.flows.learn import study_again
-from concord.flows.outcome import Summary
-from concord.flows.results import Run
-from concord.flows.start import start, start_again, start_extension
-from concord.tasks.data.codes import Codes
-from concord.tasks.data.vectors import VectorField
-from concord.tasks.door.erase import forget
-from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    Codes,
+    Ledger,
+    Plan,
+    Run,
+    Stores,
+    Summary,
+    VectorField,
+    WrongInput,
+    flows_run,
+    flows_tally,
+    forget,
+    parse_plan,
+    start,
+    start_again,
+    start_extension,
+    study_again,
+    verify,
+)
 
 STAGES = ["encode", "code", "gather", "tally", "release", "infer", "study", "certify"]
 

@@ -6,15 +6,10 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.guarantee import LABELS_ALONE
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.stores import Stores
-from concord.flows.results import erased
-from concord.flows.start import start
-from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of
 from tests.support.people import changed
 from tests.support.secret_labels import tables
+from tests.world import LABELS_ALONE, Ledger, Stores, erased, start, verify
 
 
 def tallied(folder: Path) -> dict[str, Any]:

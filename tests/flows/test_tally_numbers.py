@@ -10,28 +10,33 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
 import concord as library
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.released import table_bytes
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import Estimate, NumberTest
-from concord.artifacts.mlflow.read import Records
-from concord.artifacts.plan import Plan, parse_plan
-from concord.flows import outcome
-from concord.flows.api import load_student
-from concord.flows.outcome import Summary
-from concord.flows.results import Run
-from concord.flows.start import start
-from concord.tasks.advice.draft import PlanFacts
-from concord.tasks.publish import disclosures
-from concord.tasks.verify.checks import proved
-from concord.tasks.verify.measured import public_test
-from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.verify import verify
 from tests.support.console import concord
 from tests.support.edited import rewritten
 from tests.support.homes import certificate_of
 from tests.support.sentences import says
+from tests.world import (
+    Certificate,
+    Estimate,
+    Ledger,
+    NotVerified,
+    NumberTest,
+    Plan,
+    PlanFacts,
+    Records,
+    Run,
+    Summary,
+    WrongInput,
+    flows_outcome,
+    load_student,
+    parse_plan,
+    proved,
+    public_test,
+    publish_disclosures,
+    start,
+    table_bytes,
+    verify,
+    verify_published,
+)
 
 RIDGE = {"estimator": "sklearn.linear_model.Ridge"}
 ASIDE = {"share": 0.3, "columns": ["size", "shade"]}
@@ -116,14 +121,14 @@ def check_private_test(summary: Summary, plan: Plan, home: Path) -> None:
     there = found["constant_rmse"]
     assert found["rmse"]["high"] < there["low"] < np.sqrt(np.mean((found["constant"] - truth) ** 2)) < there["high"]
     assert summary.test is not None
-    assert outcome.tested_in_words(summary.test).startswith(f"RMSE {found['rmse']['value']:.4g} (")
+    assert flows_outcome.tested_in_words(summary.test).startswith(f"RMSE {found['rmse']['value']:.4g} (")
     assert f"RMSE</span> <span>{found['rmse']['value']:.4g} (" in Path(summary.report).read_text()
     recorded = Records.of(home).recorded(summary.run_id)
     assert recorded is not None
     assert recorded.metrics["test_rmse_high"] == found["rmse"]["high"]
     certificate = certificate_of(summary)
     assert certificate.tested is not None
-    assert f"RMSE {found['rmse']['value']:.4g}" in disclosures.test_in_words(certificate.tested)
+    assert f"RMSE {found['rmse']['value']:.4g}" in publish_disclosures.test_in_words(certificate.tested)
 
 
 def test_a_frame_may_be_given_with_bounds_in_place_of_classes(tmp_path: Path) -> None:

@@ -5,16 +5,21 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.guarantee import RELABELLED
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, parse_plan
-from concord.flows.start import start, start_extension
-from concord.tasks.door.admit import reserve_session
-from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of, dies, killed_at
 from tests.support.people import tables_of_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    RELABELLED,
+    BudgetRefused,
+    Ledger,
+    Plan,
+    WrongInput,
+    parse_plan,
+    reserve_session,
+    start,
+    start_extension,
+    verify,
+)
 
 STUDENT = {
     "learner": "universal",
@@ -81,7 +86,7 @@ def test_a_kill_between_the_two_openings_needs_no_new_session(plan: Plan, home: 
         opened.append("labels")
         return reserve_session(*given, **named)
 
-    with killed_at("concord.flows.admit.reserve_session", by=killed_at_the_second):
+    with killed_at("tests.world.flows_admit.reserve_session", by=killed_at_the_second):
         start(plan, home)
     assert len(Ledger.of(home).sessions("people")) == 1
     start(plan, home)

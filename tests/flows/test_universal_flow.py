@@ -6,20 +6,25 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding
-from concord.artifacts.stores import Stores
-from concord.flows.results import Run
-from concord.flows.start import start
-from concord.tasks.data.matrix import Matrix, encode
-from concord.tasks.door.erase import forget
-from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    Encoding,
+    Ledger,
+    Matrix,
+    Plan,
+    Run,
+    Stores,
+    WrongInput,
+    asks_hypothesis,
+    encode,
+    forget,
+    parse_plan,
+    start,
+    verify,
+    verify_published,
+)
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 
@@ -78,7 +83,7 @@ def test_errors_are_counted_on_one_row_a_unit(plan: Plan, home: Path, monkeypatc
         counted.append(rows.height)
         return encode(rows, encoding)
 
-    monkeypatch.setattr("concord.tasks.asks.hypothesis.encode", noting)
+    monkeypatch.setattr(asks_hypothesis, "encode", noting)
     start(plan, home)
     assert sum(counted) == people(6000, 1)["person"].n_unique() < 6000
 

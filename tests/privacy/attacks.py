@@ -20,16 +20,30 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from concord.tasks.mechanisms.confident import ConfidentGNMax
-from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, IntegerModel, RoundQuestion, columns, tally
-from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Answers, Floats, Ints, RandomSource, probabilities
-from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
-from concord.tasks.mechanisms.noisy_votes import NoisyCounts
-from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
-from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, sum_tail
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.mechanisms.tallies import Tallies
+from tests.world import (
+    LARGEST_WEIGHT,
+    REFUSED,
+    WHOLE,
+    Answers,
+    ConfidentGNMax,
+    Floats,
+    IntegerModel,
+    Ints,
+    LaplaceRelease,
+    LaplaceVotes,
+    NoisyCounts,
+    NoisyThreshold,
+    OptimalRelease,
+    RandomSource,
+    RoundQuestion,
+    StableVoting,
+    Stream,
+    Tallies,
+    columns,
+    probabilities,
+    sum_tail,
+    tally,
+)
 
 SPLIT_SHARE = 1 / 5
 """Share of trials spent on rows whose labels differ. Only a broken mechanism answers these often."""

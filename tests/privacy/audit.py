@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from concord.tasks.mechanisms import noise
-from concord.tasks.mechanisms.distance import Draws, Floats, Ints
 from tests.privacy.attacks import Attack, SumsAttack
+from tests.world import Draws, Floats, Ints, mechanisms_noise
 
 TAIL_CUTS = 200
 """Cuts tried from either end of the scores, at ranks that grow geometrically."""
@@ -102,17 +101,17 @@ class Fresh:
     def uniform(self, first: int, rows: int) -> Draws:
         """Keyed draws of this trial's rows: each trial has rows of its own under the batch's key."""
         if self._stream is None:
-            self._stream = noise.keyed_draws(self._key, 0, self._trials * self._rows)
+            self._stream = mechanisms_noise.keyed_draws(self._key, 0, self._trials * self._rows)
         start = self._trial * self._rows + first
         return self._stream[start : start + rows]
 
     def laplace(self, scale: float, size: int) -> Ints:
         """Exact discrete Laplace noise from OpenDP."""
-        return self._take(noise.laplace, scale, size)
+        return self._take(mechanisms_noise.laplace, scale, size)
 
     def gaussian(self, scale: float, size: int) -> Ints:
         """Exact discrete Gaussian noise from OpenDP."""
-        return self._take(noise.gaussian, scale, size)
+        return self._take(mechanisms_noise.gaussian, scale, size)
 
     def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
         """The value that `draw` gave at its first call in this trial."""

@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.tasks.mechanisms.distance import Draws, Ints
+from tests.world import Draws, Ints
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]

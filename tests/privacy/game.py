@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from concord.artifacts.privacy import UP
-from concord.tasks.mechanisms.distance import WHOLE, Floats, Table, per_refusal, probabilities
+from tests.world import UP, WHOLE, Floats, Table, per_refusal, probabilities
 
 Indices = NDArray[np.int64]
 

@@ -10,10 +10,8 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 
-from concord.tasks.asking.relabel import hypothesis_class
-from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.mechanisms.exponential import ExponentialMechanism
 from tests.privacy.exact import hockey_stick
+from tests.world import ExponentialMechanism, Floats, hypothesis_class
 
 Row = tuple[int, int]
 Table = tuple[Row, ...]

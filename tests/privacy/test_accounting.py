@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import Cost
-from concord.tasks.mechanisms.noise import (
+from tests.privacy.exact import Floats, gaussian_law, hockey_stick
+from tests.world import (
     ROUNDED,
+    Cost,
+    Tallies,
+    WrongInput,
     check_budget,
     gaussian_delta,
     gaussians_delta,
     least_noise,
     moved_delta,
+    planned_rounds,
 )
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
-from tests.privacy.exact import Floats, gaussian_law, hockey_stick
 
 
 @cache

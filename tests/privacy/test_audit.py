@@ -9,16 +9,25 @@ import numpy as np
 import pytest
 from scipy.stats import binom, nbinom
 
-from concord.artifacts.sections import MECHANISMS
-from concord.tasks.mechanisms import noise
-from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Answers, Ints, distance_to_instability, plurality
-from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
 from tests.privacy import audit as auditing
 from tests.privacy import test_sketch, test_stream, test_tallies
 from tests.privacy.attacks import attacks_on
 from tests.privacy.audit import Fresh, ScoreEvent, audit, best_event, both_sides, log_ratio, lower_bound
+from tests.world import (
+    LEAST_ORDER,
+    MECHANISMS,
+    REFUSED,
+    WHOLE,
+    Answers,
+    Ints,
+    Mechanism,
+    NoisyVotes,
+    StableVoting,
+    calibrate,
+    distance_to_instability,
+    mechanisms_noise,
+    plurality,
+)
 
 EPSILON, DELTA = 2.0, 1e-6
 SURE = 1 - 1e-8
@@ -135,7 +144,7 @@ def test_a_table_of_one_entry_is_attacked_as_well() -> None:
 def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
     mechanism = calibrated("stable", cutoff=3)
     attack = attacks_on(mechanism, 2, 30)[0]
-    draws = noise.keyed_draws(bytes(32), 0, len(attack.here))
+    draws = mechanisms_noise.keyed_draws(bytes(32), 0, len(attack.here))
 
     def log_likelihood(votes: Ints, labels: Ints) -> float:
         odds = mechanism.refusal.take(distance_to_instability(votes)[: len(labels)], mode="clip") / WHOLE
@@ -190,7 +199,7 @@ def test_noise_drawn_ahead_is_used_once(kind: str, monkeypatch: pytest.MonkeyPat
         return drawn[scale].pop(0)[:size] if drawn[scale] else np.empty(0, np.int64)
 
     drawn = {scale: [np.arange(10) + 10 * pool for pool in range(4)] for scale in (1.0, 2.0)}
-    monkeypatch.setattr(noise, kind, count)
+    monkeypatch.setattr(mechanisms_noise, kind, count)
     monkeypatch.setattr(auditing, "AHEAD", 10)
     source = Fresh(trials=1, rows=1)
     taken = [getattr(source, kind)(scale, size) for size in (3, 0, 9, 8) for scale in (1.0, 2.0)]

@@ -13,8 +13,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from concord.artifacts.home.vault import derive
-from concord.tasks.mechanisms.noise import gaussian, keyed_draws
+from tests.world import derive, gaussian, keyed_draws
 
 KEY = bytes(range(32))
 ROWS = 1 << 16

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.error_estimate import exact_cutoff
+from tests.world import WrongInput, exact_cutoff
 
 TEACHERS, QUERIES, BETA = 1001, 2000, 0.05
 

@@ -8,12 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import Cost
-from concord.tasks.mechanisms.confident import ConfidentGNMax
-from concord.tasks.mechanisms.distance import REFUSED, Ints
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes, noises, noisy_labels
 from tests.privacy.exact import (
     LEFT_OUT,
     Floats,
@@ -27,6 +21,7 @@ from tests.privacy.exact import (
     together,
     vote_rows,
 )
+from tests.world import REFUSED, ConfidentGNMax, Cost, Ints, Mechanism, NoisyVotes, WrongInput, noises, noisy_labels
 
 DELTA = 0.02
 TEACHERS = 3

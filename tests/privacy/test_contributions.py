@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concord.tasks.mechanisms import contributions
-from concord.tasks.mechanisms.contributions import (
+from tests.world import (
     LARGEST_WEIGHT,
     TABLE_DIGEST,
     CodeRows,
+    Floats,
     IntegerModel,
+    Ints,
     RoundQuestion,
     expected,
+    mechanisms_contributions,
     odds_table,
     residuals,
     row_square,
@@ -28,7 +30,6 @@ from concord.tasks.mechanisms.contributions import (
     tally,
     unit_mean,
 )
-from concord.tasks.mechanisms.distance import Floats, Ints
 
 SPANS = ((0, 3), (3, 4), (4, 9))
 LAST = SPANS[-1][1]
@@ -105,7 +106,7 @@ def test_the_table_is_that_of_another_arithmetic() -> None:
 
 
 def test_a_table_that_comes_out_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contributions, "STEPS_A_NAT", 255)
+    monkeypatch.setattr(mechanisms_contributions, "STEPS_A_NAT", 255)
     odds_table.cache_clear()
     with pytest.raises(ArithmeticError, match="otherwise"):
         odds_table()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
-from concord.artifacts.privacy import (
+from tests.world import (
     FFT_ERROR,
     ORDERS,
     Cost,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.tasks.mechanisms.distance import distance_to_instability, margin, plurality
+from tests.world import distance_to_instability, margin, plurality
 
 Counts = tuple[int, ...]
 Measure = Callable[[NDArray[np.int64]], NDArray[np.int64]]

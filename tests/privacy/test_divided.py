@@ -15,21 +15,31 @@ import polars as pl
 import pytest
 
 from concord import __version__
-from concord.artifacts import parts
-from concord.artifacts.domains import Division, Domain
-from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.home.vault import Vault, derive
-from concord.artifacts.ledger.events import LogRecord
-from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import EVERY, LEARNING, TEST, Parts
-from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Cost
-from concord.artifacts.sections import PrivateTestPlan
-from concord.artifacts.sessions import Opening, Terms
-from concord.tasks.data import parts as data_parts
-from concord.tasks.data.parts import division_of, of_part
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    EVERY,
+    LEARNING,
+    TEST,
+    BudgetRefused,
+    Cost,
+    Division,
+    Domain,
+    LedgerState,
+    LogRecord,
+    Opening,
+    Parts,
+    Plan,
+    PrivateTestPlan,
+    Terms,
+    Vault,
+    WrongInput,
+    artifacts_parts,
+    data_parts,
+    derive,
+    division_of,
+    of_part,
+)
 
 EPSILON, DELTA = 2.0, 0.01
 EACH = 0.5
@@ -223,7 +233,7 @@ def of_a_claim_before_the_division(homes: Homes) -> tuple[Scene, str]:
 
 
 def whatever_names_a_part(_: Parts, session: Terms) -> str:
-    return session.part if session.part in parts.PARTS else EVERY
+    return session.part if session.part in artifacts_parts.PARTS else EVERY
 
 
 def older_ones_learn(book: Parts, session: Terms) -> str:

@@ -6,11 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.error_estimate import RATE_STEPS, ErrorEstimate, exact_cutoff
 from tests.privacy.exact import Silent, laplace_law
 from tests.support.sentences import facts
+from tests.world import RATE_STEPS, ErrorEstimate, Floats, Ints, WrongInput, exact_cutoff
 
 SHARDS = [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (1, 3)]
 """Errors and rows tested of a shard: everything that up to two rows, and one more case, can give."""

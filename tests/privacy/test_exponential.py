@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import Cost
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.exponential import ExponentialMechanism
+from tests.world import Cost, ExponentialMechanism, Floats, Ints, WrongInput
 
 DRAWS = 1000
 LEAST_P = 1e-8

@@ -13,11 +13,9 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from concord.artifacts.domains import Filter
-from concord.artifacts.privacy import ORDERS, RENYI_QUANTUM, Charge, Cost, compose
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.privacy.exact import Floats
 from tests.support.sentences import facts
+from tests.world import ORDERS, RENYI_QUANTUM, Charge, Cost, Filter, StableVoting, compose
 
 CAP = Filter.freeze(4.0, 4e-5)
 FIRST = 0.05  # ρ of the Gaussian session

@@ -3,7 +3,7 @@
 import mpmath as mp
 import pytest
 
-from concord.tasks.mechanisms.gaussian import delta_above
+from tests.world import delta_above
 
 
 def exact_delta(mu: float, epsilon: float) -> mp.mpf:

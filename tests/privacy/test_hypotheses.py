@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
-from concord.tasks.asking.relabel import CLASSES, from_description, hypothesis_class
-from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.mechanisms.hypotheses import HypothesisClass
 from tests.support.sentences import facts
+from tests.world import CLASSES, Floats, HypothesisClass, WrongInput, from_description, hypothesis_class
 
 Patterns = set[tuple[int, ...]]
 Bools = NDArray[np.bool_]

@@ -6,12 +6,8 @@ from dataclasses import replace
 import pytest
 from scipy.optimize import brentq
 
-from concord.artifacts.domains import Filter
-from concord.artifacts.privacy import Cost, randomised_response
-from concord.artifacts.privacy import hockey_stick as composed
-from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
-from concord.tasks.mechanisms.noisy_votes import noises, shifts
 from tests.privacy.exact import LEFT_OUT, laplace_law, row_pairs, worst
+from tests.world import Cost, Filter, LaplaceVotes, hockey_stick, noises, randomised_response, shifts
 
 TEACHERS = 2
 EPSILON, DELTA = 3.0, 0.02
@@ -40,7 +36,7 @@ def test_the_claim_holds_exactly_and_nothing_is_wasted(queries: int, classes: in
 def test_its_cost_is_that_of_randomised_responses_with_equality(queries: int, classes: int, epsilon: float) -> None:
     mechanism = replace(calibrated(queries, classes), scale=0.8)
     moved = queries * shifts(classes)
-    assert exact_delta(mechanism, 0.8, epsilon) == pytest.approx(composed(1 / 0.8, moved, epsilon), abs=LEFT_OUT)
+    assert exact_delta(mechanism, 0.8, epsilon) == pytest.approx(hockey_stick(1 / 0.8, moved, epsilon), abs=LEFT_OUT)
 
 
 @pytest.mark.parametrize(

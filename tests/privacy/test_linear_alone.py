@@ -17,14 +17,23 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.asking.arrays import LINEAR, LinearTeachers
-from concord.tasks.asking.teachers import Block, aligned_copy, fitted_teacher, load_teachers, teach
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import SHARD, write_frame
-from concord.tasks.data.guard import silenced
+from tests.world import (
+    LABEL,
+    LINEAR,
+    SHARD,
+    Block,
+    Encoding,
+    LinearTeachers,
+    Scaled,
+    TeachersPlan,
+    Vault,
+    aligned_copy,
+    fitted_teacher,
+    load_teachers,
+    silenced,
+    teach,
+    write_frame,
+)
 
 WIDTH, COUNT = 7, 5
 NAMES = [f"x{at}" for at in range(WIDTH)]

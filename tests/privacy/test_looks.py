@@ -11,17 +11,24 @@ from typing import Any
 import pytest
 
 from concord import __version__
-from concord.artifacts.domains import Domain
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import EVERY, LEARNING, TEST
-from concord.artifacts.privacy import Cost
-from concord.artifacts.sections import PrivateTestPlan
-from concord.artifacts.sessions import LABELS, STUDENT_TEST, Opening, Session
 from tests.privacy.test_divided import NAMES, Kind, kind, write
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.recorded import RECORDED
+from tests.world import (
+    EVERY,
+    LABELS,
+    LEARNING,
+    STUDENT_TEST,
+    TEST,
+    Cost,
+    Domain,
+    LedgerState,
+    Opening,
+    PrivateTestPlan,
+    Reading,
+    Session,
+    Vault,
+)
 
 WIDE = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
 LEARNED = "learned"

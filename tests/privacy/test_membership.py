@@ -7,13 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.guarantee import Guarantee
-from concord.artifacts.kinds import Kind
-from concord.artifacts.sections import MECHANISMS
-from concord.tasks.asks.kinds import OTHERS, delta_of
-from concord.tasks.publish.first_page import guarantees_of, most_found
 from tests.support.recorded import RECORDED
+from tests.world import MECHANISMS, OTHERS, Certificate, Guarantee, Kind, delta_of, guarantees_of, most_found
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETTINGS: dict[str, Mapping[str, Any]] = {

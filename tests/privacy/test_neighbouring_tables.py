@@ -17,16 +17,26 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding, OneHot, Passed, Scaled
-from concord.tasks.data.cells import number
-from concord.tasks.data.encode import read_frame
-from concord.tasks.data.matrix import encode
-from concord.tasks.data.split import SHARD, split
-from concord.tasks.data.units import PrivateRows
 from tests.support.raw import TYPES, Cell, cells_of, column, exact
+from tests.world import (
+    SHARD,
+    Encoding,
+    OneHot,
+    Passed,
+    Plan,
+    PrivateRows,
+    Scaled,
+    Vault,
+    WrongInput,
+    data_cells,
+    data_files,
+    data_spill,
+    encode,
+    number,
+    parse_plan,
+    read_frame,
+    split,
+)
 
 KEY = bytes(range(32))
 SHARDS = 7
@@ -144,8 +154,8 @@ def check_neighbours(folder: Path, patch: pytest.MonkeyPatch, cases: int, phases
     @given(tables(), st.floats(0, 1), st.booleans(), st.sampled_from([None, 0.5]), st.sampled_from([0, 1 << 26]))
     def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, share: float | None, held: int) -> None:
         stored, rows = table
-        patch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", stored.cut)
-        patch.setattr("concord.tasks.data.spill.HELD_BYTES", held)
+        patch.setattr(data_files, "ROWS_IN_MEMORY", stored.cut)
+        patch.setattr(data_spill, "HELD_BYTES", held)
         out = round(where * (len(rows) - 1))
         before, after = (
             ending(stored.write(folder / "table", some), vault, unit=unit, share=share)
@@ -171,7 +181,7 @@ def from_least(name: str, dtype: pl.DataType, *largest: float) -> pl.Expr:
 def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("concord.tasks.data.cells.number", from_least)
+    monkeypatch.setattr(data_cells, "number", from_least)
     with pytest.raises(AssertionError):
         check_neighbours(tmp_path, monkeypatch, 60, [Phase.generate])
 

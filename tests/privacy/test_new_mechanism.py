@@ -13,18 +13,31 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import KINDS, Kind, Votes
-from concord.artifacts.privacy import ORDERS, Cost
-from concord.artifacts.sections import MECHANISMS
-from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource, plurality
-from concord.tasks.mechanisms.mechanism import FieldSettings, calibrate, expectation, from_settings
-from concord.tasks.mechanisms.odds import Odds
-from concord.tasks.verify.recompute import ROUTES, Route
 from tests.privacy.attacks import Attack, one_vote_moved
 from tests.privacy.audit import audit
 from tests.support.at_door import CLASSES, counts_of, make_case
 from tests.support.recomputed import charge, least_delta
+from tests.world import (
+    KINDS,
+    MECHANISMS,
+    ORDERS,
+    ROUTES,
+    Answers,
+    Cost,
+    FieldSettings,
+    Floats,
+    Ints,
+    Kind,
+    NotVerified,
+    Odds,
+    RandomSource,
+    Route,
+    Votes,
+    calibrate,
+    expectation,
+    from_settings,
+    plurality,
+)
 
 NAME = "responses"
 

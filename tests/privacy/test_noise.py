@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from concord.tasks.mechanisms import noise
-from concord.tasks.mechanisms.distance import Ints
 from tests.privacy.exact import Floats, gaussian_law, laplace_law
+from tests.world import Ints, mechanisms_noise
 
 N = 20_000
 REJECT = 1e-9
@@ -27,8 +26,8 @@ KEY = bytes(range(32))
 Law = Callable[[float], tuple[Ints, Floats]]
 Sampler = Callable[[float, int], Ints]
 SAMPLERS = [
-    pytest.param(noise.laplace, laplace_law, id="laplace"),
-    pytest.param(noise.gaussian, gaussian_law, id="gaussian"),
+    pytest.param(mechanisms_noise.laplace, laplace_law, id="laplace"),
+    pytest.param(mechanisms_noise.gaussian, gaussian_law, id="gaussian"),
 ]
 
 
@@ -56,7 +55,7 @@ def test_noise_follows_its_law_and_no_other_scale(sampler: Sampler, law: Law, sc
 
 @pytest.mark.parametrize(("sampler", "law"), SAMPLERS)
 def test_noise_asked_for_in_parts_follows_it_too(sampler: Sampler, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "DRAWS_AT_A_TIME", 999)
+    monkeypatch.setattr(mechanisms_noise, "DRAWS_AT_A_TIME", 999)
     sample = sampler(3.0, 10_001)
     assert len(sample) == 10_001
     assert p_value(sample, law(3.0)) > REJECT
@@ -72,16 +71,16 @@ def test_draws_in_a_row_are_not_alike(sampler: Sampler, law: Law) -> None:
     assert p_value(np.diff(drawn_in_pairs)[::2], of_gaps) < REJECT
 
 
-@pytest.mark.parametrize("sampler", [noise.laplace, noise.gaussian])
+@pytest.mark.parametrize("sampler", [mechanisms_noise.laplace, mechanisms_noise.gaussian])
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 2.0**41])
 def test_scales_that_cannot_be_are_refused(sampler: Sampler, scale: float) -> None:
     with pytest.raises(ValueError, match="scale must be"):
         sampler(scale, 1)
 
 
-@pytest.mark.parametrize("sampler", [noise.laplace, noise.gaussian])
+@pytest.mark.parametrize("sampler", [mechanisms_noise.laplace, mechanisms_noise.gaussian])
 def test_the_largest_noise_never_wraps_and_none_is_none(sampler: Sampler) -> None:
-    assert np.abs(sampler(noise.LARGEST_SCALE, 100)).max() < 2**62
+    assert np.abs(sampler(mechanisms_noise.LARGEST_SCALE, 100)).max() < 2**62
     assert sampler(1.0, 0).shape == (0,)
 
 
@@ -94,45 +93,48 @@ def by_hand(key: bytes, rows: int) -> list[int]:
 
 def test_draws_are_the_key_stream_of_aes() -> None:
     zero = "dc95c078a2408989ad48a21492842087"  # AES-256 of a zero block under a zero key (NIST's GFSbox answers)
-    assert noise.keyed_draws(bytes(32), 0, 2).tobytes().hex() == zero
-    assert noise.keyed_draws(KEY, 0, 65).tolist() == by_hand(KEY, 65)
+    assert mechanisms_noise.keyed_draws(bytes(32), 0, 2).tobytes().hex() == zero
+    assert mechanisms_noise.keyed_draws(KEY, 0, 65).tolist() == by_hand(KEY, 65)
 
 
 @given(first=st.integers(0, 200), rows=st.integers(0, 200))
 def test_any_stretch_is_a_slice_of_the_whole(first: int, rows: int) -> None:
-    whole = noise.keyed_draws(KEY, 0, 400)
-    assert np.array_equal(noise.keyed_draws(KEY, first, rows), whole[first : first + rows])
+    whole = mechanisms_noise.keyed_draws(KEY, 0, 400)
+    assert np.array_equal(mechanisms_noise.keyed_draws(KEY, first, rows), whole[first : first + rows])
 
 
 @pytest.mark.parametrize("first", [2**32 - 1, 2**32, 2**63 - 3, 2**64 + 1])
 def test_far_stretches_join(first: int) -> None:
-    assert noise.keyed_draws(KEY, first, 5)[2:].tolist() == noise.keyed_draws(KEY, first + 2, 3).tolist()
+    assert (
+        mechanisms_noise.keyed_draws(KEY, first, 5)[2:].tolist()
+        == mechanisms_noise.keyed_draws(KEY, first + 2, 3).tolist()
+    )
 
 
 def test_another_key_gives_other_draws() -> None:
-    assert not np.any(noise.keyed_draws(KEY, 0, 1000) == noise.keyed_draws(KEY[::-1], 0, 1000))
+    assert not np.any(mechanisms_noise.keyed_draws(KEY, 0, 1000) == mechanisms_noise.keyed_draws(KEY[::-1], 0, 1000))
 
 
 @pytest.mark.parametrize("first", [0, 7])
 def test_a_used_buffer_changes_nothing(first: int) -> None:
     buffer = np.full(101, 2**63 + 5, np.uint64)
     for _ in range(2):
-        draws = noise.keyed_draws(KEY, first, 100, buffer)
+        draws = mechanisms_noise.keyed_draws(KEY, first, 100, buffer)
         assert draws.base is buffer
-        assert np.array_equal(draws, noise.keyed_draws(KEY, first, 100))
+        assert np.array_equal(draws, mechanisms_noise.keyed_draws(KEY, first, 100))
 
 
 def test_draws_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 0"):
-        noise.keyed_draws(KEY, -1, 1)
+        mechanisms_noise.keyed_draws(KEY, -1, 1)
     with pytest.raises(ValueError, match="buffer must hold"):
-        noise.keyed_draws(KEY, 1, 100, np.empty(100, np.uint64))
+        mechanisms_noise.keyed_draws(KEY, 1, 100, np.empty(100, np.uint64))
     with pytest.raises(ValueError, match="key"):
-        noise.keyed_draws(KEY[:16], 0, 1)
+        mechanisms_noise.keyed_draws(KEY[:16], 0, 1)
 
 
 def test_draws_are_uniform() -> None:
-    draws = noise.keyed_draws(KEY, 12_345, N)
+    draws = mechanisms_noise.keyed_draws(KEY, 12_345, N)
     for shift in (0, 8, 32, 56):
         octets = (draws >> np.uint64(shift)) & np.uint64(255)
         assert chisquare(np.bincount(octets.astype(np.int64), minlength=256)).pvalue > REJECT

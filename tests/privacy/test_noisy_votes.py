@@ -6,9 +6,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes, noises, noisy_labels
 from tests.privacy.exact import LEFT_OUT, gaussian_law, row_pairs, worst
+from tests.world import Ints, NoisyVotes, noises, noisy_labels
 
 TEACHERS = 2
 EPSILON, DELTA = 1.5, 0.02

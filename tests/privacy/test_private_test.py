@@ -13,23 +13,23 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom, multinomial
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import Kind
-from concord.artifacts.privacy import ORDERS
-from concord.tasks.mechanisms import private_test
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.private_test import (
+from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law
+from tests.world import (
+    ORDERS,
     PLACES,
+    Ints,
+    Kind,
     Measures,
     Noisy,
     PrivateTest,
+    WrongInput,
     measured_error,
     measured_share,
+    mechanisms_private_test,
     placed,
     quantile,
+    verify_recompute,
 )
-from concord.tasks.verify import recompute
-from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law
 
 EPSILON, DELTA = 1.5, 0.02
 CLASSES = 2
@@ -96,7 +96,7 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, label: dict[s
     assert mechanism.cost.epsilon(DELTA) <= EPSILON
     exact = exact_delta(mechanism)
     assert 0.3 * DELTA < exact <= DELTA + LEFT_OUT
-    assert exact <= recompute.least_delta(Kind.of(mechanism.settings()), EPSILON) + LEFT_OUT <= DELTA
+    assert exact <= verify_recompute.least_delta(Kind.of(mechanism.settings()), EPSILON) + LEFT_OUT <= DELTA
 
 
 @KINDS
@@ -115,7 +115,7 @@ def test_too_little_noise_is_rejected(secret: str, label: dict[str, Any], change
 
 
 def test_labels_cost_more_than_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_test, "COUNTS_MOVED", {"rows": 1, "labels": 1})
+    monkeypatch.setattr(mechanisms_private_test, "COUNTS_MOVED", {"rows": 1, "labels": 1})
     assert exact_delta(calibrated("labels")) > DELTA
 
 
@@ -139,7 +139,7 @@ def test_it_costs_no_more_than_learning(secret: str, label: dict[str, Any]) -> N
         mechanism = PrivateTest.calibrate(**given, most=(order, nats))
         assert mechanism.cost.renyi[ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
-        due, additive = recompute.charge(Kind.of(mechanism.settings()), order)
+        due, additive = verify_recompute.charge(Kind.of(mechanism.settings()), order)
         assert due == pytest.approx(mechanism.cost.renyi[ORDERS.index(order)], rel=1e-12)
         assert additive == 0
         assert PrivateTest.from_settings(Kind.of(json.loads(json.dumps(mechanism.settings())))) == mechanism
@@ -173,7 +173,7 @@ def test_a_tail_that_nothing_is_within_is_refused() -> None:
 def test_a_law_too_wide_to_be_summed_has_a_bound_on_its_quantile(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = quantile(50.0, 9, 0.00625)
     quantile.cache_clear()
-    monkeypatch.setattr(private_test, "LARGEST_LAW", 0)
+    monkeypatch.setattr(mechanisms_private_test, "LARGEST_LAW", 0)
     assert exact < quantile(50.0, 9, 0.00625) < 1.5 * exact
     quantile.cache_clear()
 
@@ -212,7 +212,7 @@ def test_intervals_cover_as_often_as_they_say(units: int, chance: float, scale: 
 
 
 def test_intervals_that_leave_the_noise_out_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_test, "quantile", lambda *_: 0)
+    monkeypatch.setattr(mechanisms_private_test, "quantile", lambda *_: 0)
     assert coverage(30, 0.8, 4.0, 0.95) < 0.95
 
 
@@ -230,7 +230,7 @@ def test_the_noise_of_every_cell_of_a_sum_is_counted(monkeypatch: pytest.MonkeyP
         return all(found.low <= low and high <= found.high for found in noisy)
 
     assert holds()
-    monkeypatch.setattr(private_test, "quantile", lambda scale, _, tail: quantile(scale, 1, tail))
+    monkeypatch.setattr(mechanisms_private_test, "quantile", lambda scale, _, tail: quantile(scale, 1, tail))
     assert not holds()
 
 
@@ -258,7 +258,7 @@ def test_counts_below_zero_say_nothing() -> None:
 def number_coverage(chances: list[float], units: int, scale: float, level: float) -> float:
     """How likely the interval covers the root of the mean square of the places, of units at each with these chances:
     every count, and every noise of each."""
-    places, counts = np.array(private_test.PLACES), range(units + 1)
+    places, counts = np.array(mechanisms_private_test.PLACES), range(units + 1)
     law = np.zeros((units + 1,) * 3)
     for near, far in product(counts, counts):
         if near + far <= units:
@@ -278,14 +278,14 @@ def number_coverage(chances: list[float], units: int, scale: float, level: float
 def test_the_interval_of_an_error_covers_as_often_as_it_says(
     chances: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_test, "PLACES", (0.0, 0.5, 1.0))
+    monkeypatch.setattr(mechanisms_private_test, "PLACES", (0.0, 0.5, 1.0))
     for level in (0.95, 0.7):
         assert number_coverage(chances, 8, 0.6, level) >= level
 
 
 def test_an_interval_of_an_error_that_leaves_the_noise_out_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_test, "PLACES", (0.0, 0.5, 1.0))
-    monkeypatch.setattr(private_test, "quantile", lambda *_: 0)
+    monkeypatch.setattr(mechanisms_private_test, "PLACES", (0.0, 0.5, 1.0))
+    monkeypatch.setattr(mechanisms_private_test, "quantile", lambda *_: 0)
     assert number_coverage([1.0, 0.0, 0.0], 8, 2.5, 0.7) < 0.7
 
 

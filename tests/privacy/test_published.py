@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.distance import REFUSED
-from concord.tasks.mechanisms.published import PublishedAlgorithm, noise_scale, printed_cost, teachers_required
 from tests.privacy.transcripts import Run, Step, adaptive, steps
+from tests.world import REFUSED, PublishedAlgorithm, WrongInput, noise_scale, printed_cost, teachers_required
 
 SMALL = {"epsilon": 7.0, "delta": 0.02, "cutoff": 1, "queries": 4}
 

@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.distance import Draws, Ints, distance_to_instability
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.queries import ask, leaders
-from concord.tasks.mechanisms.sparse_vector import SparseVector, sum_tail
-from concord.tasks.mechanisms.stable import StableVoting
+from tests.world import (
+    Draws,
+    Ints,
+    NoisyVotes,
+    SparseVector,
+    StableVoting,
+    WrongInput,
+    ask_query,
+    distance_to_instability,
+    leaders,
+    sum_tail,
+)
 
 Leaders = Callable[[Sequence[Hashable]], tuple[Hashable, tuple[int, int]]]
 
@@ -59,7 +65,7 @@ def shards(strength: float) -> list[str]:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_most_predictive_feature_is_released_where_shards_agree(mechanism: StableVoting | SparseVector) -> None:
-    assert ask(mechanism, [shards(strength=1.0), shards(strength=0.0)], Fixed()) == ["income", None]
+    assert ask_query(mechanism, [shards(strength=1.0), shards(strength=0.0)], Fixed()) == ["income", None]
 
 
 # Neighbours ---------------------------------------------------------------------------------------------------------
@@ -117,7 +123,7 @@ def test_noisy_counts_of_undeclared_answers_would_leak() -> None:
 def test_only_mechanisms_that_refuse_may_release_undeclared_answers() -> None:
     noisy = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2)
     with pytest.raises(WrongInput, match="noisy_votes"):
-        ask(noisy, [["a", "b"]], Fixed())
+        ask_query(noisy, [["a", "b"]], Fixed())
 
 
 # Asking -------------------------------------------------------------------------------------------------------------
@@ -129,17 +135,17 @@ def test_batches_are_answered_as_one_stream(cutoff: int) -> None:
     rng = np.random.default_rng(5)
     answers = [rng.choice(["a", "b", "c"], size=120, p=[0.9, 0.08, 0.02] if row % 4 else None) for row in range(40)]
     stream = [list(map(str, row)) for row in answers]
-    whole = ask(mechanism, stream, Fixed())
+    whole = ask_query(mechanism, stream, Fixed())
     assert whole.count(None) == cutoff
     assert whole[-1] is None
     parts: list[str | None] = []
     for start in range(0, 40, 7):
-        parts += ask(mechanism, stream[start : start + 7], Fixed(), first=start, refused=parts.count(None))
+        parts += ask_query(mechanism, stream[start : start + 7], Fixed(), first=start, refused=parts.count(None))
     assert parts == whole
 
 
 def test_a_query_of_no_teachers_is_refused_and_no_queries_have_no_answers() -> None:
     mechanism = SparseVector.calibrate(epsilon=1.0, delta=1e-5, cutoff=1)
-    assert ask(mechanism, [], Fixed()) == []
+    assert ask_query(mechanism, [], Fixed()) == []
     with pytest.raises(WrongInput):
-        ask(mechanism, [[]], Fixed())
+        ask_query(mechanism, [[]], Fixed())

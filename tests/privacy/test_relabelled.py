@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from concord.tasks.asking.relabel import hypothesis_class
-from concord.tasks.mechanisms.relabelled import amplified, boost, choose_hypothesis, label_boost
 from tests.privacy.relabel_law import (
     Choice,
     Chosen,
@@ -35,6 +33,7 @@ from tests.privacy.relabel_law import (
     worst_delta,
     worst_loss,
 )
+from tests.world import amplified, boost, choose_hypothesis, hypothesis_class, label_boost
 
 ROUNDING = 1e-9
 LEAST_P = 1e-9

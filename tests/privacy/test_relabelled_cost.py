@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import Kind
-from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
-from concord.tasks.mechanisms.relabelled import (
+from tests.privacy.exact import Silent
+from tests.support.sentences import facts
+from tests.world import (
+    Kind,
+    Mechanism,
     Relabelled,
     Relabelling,
+    WrongInput,
     amplified,
     boost,
+    calibrate,
     calibrate_relabelled,
     inner_budget,
     share_for,
 )
-from tests.privacy.exact import Silent
-from tests.support.sentences import facts
 
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (4.0, 1e-9), (20.0, 1e-3)]
 

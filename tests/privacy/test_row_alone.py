@@ -21,27 +21,41 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth, TableSchema
-from concord.tasks.data.cells import (
+from tests.privacy.test_neighbouring_tables import from_least
+from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact
+from tests.world import (
     LABEL,
+    Codes,
+    Column,
+    DeclaredCategories,
+    DeclaredRange,
+    DeclaredText,
+    DeclaredTruth,
+    Encoding,
+    Hashed,
+    NumberField,
+    OneHot,
+    Passed,
+    Scaled,
+    TableSchema,
+    VectorField,
+    WordField,
     canonical_id,
     cast_labels,
     cast_numbers,
     cast_rows,
+    data_cells,
+    encode,
+    grid_of,
     numbers_of,
+    polars_type,
+    read_column,
+    reading_columns,
+    row_digests,
+    shards_of,
     steps_between,
     text,
 )
-from concord.tasks.data.codes import Codes, NumberField, WordField
-from concord.tasks.data.encode import row_digests
-from concord.tasks.data.grid import grid_of, reading_columns
-from concord.tasks.data.matrix import encode
-from concord.tasks.data.stored_columns import polars_type, read_column
-from concord.tasks.data.units import shards_of
-from concord.tasks.data.vectors import VectorField
-from tests.privacy.test_neighbouring_tables import from_least
-from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact
 
 KEY = bytes(range(32))
 PLAIN = Scaled(kind="numeric", name="plain", mean=0.1, scale=3, fill=-0.7, low=-1e30, high=1e30, missing=True)
@@ -174,7 +188,7 @@ def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_reje
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By as many cases as are always searched."""
-    monkeypatch.setattr("concord.tasks.data.cells.number", from_least)
+    monkeypatch.setattr(data_cells, "number", from_least)
     with pytest.raises(AssertionError, match="row "):
         check_alone(60, [Phase.generate])
     alone.cache_clear()  # of what the fault made
@@ -227,5 +241,5 @@ def test_buckets_that_depend_on_the_words_of_other_rows_are_caught(monkeypatch: 
         place = text(name, dtype).rank("dense") % size + 1
         return pl.format("bucket {} of {}", place, pl.lit(size))
 
-    monkeypatch.setattr("concord.tasks.data.cells.bucketed", numbered)
+    monkeypatch.setattr(data_cells, "bucketed", numbered)
     assert through_the_rules(pl.concat([note, other])).row(0) != through_the_rules(note).row(0)

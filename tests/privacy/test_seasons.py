@@ -14,13 +14,20 @@ from typing import NamedTuple
 import pytest
 
 from concord import __version__
-from concord.artifacts import parts
-from concord.artifacts.errors import BudgetRefused
-from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import EVERY, PARTS, Counted, Parts
-from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sessions import Opening
 from tests.privacy.test_divided import DELTA, DOMAIN, EPSILON, write
+from tests.world import (
+    EVERY,
+    PARTS,
+    BudgetRefused,
+    Charge,
+    Cost,
+    Counted,
+    LedgerState,
+    Opening,
+    Parts,
+    artifacts_parts,
+    ledger_state,
+)
 
 MOST = 4
 """Sessions that an asker opens."""
@@ -173,7 +180,7 @@ def the_last(charges: Iterable[Counted]) -> dict[str, Charge]:
     return TRUE([each._replace(part=EVERY) for each in kept.values()])
 
 
-TRUE = parts.by_part
+TRUE = artifacts_parts.by_part
 FAULTS: dict[str, Callable[[Iterable[Counted]], dict[str, Charge]]] = {
     "streams that are aligned": aligned,
     "streams do not add up": one_stream,
@@ -184,7 +191,7 @@ FAULTS: dict[str, Callable[[Iterable[Counted]], dict[str, Charge]]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_breaks_the_cap(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    monkeypatch.setattr("concord.artifacts.ledger.state.by_part", FAULTS[fault])
+    monkeypatch.setattr(ledger_state, "by_part", FAULTS[fault])
     assert worst(KINDS) > DELTA
 
 

@@ -17,24 +17,32 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.rehearse_sketch import SketchStage
-from concord.tasks.advice.rehearse_tallies import SumsStage, TalliesStage
-from concord.tasks.advice.synthetic_labels import typical_truth
-from concord.tasks.advice.tallies import planned_tallies
-from concord.tasks.asking.teachers import add_votes, aligned_copy, fitted_teacher
-from concord.tasks.data.codes import Codes
-from concord.tasks.data.guard import silenced
-from concord.tasks.data.matrix import encode
-from concord.tasks.mechanisms.contributions import RoundQuestion, tally
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.sketch import Sketch
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student import synthetic
-from concord.tasks.student.study import fitted
 from tests.privacy.audit import Fresh
 from tests.support.people import tables_of_plan, write_tables
+from tests.world import (
+    Codes,
+    Floats,
+    Ints,
+    Plan,
+    PublicFacts,
+    RoundQuestion,
+    Sketch,
+    SketchStage,
+    StableVoting,
+    SumsStage,
+    TalliesStage,
+    add_votes,
+    aligned_copy,
+    encode,
+    fitted,
+    fitted_teacher,
+    parse_plan,
+    planned_tallies,
+    silenced,
+    student_synthetic,
+    tally,
+    typical_truth,
+)
 
 EPSILON, DELTA = 1.0, 1e-5
 BOUND = 1 - (1 - DELTA) ** 2 / (1 + math.exp(EPSILON))
@@ -133,7 +141,7 @@ def test_a_session_of_tallies_stays_below_its_bound_and_one_without_noise_is_see
 @pytest.fixture
 def sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SketchStage:
     """What stands between the steps of a sketch is not attacked, takes most of the time, and is fitted roughly."""
-    monkeypatch.setattr(synthetic, "UPDATES", 60)
+    monkeypatch.setattr(student_synthetic, "UPDATES", 60)
     age = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
     sex = {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}
     data = {"private": "not there", "schema": {"fields": [age, sex]}, "label": "y", "classes": ["a", "b"]}

@@ -8,11 +8,20 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Answers, Ints, RandomSource
-from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease, SingleRelease, ask
 from tests.privacy.attacks import attacks_on
 from tests.privacy.audit import audit
+from tests.world import (
+    REFUSED,
+    WHOLE,
+    Answers,
+    Ints,
+    LaplaceRelease,
+    OptimalRelease,
+    RandomSource,
+    SingleRelease,
+    WrongInput,
+    ask_query,
+)
 
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (1.0, 0.2), (4.0, 1e-9), (40.0, 1e-3), (2.0, 2.0**-60)]
 ROUNDING = Decimal("1e-45")
@@ -161,7 +170,7 @@ class Alone:
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         said = [("answer", label) for label, shards in enumerate(votes[0].tolist()) for _ in range(shards)]
-        (answer,) = ask(self.form, [said], source, first, refused)
+        (answer,) = ask_query(self.form, [said], source, first, refused)
         return Answers(np.array([REFUSED if answer is None else answer[1]]))
 
 

@@ -13,16 +13,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import ORDERS
-from concord.tasks.data.codes import Codes, WordField
-from concord.tasks.data.grid import recoded, with_tables
-from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.sketch import MOST_PAIR_CELLS, Sketch, most_groups, sketch_rounds
-from concord.tasks.mechanisms.tallies import Round
 from tests.privacy.exact import LEFT_OUT
 from tests.privacy.test_tallies import loss_law
+from tests.world import (
+    MOST_PAIR_CELLS,
+    ORDERS,
+    Codes,
+    Floats,
+    IntegerModel,
+    Ints,
+    Round,
+    RoundQuestion,
+    Sketch,
+    WordField,
+    WrongInput,
+    most_groups,
+    recoded,
+    sketch_rounds,
+    tally,
+    with_tables,
+)
 
 EPSILON, DELTA, STEPS = 1.0, 0.01, 2
 GRID = Codes(

@@ -16,12 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concord.artifacts.home.vault import Vault
-from concord.tasks.data import frames
-from concord.tasks.data.sources import keep_frame
 from tests.privacy.test_row_alone import through_the_rules
 from tests.support.raw import NUMBERS, WORDS
 from tests.support.sources import asked_of, database, plan_over, read
+from tests.world import Vault, data_frames, keep_frame
 
 ODD: tuple[Any, ...] = (
     *(None, 0, 1, -1, 7, 2**53 + 1, -(2**63), 2**63 - 1, *NUMBERS, *WORDS),
@@ -89,7 +87,7 @@ def test_every_odd_cell_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @contextmanager
 def types_that_are_guessed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The planted fault: a column of numbers stays one, as a reader that looks at all cells would have it."""
-    honest = frames._of_pandas
+    honest = data_frames._of_pandas
 
     def guessed(column: Any, word: Any = None) -> Any:
         try:
@@ -98,7 +96,7 @@ def types_that_are_guessed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return honest(column, word)
 
     with monkeypatch.context() as patch:
-        patch.setattr(frames, "_of_pandas", guessed)
+        patch.setattr(data_frames, "_of_pandas", guessed)
         yield
 
 

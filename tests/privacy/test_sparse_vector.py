@@ -9,12 +9,20 @@ from itertools import product
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import Kind
-from concord.artifacts.privacy import hockey_stick
-from concord.tasks.mechanisms.distance import REFUSED, Draws, Ints, margin
-from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, SparseVector, least_with_tail, sum_tail
 from tests.privacy.transcripts import Run, Step, adaptive, patient, steps, worst_stream
+from tests.world import (
+    REFUSED,
+    Draws,
+    Ints,
+    Kind,
+    NoisyThreshold,
+    SparseVector,
+    WrongInput,
+    hockey_stick,
+    least_with_tail,
+    margin,
+    sum_tail,
+)
 
 EXACT = 1e-9
 """Relative head-room of what is rounded up."""

@@ -13,12 +13,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import ORDERS
-from concord.tasks.mechanisms import distance as mechanisms_distance
-from concord.tasks.mechanisms import stable
-from concord.tasks.mechanisms.distance import FLOOR, REFUSED, WHOLE, Ints, per_refusal
-from concord.tasks.mechanisms.stable import StableVoting
+from tests.world import (
+    FLOOR,
+    ORDERS,
+    REFUSED,
+    WHOLE,
+    Ints,
+    StableVoting,
+    WrongInput,
+    mechanisms_distance,
+    mechanisms_stable,
+    per_refusal,
+)
 
 PAGE = {
     0.5: (303, 514, 672, 1068, 1823, 3037),
@@ -38,9 +44,9 @@ def one_percent(mechanism: StableVoting) -> int:
 
 @pytest.mark.parametrize("epsilon", PAGE)
 def test_the_published_distances_are_reproduced(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stable, "ORDERS", PAGE_ORDERS)
+    monkeypatch.setattr(mechanisms_stable, "ORDERS", PAGE_ORDERS)
     for cutoff, distance in zip(PAGE_CUTOFFS, PAGE[epsilon], strict=True):
-        _, table = stable.fit.__wrapped__(epsilon, 1e-6, cutoff, 1.5)
+        _, table = mechanisms_stable.fit.__wrapped__(epsilon, 1e-6, cutoff, 1.5)
         assert np.count_nonzero(table > 0.01 * WHOLE) == pytest.approx(distance, rel=0.02)
 
 
@@ -183,8 +189,8 @@ def test_a_table_that_cannot_be_certified_is_refused(table: list[int]) -> None:
 
 
 def test_calibration_is_deterministic_and_its_table_cannot_be_changed() -> None:
-    _, first = stable.fit.__wrapped__(1.0, 1e-6, 20, 1.5)
-    _, again = stable.fit.__wrapped__(1.0, 1e-6, 20, 1.5)
+    _, first = mechanisms_stable.fit.__wrapped__(1.0, 1e-6, 20, 1.5)
+    _, again = mechanisms_stable.fit.__wrapped__(1.0, 1e-6, 20, 1.5)
     assert first.tolist() == again.tolist()
     with pytest.raises(ValueError, match="read-only"):
         StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=20).refusal[0] = 0

@@ -13,10 +13,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from concord.tasks.mechanisms import distance
-from concord.tasks.mechanisms.distance import WHOLE, Floats, Table, greedy_table, per_refusal, probabilities
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.privacy.game import adaptive_delta
+from tests.world import (
+    WHOLE,
+    Floats,
+    StableVoting,
+    Table,
+    greedy_table,
+    mechanisms_distance,
+    per_refusal,
+    probabilities,
+)
 
 PAGE = [
     (1.0, 0.01, 1, 6.0, 0.0010),
@@ -166,7 +173,9 @@ def test_planted_bug_a_slip_of_delta_at_each_refusal() -> None:
 def test_planted_bug_a_table_built_in_one_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     order, steep = sharp(4.0, 0.01, 2)
     kappa, slip = per_refusal(steep, order), float(probabilities(steep)[1][0])
-    monkeypatch.setattr(distance, "both_ways", lambda a, p, n, gap: distance.renyi(a, p[0], p[1], n[1], gap))
+    monkeypatch.setattr(
+        mechanisms_distance, "both_ways", lambda a, p, n, gap: mechanisms_distance.renyi(a, p[0], p[1], n[1], gap)
+    )
     table = greedy_table(slip, order, kappa)
     assert best_attack(table, 2, 4.0) > 0.01
 

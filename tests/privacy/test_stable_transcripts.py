@@ -11,8 +11,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from concord.tasks.mechanisms.distance import REFUSED, WHOLE
-from concord.tasks.mechanisms.stable import StableVoting
+from tests.world import REFUSED, WHOLE, StableVoting
 
 Vote = tuple[int, int]
 Law = dict[tuple[int, ...], Fraction]

@@ -8,15 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import Kind
-from concord.artifacts.privacy import ORDERS
-from concord.tasks.mechanisms.contributions import IntegerModel, tally
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
-from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
 from tests.privacy.test_tallies import exact_delta
+from tests.world import (
+    ORDERS,
+    Floats,
+    IntegerModel,
+    Ints,
+    Kind,
+    Round,
+    Stream,
+    Tallies,
+    WrongInput,
+    bits_for,
+    coefficients,
+    planned_rounds,
+    tally,
+)
 
 EPSILON, DELTA, STEPS, T = 1.0, 0.06, 2, 4
 ONE_CELL = Round(fields=1, cells=1, least=1, share=1.0)

@@ -11,14 +11,24 @@ import numpy as np
 import pytest
 from scipy.signal import fftconvolve
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import Kind
-from concord.artifacts.privacy import ORDERS, Cost
-from concord.tasks.mechanisms.contributions import CodeRows, IntegerModel, RoundQuestion, row_square, tally
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
 from tests.support.sentences import facts
+from tests.world import (
+    ORDERS,
+    CodeRows,
+    Cost,
+    Floats,
+    IntegerModel,
+    Ints,
+    Kind,
+    Round,
+    RoundQuestion,
+    Tallies,
+    WrongInput,
+    planned_rounds,
+    row_square,
+    tally,
+)
 
 EPSILON, DELTA, STEPS = 1.0, 0.01, 32
 SECRETS: tuple[Literal["rows", "labels"], ...] = ("rows", "labels")

@@ -17,10 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concord.artifacts.schemas import COMMAS, TextFormat
-from concord.tasks.data.units import open_private
 from tests.privacy.test_row_alone import through_the_rules
 from tests.support.raw import exact
+from tests.world import COMMAS, TextFormat, data_files, open_private
 
 KEYS: dict[str, tuple[Any, ...]] = {
     key: get_args(TextFormat.model_fields[key].annotation) for key in ("separator", "decimal", "thousands", "encoding")
@@ -104,7 +103,8 @@ def quotes_left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The planted fault: private files are read with line breaks within quotes, as a common reader would."""
     with monkeypatch.context() as patch:
         patch.setattr(
-            "concord.tasks.data.files.read_rows",
+            data_files,
+            "read_rows",
             lambda path, form, **_: list(csv.reader(io.StringIO(path.read_text("latin-1")), delimiter=form.separator))[
                 1:
             ],

@@ -12,14 +12,20 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import ORDERS, Cost
-from concord.tasks.asking.relabel import hypothesis_class
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
-from concord.tasks.mechanisms.hypotheses import Hypotheses
 from tests.privacy.relabel_law import Law, Table, columns, loss, pairs, tables, worst_delta, worst_loss
 from tests.support.sentences import facts
+from tests.world import (
+    ORDERS,
+    Cost,
+    ExponentialMechanism,
+    Floats,
+    Hypotheses,
+    Ints,
+    Universal,
+    WrongInput,
+    hypothesis_class,
+    mechanisms_noise,
+)
 
 Secret = Literal["rows", "labels"]
 DOMAIN = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]])
@@ -148,7 +154,7 @@ def test_it_draws_at_what_it_costs(secret: Secret, monkeypatch: pytest.MonkeyPat
         drawn.append((epsilon, sensitivity, monotone))
         return 0
 
-    monkeypatch.setattr("concord.tasks.mechanisms.noise.sample_by_weight", sample)
+    monkeypatch.setattr(mechanisms_noise, "sample_by_weight", sample)
     made = Universal(epsilon=2.0, secret=secret)
     made.choose(np.zeros(3, np.int64))
     ((epsilon, sensitivity, monotone),) = drawn

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.tasks.mechanisms.distance import REFUSED
+from tests.world import REFUSED
 
 Floats = NDArray[np.float64]
 NEGLIGIBLE = 1e-15

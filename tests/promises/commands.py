@@ -16,16 +16,12 @@ import pytest
 from prefect.flows import Flow
 from prefect.tasks import Task
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.flows.outcome import StageName
-from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, disclose
 from tests.promises.faults import Faults
 from tests.support.copies import copied
 from tests.support.homes import undrawn
 from tests.support.people import people, write_tables
 from tests.support.processes import FRESH
+from tests.world import Begun, Call, Disclosure, Session, StageName, Stages, Steps, Stores, Vault, disclose, flows_run
 
 Command = Callable[[Path, Path], object]
 """Is given a home, and a folder of tables; a function of a module, since other processes import it by name."""
@@ -65,14 +61,14 @@ def awake() -> None:
 
 
 STAND_INS: dict[str, Any] = {
-    "concord.flows.run.Stages": Direct,
-    "concord.flows.tally.on_workers": in_turn,
-    "concord.flows.serving.ready": bare,
-    "concord.flows.serving.serving_flows": nullcontext,
-    "concord.flows.serving.servers_awake": awake,
-    "concord.flows.server.serving": nullcontext,
-    "concord.flows.environment.serving": nullcontext,
-    "concord.tasks.publish.figures._svg": undrawn,
+    "tests.world.flows_run.Stages": Direct,
+    "tests.world.flows_tally.on_workers": in_turn,
+    "tests.world.flows_serving.ready": bare,
+    "tests.world.flows_serving.serving_flows": nullcontext,
+    "tests.world.flows_serving.servers_awake": awake,
+    "tests.world.flows_server.serving": nullcontext,
+    "tests.world.flows_environment.serving": nullcontext,
+    "tests.world.publish_figures._svg": undrawn,
 }
 
 
@@ -80,9 +76,9 @@ STAND_INS: dict[str, Any] = {
 def plainly() -> Iterator[None]:
     """Flows as plain functions, without Prefect's engine and without MLflow's store."""
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("concord.flows.run.Stages", "concord.tasks.publish.figures._svg"):
+        for place in ("tests.world.flows_run.Stages", "tests.world.publish_figures._svg"):
             patch.setattr(place, STAND_INS[place])
-        patch.setattr("concord.flows.run.ready_mlflow", lambda _: None)
+        patch.setattr(flows_run, "ready_mlflow", lambda _: None)
         yield
 
 

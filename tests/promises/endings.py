@@ -25,11 +25,10 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
-from concord.tasks.verify.verify import verify
 from tests.promises.stalling import STUCK
 from tests.promises.terminal import GIVEN, SOON, STARTED, Run
 from tests.support.people import write_plan, write_tables
+from tests.world import Ledger, verify
 
 CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 """Escape sequences that move a terminal's cursor or colour text."""

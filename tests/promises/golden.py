@@ -20,18 +20,28 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import KEY_BYTES, Vault, keyed_digest
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import parse_plan
-from concord.artifacts.schemas import canonical_json
-from concord.artifacts.sections import MECHANISMS
-from concord.flows.refresh import refresh
-from concord.flows.start import start, start_asking
-from concord.tasks.mechanisms import noise
-from concord.tasks.mechanisms.distance import Draws, Ints, table_of
-from concord.tasks.mechanisms.mechanism import VoteTerms, calibrate
-from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from tests.support.people import people, tables_of_plan, write_tables
+from tests.world import (
+    KEY_BYTES,
+    MECHANISMS,
+    Draws,
+    Ints,
+    LaplaceRelease,
+    Ledger,
+    OptimalRelease,
+    Vault,
+    VoteTerms,
+    calibrate,
+    canonical_json,
+    distance_table_of,
+    door_admit,
+    keyed_digest,
+    mechanisms_noise,
+    parse_plan,
+    refresh,
+    start,
+    start_asking,
+)
 
 FILE, LEDGER_FILE = (Path(__file__).with_name(name) for name in ("golden.json", "golden_ledger.json"))
 FOLDERS = ("shards", "units", "relabelled", "votes", "counts", "tested")
@@ -144,7 +154,7 @@ class Fixed:
     """Draws that are the same at every call: keyed ones by a key of zeros, and noise as `fixed`."""
 
     def uniform(self, first: int, rows: int) -> Draws:
-        return noise.keyed_draws(bytes(KEY_BYTES), first, rows)
+        return mechanisms_noise.keyed_draws(bytes(KEY_BYTES), first, rows)
 
     def laplace(self, scale: float, size: int) -> Ints:
         return noise_of(scale, size)
@@ -159,11 +169,11 @@ def fixed(patch: pytest.MonkeyPatch) -> None:
     """Keys that follow from their names, sessions that are counted, and noise from a generator with a seed."""
     numbers = itertools.count(1)
     patch.setattr(Vault, "_make_secret", _make_secret)
-    patch.setattr("concord.tasks.door.admit.__version__", WRITTEN_BY)
+    patch.setattr(door_admit, "__version__", WRITTEN_BY)
     patch.setattr(secrets, "token_hex", _counted(secrets.token_hex, numbers))
     for drawn in ("laplace", "gaussian"):
-        patch.setattr(noise, drawn, noise_of)
-    patch.setattr(noise, "sample_by_weight", lambda scores, **_: int(np.argmax(scores)))
+        patch.setattr(mechanisms_noise, drawn, noise_of)
+    patch.setattr(mechanisms_noise, "sample_by_weight", lambda scores, **_: int(np.argmax(scores)))
 
 
 def noise_of(scale: float, size: int) -> Ints:
@@ -193,7 +203,7 @@ def as_filed(found: Any, filed: Any) -> Any:
         case float(), float() if math.isclose(found, filed, rel_tol=ROUNDING):
             return filed
         case str(), str() if len(found) == len(filed) > LONG_TEXT:  # a table of refusals
-            return filed if np.allclose(table_of(found), table_of(filed), rtol=ROUNDING) else found
+            return filed if np.allclose(distance_table_of(found), distance_table_of(filed), rtol=ROUNDING) else found
         case str(), str() if AMOUNT.fullmatch(found) and AMOUNT.fullmatch(filed):
             return filed if math.isclose(float(found), float(filed), rel_tol=ROUNDING) else found
     return found

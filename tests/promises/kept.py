@@ -10,10 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.home.vault import SEAL_BYTES, Vault
-from concord.tasks.asks.votes import read_votes
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.split import ASIDE, SHARD
+from tests.world import ASIDE, LABEL, SEAL_BYTES, SHARD, Vault, read_votes
 
 KINDS = (
     "shards",

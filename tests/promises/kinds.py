@@ -14,23 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sections import MECHANISMS
-from concord.artifacts.stores import Stores
-from concord.tasks.asking.answers import canonical
-from concord.tasks.asking.questions import Question
-from concord.tasks.asking.relabel import hypothesis_class
-from concord.tasks.asks.estimate import EstimateAsk
-from concord.tasks.asks.hypothesis import HypothesisAsk
-from concord.tasks.asks.questions import QuestionsAsk, keep_answers
-from concord.tasks.asks.student_test import StudentTestAsk
-from concord.tasks.door.ask import SingleAsk
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
-from concord.tasks.mechanisms.private_test import PrivateTest
-from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import (
     CLASSES,
     NOISY,
@@ -46,6 +29,28 @@ from tests.support.at_door import (
 from tests.support.seasons import Season
 from tests.support.sketched import Sketched
 from tests.support.tallied import Rounds
+from tests.world import (
+    MECHANISMS,
+    ErrorEstimate,
+    EstimateAsk,
+    HypothesisAsk,
+    LaplaceRelease,
+    Mechanism,
+    OptimalRelease,
+    PrivateTest,
+    Question,
+    QuestionsAsk,
+    Ref,
+    SingleAsk,
+    StableVoting,
+    Stores,
+    StudentTestAsk,
+    Universal,
+    calibrate,
+    canonical,
+    hypothesis_class,
+    keep_answers,
+)
 
 VOTES: dict[str, Mechanism] = {
     name: calibrate(

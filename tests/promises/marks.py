@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 import concord.artifacts
 import concord.flows
 import concord.tasks
-from concord.artifacts.home.vault import Vault, derive
 from tests.promises.canary import NAME, NUMBER, VALUE, counts, private_rows
 from tests.promises.kept import KINDS, drawn, kept, sequences, set_aside, totals
 from tests.promises.unpack import layers
+from tests.world import Vault, derive
 
 PURPOSES = ("split", "resample", "draws", "digests", "commitment", "seal", "erasure")
 SEPARATOR = "[,_ ']?"

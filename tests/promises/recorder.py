@@ -38,11 +38,7 @@ from typing import Any
 import pytest
 from mlflow.models import Model
 
-from concord.artifacts.errors import ConcordError
-from concord.artifacts.home.vault import KEY_BYTES, Vault, keyed_digest
-from concord.artifacts.ledger import excerpt
-from concord.tasks import mechanisms
-from concord.tasks.door import door
+from tests.world import KEY_BYTES, ConcordError, Vault, door_door, keyed_digest, ledger_excerpt, tasks_mechanisms
 
 METHODS = ("release", "choose")
 """Methods of mechanisms that draw."""
@@ -187,7 +183,7 @@ def _frozen(patch: pytest.MonkeyPatch, made: Recording, before: Recording | None
 
     for owner, method in drawing():
         freeze(owner, method)
-    true_step, true_digest = door.pass_step, door.digest_in
+    true_step, true_digest = door_door.pass_step, door_door.digest_in
 
     def pass_step(stores: Any, session: str, step: Any, draw: Callable[..., Any], publish: Any) -> Any:
         made.questions.append((session, step.index, step.first, step.rows, step.question_digest))
@@ -210,7 +206,7 @@ def _frozen(patch: pytest.MonkeyPatch, made: Recording, before: Recording | None
     def hiding(_: Vault) -> Callable[[str], str]:
         return lambda entry: commitments.setdefault(entry, f"{len(commitments):064x}")
 
-    for true, replaced in ((true_step, pass_step), (true_digest, digest_in), (excerpt.hiding, hiding)):
+    for true, replaced in ((true_step, pass_step), (true_digest, digest_in), (ledger_excerpt.hiding, hiding)):
         in_all_modules(patch, true, replaced)
 
 
@@ -223,7 +219,7 @@ def in_all_modules(patch: pytest.MonkeyPatch, true: Callable[..., Any], replaced
 
 def drawing() -> Iterator[tuple[type, str]]:
     """The classes of all mechanisms, and those of their methods that draw."""
-    return ((owner, method) for owner in classes_of(mechanisms) for method in METHODS if method in vars(owner))
+    return ((owner, method) for owner in classes_of(tasks_mechanisms) for method in METHODS if method in vars(owner))
 
 
 def classes_of(package: ModuleType) -> Iterator[type]:

@@ -12,23 +12,29 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan
-from concord.flows.ask import estimate as estimating
-from concord.flows.refresh import refresh
-from concord.flows.start import start, start_asking, start_question
-from concord.tasks.asking.questions import Question
-from concord.tasks.asking.tally import total_of
-from concord.tasks.asks.questions import QuestionTerms
-from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.mechanisms.private_test import PrivateTest
-from concord.tasks.mechanisms.tallies import Tallies
 from tests.promises.canary import marked_labels, relabelling
 from tests.promises.kept import files, sequences, set_aside
 from tests.promises.kinds import VOTES
 from tests.promises.marks import FEWEST, Marks
 from tests.support.people import changed
+from tests.world import (
+    ErrorEstimate,
+    Ints,
+    Plan,
+    PrivateTest,
+    Question,
+    QuestionTerms,
+    RandomSource,
+    Tallies,
+    Vault,
+    refresh,
+    start,
+    start_asking,
+    start_question,
+    student_synthetic,
+    total_of,
+)
+from tests.world import estimate as estimating
 
 Tables = dict[str, Any]
 
@@ -64,7 +70,7 @@ class Run:
     tables: Callable[[Tables], Tables] = as_it_is
     other: tuple[tuple[str, Any], ...] = (("privacy__epsilon", 1.0),)
     ask: Callable[[Plan, Path], object] = whole
-    works: tuple[str, ...] = ("concord.tasks.asking.teachers.add_votes",)
+    works: tuple[str, ...] = ("tests.world.asking_teachers.add_votes",)
     made: tuple[str, ...] = ("votes of ", "rows by shard of shards/", "labels of shards/")
     more: Callable[[Path, Marks], Marks] = told
     labels: bool = False
@@ -188,7 +194,7 @@ def far_off(patch: pytest.MonkeyPatch) -> list[int]:
         return estimated(self, total, source) % FEWEST + 12_345
 
     patch.setattr(PrivateTest, "release", off)
-    patch.setattr("concord.tasks.student.synthetic.ROWS", FEWEST // 2)
+    patch.setattr(student_synthetic, "ROWS", FEWEST // 2)
     patch.setattr(Tallies, "release", with_noise_of_five_digits)
     patch.setattr(ErrorEstimate, "release", far)
     return totals
@@ -230,16 +236,16 @@ def labels_of_table(_: Path, marks: Marks) -> Marks:
 
 
 SHARDS = ("rows by shard of shards/", "labels of shards/")
-ASIDE, PREDICTS = "concord.tasks.asks.unit_counts.one_row_a_unit", "concord.tasks.asks.unit_counts.classes_given"
-RELABELS = tuple(f"concord.tasks.asking.relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
-ASKED: dict[str, Any] = {"tables": surely, "works": ("concord.tasks.asking.questions.rows_by_shard",), "made": SHARDS}
+ASIDE, PREDICTS = "tests.world.asks_unit_counts.one_row_a_unit", "tests.world.asks_unit_counts.classes_given"
+RELABELS = tuple(f"tests.world.asking_relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
+ASKED: dict[str, Any] = {"tables": surely, "works": ("tests.world.asking_questions.rows_by_shard",), "made": SHARDS}
 RUNS = (
     *(Run(name, name, by(name)) for name in VOTES),
     Run(
         "tallies",
         "tallies",
         tallied,
-        works=("concord.tasks.asking.tally.cast_labels", "concord.tasks.asking.tally.tally"),
+        works=("tests.world.asking_tally.cast_labels", "tests.world.asking_tally.tally"),
         made=("sums of sums/", "labels of units/"),
         more=parts_of_sums,
     ),
@@ -247,7 +253,7 @@ RUNS = (
         "sketch",
         "sketch",
         sketched,
-        works=("concord.tasks.asking.tally.cast_labels", "concord.flows.tally.recoded"),
+        works=("tests.world.asking_tally.cast_labels", "tests.world.flows_tally.recoded"),
         made=("sums of sums/", "labels of units/"),
         more=parts_of_sums,
     ),
@@ -256,7 +262,7 @@ RUNS = (
         "stream",
         arriving,
         ask=refreshed,
-        works=("concord.tasks.asking.tally.cast_labels", "concord.tasks.data.arrivals.hashed"),
+        works=("tests.world.asking_tally.cast_labels", "tests.world.data_arrivals.hashed"),
         made=("sums of sums/",),
         more=parts_of_sums,
     ),
@@ -267,7 +273,7 @@ RUNS = (
         "hypothesis",
         "universal",
         universal("rectangles", "size", "shade=dark"),
-        works=("concord.tasks.asks.hypothesis.encode",),
+        works=("tests.world.asks_hypothesis.encode",),
         made=("errors of counts/",),
         more=first_error_count,
     ),
@@ -275,7 +281,7 @@ RUNS = (
         "estimate",
         "error_estimate",
         ask=estimate,
-        works=("concord.tasks.asks.estimate.encode",),
+        works=("tests.world.asks_estimate.encode",),
         made=("errors of measured/",),
     ),
     Run("test", "private_test", gossiping, works=(ASIDE, PREDICTS), more=counted),
@@ -285,7 +291,7 @@ RUNS = (
         "tallies of labels",
         "tallies",
         lambda tables: tallied(of_labels(tables)),
-        works=("concord.tasks.asking.tally.tally",),
+        works=("tests.world.asking_tally.tally",),
         made=("sums of sums/", "labels of units/"),
         more=parts_of_sums,
         labels=True,
@@ -294,7 +300,7 @@ RUNS = (
         "hypothesis of labels",
         "universal",
         lambda tables: universal("stumps", "size")(of_labels(tables)),
-        works=("concord.tasks.asks.hypothesis.encode",),
+        works=("tests.world.asks_hypothesis.encode",),
         made=("errors of counts/",),
         labels=True,
     ),

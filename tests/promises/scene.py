@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.plan import Plan
-from concord.flows.outcome import Summary
-from concord.flows.start import start
 from tests.promises.canary import operated, published
 from tests.promises.marks import Marks, leaks
 from tests.support.people import changed
+from tests.world import Plan, Summary, start
 
 
 @dataclass

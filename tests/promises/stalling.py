@@ -44,7 +44,7 @@ def stall(at: str) -> None:
     """Have this process stop at that place."""
     place, resumed, _ = at.partition("+")
     if place == "starting":
-        from concord.flows.server import Server
+        from tests.world import Server
 
         answers = Server.check_answers
 
@@ -54,7 +54,7 @@ def stall(at: str) -> None:
 
         Server.check_answers = started  # type: ignore[assignment,method-assign]
         return
-    from concord.flows.stage import Begun, Stages
+    from tests.world import Begun, Stages
 
     if place == "poll":  # part of the stage that runs around it
         begin = Stages.begin
@@ -85,20 +85,20 @@ def stall(at: str) -> None:
 
 def stall_once_prepared(at: str) -> None:
     """As `stall`, arranged once Prefect's settings are made, since Prefect reads them on import."""
-    from concord.flows import environment
+    from tests.world import flows_environment
 
-    prepare = environment.prepare
+    prepare = flows_environment.prepare
 
     def prepared(*home: Any, **how: Any) -> Any:
         result = prepare(*home, **how)
         stall(at)
         return result
 
-    environment.prepare = prepared
+    flows_environment.prepare = prepared
 
 
 if __name__ == "__main__":
-    from concord.flows.cli import main
+    from tests.world import main
 
     stall_once_prepared(sys.argv.pop(1))
     main()

@@ -16,18 +16,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.released import labels_schema
-from concord.artifacts.learners import StudentPlan
-from concord.flows.database import DATABASE
-from concord.flows.learn import study_again
-from concord.flows.start import start_again, start_extension
 from tests.promises.canary import NAME, VALUE, canary_tables, moments_between, operated, private_rows, published
 from tests.promises.kept import files
 from tests.promises.marks import Marks, leaks
 from tests.promises.scene import Scene
 from tests.support.people import people, write_plan
 from tests.support.processes import own_environment
+from tests.world import DATABASE, StudentPlan, WrongInput, labels_schema, start_again, start_extension, study_again
 
 PRECHECK = "have a label that data.classes lacks"
 GUARANTEE = {"session", "epsilon", "delta", "unit", "neighbours", "mechanism"}

@@ -1,5 +1,6 @@
 """Failures reveal nothing private: before the door, at it, after it, and at the end of a session."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,10 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from tests.promises.canary import NAME, VALUE, private_rows
 from tests.promises.kept import files
 from tests.promises.scene import Scene
+from tests.world import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
 
 
 def headless(private: Path) -> None:
@@ -45,7 +46,7 @@ def test_a_machine_that_gives_out_tells_nothing(scene: Scene, monkeypatch: pytes
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device", f"/disk/{VALUE}")
 
-    monkeypatch.setattr("concord.artifacts.home.vault.os.fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     assert "No space left" in scene.fails(EnvironmentFailed)
 
 

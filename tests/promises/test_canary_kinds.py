@@ -16,11 +16,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed
-from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Ledger
-from concord.flows.cli.show import show_erasure
-from concord.flows.results import erased
 from tests.promises.canary import NAME, VALUE, canary_tables, marked_labels, moments_between, published
 from tests.promises.kept import KINDS as PRIVATE
 from tests.promises.kept import files, sequences, set_aside
@@ -29,6 +24,7 @@ from tests.promises.marks import LENGTH, OF_TWO, Marks, leaks
 from tests.promises.runs import READERS, RUNS, Run, far_off
 from tests.promises.scene import Scene
 from tests.support.homes import dies
+from tests.world import BudgetRefused, ConcordError, EnvironmentFailed, Ledger, Released, erased, show_erasure
 
 ALWAYS = ("tallies", "estimate", "question")
 """Kinds of the default tests; votes are in test_canary.py."""

@@ -12,17 +12,26 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.stores import Stores
-from concord.flows import admit
-from concord.flows.results import erased
-from concord.flows.run import Admitted, PrivateFiles, RunContext
-from concord.tasks.asks.votes import VotesAsk
-from concord.tasks.door.admit import claim, opening_of
-from concord.tasks.door.erase import close, forget
 from tests.promises.canary import VALUE, relabelling
 from tests.promises.kept import drawn, files
 from tests.promises.scene import Scene
+from tests.world import (
+    Admitted,
+    BudgetRefused,
+    NotVerified,
+    PrivateFiles,
+    RunContext,
+    Stores,
+    VotesAsk,
+    WrongInput,
+    claim,
+    close,
+    erased,
+    flows_admit,
+    flows_learn,
+    forget,
+    opening_of,
+)
 
 
 @pytest.fixture
@@ -56,7 +65,7 @@ def test_a_subset_that_is_too_small_is_told_by_nothing(scene: Scene) -> None:
 @pytest.mark.slow
 def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session is admitted and drawn; while it polls, others take the rest of the budget."""
-    begin = admit.begin
+    begin = flows_admit.begin
 
     def too_late(
         run: RunContext, admitted: Admitted[VotesAsk], private: PrivateFiles, *arguments: Any, **named: Any
@@ -69,7 +78,7 @@ def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkey
                 run.stores.ledger.open_session(asked, further=True)
         return begin(run, admitted, private, *arguments, **named)
 
-    monkeypatch.setattr("concord.flows.learn.begin", too_late)
+    monkeypatch.setattr(flows_learn, "begin", too_late)
     assert "does not cover" in scene.fails(BudgetRefused, new_session=True)
     assert drawn(scene.home)
 

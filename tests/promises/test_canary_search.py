@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.tasks.publish.describe import describe
 from tests.promises.canary import ROWS, operated, published, relabelling
 from tests.promises.kept import drawn, sequences, totals
 from tests.promises.marks import leaks
 from tests.promises.scene import Scene
+from tests.world import Vault, describe, mlflow_describe, publish_certify
 
 
 @pytest.mark.slow
@@ -23,13 +22,12 @@ def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypat
     assert 1500 < size < 2000  # half of the units
     planted = f"1 ({ROWS:,} rows, {size} of them relabelled by {hypothesis['low'][0]:.6g})"
     monkeypatch.setattr(
-        "concord.tasks.publish.certify.describe",
+        publish_certify,
+        "describe",
         lambda *arguments: describe(*arguments).model_copy(update={"data_version": planted}),
     )
     file = next(scene.private.iterdir())
-    monkeypatch.setattr(
-        "concord.artifacts.mlflow.describe.digest_of_labels", lambda _: hashlib.sha256(file.read_bytes()).hexdigest()
-    )
+    monkeypatch.setattr(mlflow_describe, "digest_of_labels", lambda _: hashlib.sha256(file.read_bytes()).hexdigest())
     scene.run(start_from="certify")
     details = {what: numbers.tolist() for what, numbers in sequences(scene.home)}
     (scene.home / "results" / "told").write_text(json.dumps(details, indent=2))

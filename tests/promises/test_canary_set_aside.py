@@ -2,12 +2,12 @@
 
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
 from tests.promises.canary import NAME, published
 from tests.promises.kept import set_aside
 from tests.promises.marks import Marks, leaks
 from tests.promises.runs import counted, far_off, tallied, trying
 from tests.promises.scene import Scene
+from tests.world import Ledger
 
 ENCODING = "iso-8859-15"
 """A format of CSV files that nothing else speaks of."""

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.mlflow import write
-from concord.artifacts.mlflow.read import Records
-from concord.tasks.verify.verify import verify
 from tests.support.published import SESSION, world
 from tests.support.tracked import tracked
 from tests.tasks.verify.test_verify import STABLE
+from tests.world import Records, mlflow_write, verify
 
 LATE = datetime.datetime(2040, 1, 1, tzinfo=datetime.UTC)
 
@@ -34,7 +32,7 @@ def test_runs_keep_their_order_and_end_after_they_begin(
 ) -> None:
     shutil.copy(mlflow_database, tmp_path / "mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    monkeypatch.setattr(write, "datetime", Backwards)
+    monkeypatch.setattr(mlflow_write, "datetime", Backwards)
     small = world(tmp_path)
     first = tracked(small, STABLE, small.truth, LATE)
     second = tracked(small, STABLE, None, LATE - datetime.timedelta(days=400))

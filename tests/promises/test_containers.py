@@ -21,18 +21,23 @@ import pyarrow as pa
 import pytest
 
 import concord
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Encoding
-from concord.flows import classifier
-from concord.flows.classifier import ConcordClassifier, ConcordRegressor
-from concord.tasks.data import identifiers
-from concord.tasks.data.cells import LABEL, cast_rows
-from concord.tasks.data.sources import keep_frame, with_snapshots
-from concord.tasks.data.units import open_private
 from tests.privacy.test_row_alone import through_the_rules
 from tests.support.raw import CELLS, TYPES, Cell, column, exact
 from tests.support.sources import plan_over
+from tests.world import (
+    LABEL,
+    ConcordClassifier,
+    ConcordRegressor,
+    Encoding,
+    Vault,
+    WrongInput,
+    cast_rows,
+    data_identifiers,
+    flows_classifier,
+    keep_frame,
+    open_private,
+    with_snapshots,
+)
 
 pandas = pytest.importorskip("pandas")
 
@@ -364,11 +369,11 @@ def test_labels_read_by_numpy_as_before_are_caught(given: list[pa.Table], monkey
     """The planted fault: one type for all labels, which NumPy chooses."""
 
     def guessed(labels: Any, *_: Any) -> pl.Series:
-        return pl.Series([identifiers.word_of(each) for each in np.asarray(labels).tolist()], dtype=pl.String)
+        return pl.Series([data_identifiers.word_of(each) for each in np.asarray(labels).tolist()], dtype=pl.String)
 
-    monkeypatch.setattr(classifier, "column_of", guessed)
+    monkeypatch.setattr(flows_classifier, "column_of", guessed)
     monkeypatch.setattr(
-        classifier, "_names_of", lambda classes: {identifiers.word_of(name): str(name) for name in classes}
+        flows_classifier, "_names_of", lambda classes: {data_identifiers.word_of(name): str(name) for name in classes}
     )
     for kind, odd in (("truth values", math.nan), ("integers that no double holds", math.nan)):
         labels = alternating(kind, odd)

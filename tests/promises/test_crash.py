@@ -12,18 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.home.atomic import TOKEN
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.tasks.door.erase import close, forget
 from tests.promises import crashes
 from tests.promises.crashes import HOWS
 from tests.promises.faults import How
 from tests.promises.kinds import KINDS, Kind
 from tests.support.tallied import NAME
+from tests.world import TOKEN, Ledger, Ref, Session, Stores, Vault, close, forget
 
 FAULTS = 4
 """Faults of a default test, one of each kind of failure, spread over the points of a kind."""

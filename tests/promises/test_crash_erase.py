@@ -5,15 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.tasks.door.erase import erase
 from tests.promises import crashes
 from tests.promises.crashes import HOWS, Walk
 from tests.promises.faults import How
 from tests.support.at_door import STABLE, make_case
+from tests.world import Charge, Ledger, Session, Stores, erase
 
 EVERY = 14
 ROWS = ("shards/d/a/block-0", "teachers/d/b/000000", "choices/d/c.json", "relabelled/d/e/block-0", "counts/nobody/f")

@@ -13,17 +13,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.read import Records
-from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Session
-from concord.tasks.verify.verify import verify
 from tests.promises import crashes
 from tests.promises.commands import Commands
 from tests.promises.kinds import KINDS
 from tests.promises.runs import READERS, RUNS, Run
 from tests.support.people import tables_of_plan
+from tests.world import Charge, Ledger, Records, Session, Vault, verify
 
 SAMPLES = {"stable": 3, "tallies": 2}
 """Kills of a kind, if not one; at other parts of each kind's run. Every kind meets every step of the door in
@@ -90,7 +85,7 @@ def commands_of(name: str, folder: Path, mlflow_database: Path) -> tuple[Command
         partial(running, name=name),
         folder,
         mlflow_database,
-        {"concord.tasks.door.admit.secrets": Named} if keyed else {},
+        {"tests.world.door_admit.secrets": Named} if keyed else {},
     )
     if keyed:
         Vault(commands.base / "vault").make_secret(f"sessions/{SESSION}")

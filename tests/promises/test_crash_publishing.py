@@ -8,17 +8,20 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from concord.artifacts.home.released import settle
-from concord.artifacts.learners import StudentPlan
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.sessions import LABELS
-from concord.flows import learn
-from concord.tasks.publish.predict import student_of
-from concord.tasks.verify.checked_student import handed_on
-from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.verify import BEHIND, verify
 from tests.promises.commands import Command, Commands
 from tests.support.people import arrive, changed, tables_of_plan
+from tests.world import (
+    BEHIND,
+    LABELS,
+    Ledger,
+    StudentPlan,
+    flows_learn,
+    handed_on,
+    settle,
+    student_of,
+    verify,
+    verify_published,
+)
 
 SAMPLES = 3
 
@@ -26,15 +29,15 @@ SAMPLES = 3
 def learning(home: Path, data: Path) -> None:
     tables = {**tables_of_plan(data), "labeling": {"mechanism": "noisy_votes", "queries": 500, "batch": 128}}
     small = {"teachers__count": 20, "teachers__block": 10, "test__share": 0.3}
-    learn.learn.fn(changed(tables, **small, privacy__lifetime={"epsilon": 60.0, "delta": 4e-4}), home)
+    flows_learn.learn.fn(changed(tables, **small, privacy__lifetime={"epsilon": 60.0, "delta": 4e-4}), home)
 
 
 def extending(home: Path, data: Path) -> None:
-    learn.extend.fn(session_of(home), str(data / "more"), home)
+    flows_learn.extend.fn(session_of(home), str(data / "more"), home)
 
 
 def studying(home: Path, _: Path) -> None:
-    learn.study_again.fn(session_of(home), home, StudentPlan(estimator="sklearn.dummy.DummyClassifier"))
+    flows_learn.study_again.fn(session_of(home), home, StudentPlan(estimator="sklearn.dummy.DummyClassifier"))
 
 
 def session_of(home: Path) -> str:

@@ -14,18 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.home.atomic import TOKEN
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Ref
-from concord.tasks.asking.relabel import from_description
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import read_frame
-from concord.tasks.data.matrix import encode
 from tests.promises import crashes
 from tests.promises.crashes import HOWS, Walk
 from tests.promises.faults import How
 from tests.support.people import people
 from tests.support.relabelling import Small
+from tests.world import LABEL, TOKEN, Ref, Vault, encode, from_description, read_frame
 
 EVERY = 19
 

@@ -9,23 +9,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.flows import refresh
-from concord.tasks.asking.tally import total_of
-from concord.tasks.asks.stream import PeriodCounts, periods_counted
-from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.verify.verify import verify
 from tests.promises.commands import Commands, killed
 from tests.promises.crashes import files
 from tests.support.people import changed, people, tables_of_plan
+from tests.world import Ints, Ledger, PeriodCounts, Randomness, Vault, flows_refresh, periods_counted, total_of, verify
 
 STEPS = {
-    "concord.flows.season.arrive": "before it is counted",
-    "concord.flows.season.keep_counted": "before the count is on record",
-    "concord.artifacts.ledger.ledger.Ledger.begin_batch": "before it is begun",
-    "concord.artifacts.ledger.ledger.Ledger.commit_batch": "before it is committed",
+    "tests.world.flows_season.arrive": "before it is counted",
+    "tests.world.flows_season.keep_counted": "before the count is on record",
+    "tests.world.Ledger.begin_batch": "before it is begun",
+    "tests.world.Ledger.commit_batch": "before it is committed",
 }
 
 
@@ -33,7 +26,7 @@ def refreshing(home: Path, data: Path) -> None:
     tables = {name: section for name, section in tables_of_plan(data).items() if name not in ("teachers", "student")}
     tables["data"]["private"] = "arriving"
     streams = {"labeling": {"mechanism": "tallies", "rows": 6000}, "stream": {"season": 2}}
-    refresh.refresh.fn(changed(tables | streams), home)
+    flows_refresh.refresh.fn(changed(tables | streams), home)
 
 
 class Weeks:
@@ -77,8 +70,8 @@ def nobody(_: object) -> tuple[()]:
 
 
 PLANTED: dict[str, dict[str, Callable[..., Any]]] = {
-    "noise is drawn again": {"concord.tasks.door.checkpoint.Randomness.kept": drawn_again},
-    "a period knows nobody whom earlier ones asked": {"concord.flows.season._names_of": nobody},
+    "noise is drawn again": {"tests.world.Randomness.kept": drawn_again},
+    "a period knows nobody whom earlier ones asked": {"tests.world.flows_season._names_of": nobody},
 }
 
 

@@ -9,22 +9,26 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.sessions import Session
-from concord.flows.ask import estimate
-from concord.flows.start import start, start_asking, start_question
-from concord.tasks import asks
-from concord.tasks.asking.questions import Question
-from concord.tasks.asks.questions import QuestionTerms
-from concord.tasks.verify.verify import verify
 from tests.promises.recorder import classes_of
 from tests.support.chained import Said, rewrite
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.world import (
+    Ledger,
+    Question,
+    QuestionTerms,
+    Session,
+    estimate,
+    start,
+    start_asking,
+    start_question,
+    tasks_asks,
+    verify,
+)
 
 pytestmark = pytest.mark.slow
 LIFETIME = {"epsilon": 60.0, "delta": 1e-3}
 UNIVERSAL = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"], "epsilon": 1.0}
-PURPOSES = {vars(ask)["purpose"] for ask in classes_of(asks) if "purpose" in vars(ask)}
+PURPOSES = {vars(ask)["purpose"] for ask in classes_of(tasks_asks) if "purpose" in vars(ask)}
 """What sessions are for."""
 
 

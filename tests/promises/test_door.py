@@ -10,20 +10,24 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified
-from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.erase import close
-from concord.tasks.mechanisms import noise
 from tests.promises.crashes import files
 from tests.promises.kinds import KINDS, Kind
 from tests.support.homes import dies
 from tests.support.processes import FRESH
 from tests.support.sentences import facts
+from tests.world import (
+    BudgetRefused,
+    EnvironmentFailed,
+    Ledger,
+    NotVerified,
+    Randomness,
+    Released,
+    Session,
+    Stores,
+    Vault,
+    close,
+    mechanisms_noise,
+)
 
 NOISE = ("laplace", "gaussian", "sample_by_weight", "keyed_draws")
 """Everything that draws."""
@@ -74,7 +78,7 @@ def steps_of(home: Path, kind: Kind) -> list[str]:
             (Released, "write", "publish"),
             (Released, "write_labels", "publish"),
             (Ledger, "commit_batch", "commit"),
-            *((noise, name, "draw") for name in NOISE),
+            *((mechanisms_noise, name, "draw") for name in NOISE),
         ):
             patch.setattr(owner, name, noting(step, getattr(owner, name)))
         kind.ask(home)
@@ -136,7 +140,7 @@ def test_asked_again_it_is_replayed_and_nothing_is_drawn_or_spent(
     kind.ask(home)
     before = files(home / "released"), session_of(home), Ledger.of(home).total("d")
     for name in NOISE:
-        monkeypatch.setattr(noise, name, drawing)
+        monkeypatch.setattr(mechanisms_noise, name, drawing)
     kind.ask(home)
     assert (files(home / "released"), session_of(home), Ledger.of(home).total("d")) == before
 
@@ -144,7 +148,7 @@ def test_asked_again_it_is_replayed_and_nothing_is_drawn_or_spent(
 def test_a_draw_in_place_of_a_replay_would_be_found(home: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever draws is trapped above: asked for the first time, each kind is caught."""
     for name in NOISE:
-        monkeypatch.setattr(noise, name, drawing)
+        monkeypatch.setattr(mechanisms_noise, name, drawing)
     with pytest.raises(EnvironmentFailed, match="AssertionError"):
         kind.ask(home)
     assert not files(home / "released")
@@ -215,7 +219,7 @@ def test_a_session_that_was_closed_first_draws_nothing(home: Path, kind: Kind, m
     close(Stores.of(home), "d-1", give_back=True)
     monkeypatch.setattr(Randomness, "kept", drawing)
     for name in NOISE:
-        monkeypatch.setattr(noise, name, drawing)
+        monkeypatch.setattr(mechanisms_noise, name, drawing)
     with suppress(BudgetRefused, NotVerified):  # rows that come too late are published as not asked
         kind.ask(home)
     session = session_of(home)

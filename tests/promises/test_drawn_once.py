@@ -13,13 +13,9 @@ from typing import NoReturn
 
 import pytest
 
-from concord.artifacts.errors import ConcordError, NotVerified
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.settings import LEDGER
-from concord.artifacts.stores import Stores
-from concord.tasks.door.erase import close
 from tests.promises.crashes import files
 from tests.promises.kinds import KINDS, VOTES, Kind
+from tests.world import LEDGER, ConcordError, Ledger, NotVerified, Stores, close
 
 NOISY = [kind for kind in KINDS if not kind.keyed]
 THRESHOLDS = ("sparse_vector", "published")

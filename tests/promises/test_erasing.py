@@ -4,21 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.domains import NEIGHBOURS
-from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.home.atomic import UNFINISHED
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.artifacts.stores import Stores
-from concord.flows.cli.show import show_erasure
-from concord.flows.results import erased
-from concord.flows.start import start, start_extension
-from concord.tasks.door.erase import erase
-from concord.tasks.door.locks import a_run_in
-from concord.tasks.verify.verify import verify
 from tests.support.homes import charged
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.world import (
+    NEIGHBOURS,
+    UNFINISHED,
+    BudgetRefused,
+    Ledger,
+    Plan,
+    Stores,
+    Vault,
+    WrongInput,
+    a_run_in,
+    erase,
+    erased,
+    show_erasure,
+    start,
+    start_extension,
+    verify,
+)
 
 UNIT = "p1-17"
 """A person of tests.support.people."""

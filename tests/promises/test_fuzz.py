@@ -7,17 +7,22 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import ConcordError, WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import load_plan, parse_plan
-from concord.artifacts.schemas import Encoding
-from concord.tasks.data.encode import learn_encoding, stage_public
-from concord.tasks.data.split import split
-from concord.tasks.data.units import PrivateRows
 from tests.promises.fuzz import SECRET, bent, damaged, table_file
 from tests.promises.runs import READERS, RUNS, Run
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
+from tests.world import (
+    ConcordError,
+    Encoding,
+    Ledger,
+    PrivateRows,
+    Vault,
+    WrongInput,
+    learn_encoding,
+    load_plan,
+    parse_plan,
+    split,
+    stage_public,
+)
 
 PUBLIC, PRIVATE, PLANS, TEXTS = 600, 500, 600, 300
 """Cases in process: 2,000; of those that read tables, the default tests take every fifth."""

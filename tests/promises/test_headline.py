@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import concord
-from concord.artifacts.measures import PublicTest
 from tests.benchmarks.tables import schema_of_rows
 from tests.support.adult import LABEL, PLANS, adult_tables
+from tests.world import PublicTest
 
 RECORDED = Path(__file__).parents[1] / "benchmarks/results.jsonl"
 

@@ -10,21 +10,25 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.read import Records
-from concord.artifacts.plan import Plan
-from concord.artifacts.sessions import STUDENT_TEST
-from concord.artifacts.stores import Stores
-from concord.flows.ask import estimate
-from concord.flows.learn import learn, study_again
-from concord.flows.results import budget_of
-from concord.flows.start import start, start_again
-from concord.tasks.door.erase import close
-from concord.tasks.verify.verify import verify
 from tests.promises.commands import killed, plainly
 from tests.support.copies import copied
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.world import (
+    STUDENT_TEST,
+    EnvironmentFailed,
+    Ledger,
+    Plan,
+    Records,
+    Stores,
+    budget_of,
+    close,
+    estimate,
+    learn,
+    start,
+    start_again,
+    study_again,
+    verify,
+)
 
 SMALL = {"teachers": {"count": 20, "block": 10}, "student": {}}
 TALLIED = {"labeling": {"mechanism": "tallies", "rows": 1000}}
@@ -56,24 +60,24 @@ COMMANDS: dict[str, tuple[Asked, str, tuple[str, ...]]] = {
         voted,
         "concord run PLAN",
         (
-            "concord.artifacts.ledger.ledger.Ledger.begin_batch",
-            "concord.artifacts.ledger.ledger.Ledger.commit_batch",
-            "concord.flows.learn.publish",
-            "concord.tasks.publish.certify.publish_certificate",
-            "concord.artifacts.mlflow.write.Tracking.publish",
+            "tests.world.Ledger.begin_batch",
+            "tests.world.Ledger.commit_batch",
+            "tests.world.flows_learn.publish",
+            "tests.world.publish_certify.publish_certificate",
+            "tests.world.Tracking.publish",
         ),
     ),
     "tallies": (
         tallied,
         "concord run PLAN",
-        ("concord.artifacts.ledger.ledger.Ledger.commit_batch", "concord.flows.learn.publish"),
+        ("tests.world.Ledger.commit_batch", "tests.world.flows_learn.publish"),
     ),
     "an estimate": (
         estimated,
         "concord estimate PLAN",
         (
-            "concord.artifacts.ledger.ledger.Ledger.commit_batch",
-            "concord.artifacts.mlflow.write.Tracking.keep_estimate",
+            "tests.world.Ledger.commit_batch",
+            "tests.world.Tracking.keep_estimate",
         ),
     ),
 }
@@ -140,7 +144,7 @@ def unfinished(home: Path) -> dict[str, str]:
 def test_a_killed_session_that_was_closed_is_not_finished(tmp_path: Path, mlflow_database: Path) -> None:
     """Its operator has ended it: the next is a further one."""
     world = World(tmp_path, mlflow_database, voted)
-    world.killed(world.base, "concord.artifacts.ledger.ledger.Ledger.begin_batch")
+    world.killed(world.base, "tests.world.Ledger.begin_batch")
     _, second = Ledger.of(world.base).sessions("people")
     assert second.status == "open"
     close(Stores.of(world.base), second.id, give_back=False)
@@ -177,7 +181,7 @@ def test_a_killed_test_is_finished_also_if_its_student_was_published_again(tmp_p
 @pytest.mark.slow
 def test_without_its_parameter_it_is_finished_too(tmp_path: Path, mlflow_database: Path) -> None:
     world = World(tmp_path, mlflow_database, voted)
-    world.killed(world.base, "concord.flows.learn.publish")
+    world.killed(world.base, "tests.world.flows_learn.publish")
     world.once(world.base, again=False)
     assert unfinished(world.base) == {}
     _, second = Ledger.of(world.base).sessions("people")

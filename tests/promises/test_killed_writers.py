@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.home.atomic import tidy
-from concord.artifacts.home.vault import Vault
-from concord.tasks.data import spill
-from concord.tasks.data import split as data_split
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.split import one_row_a_unit, split
-from concord.tasks.data.units import PrivateRows
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.world import PrivateRows, Vault, data_spill, data_split, learn_encoding, one_row_a_unit, split, tidy
 
 
 def die(*_: Any, **__: Any) -> None:
@@ -26,7 +20,7 @@ def work(stage: str, home: Path) -> None:
     """A stage over many private rows, which is killed at its last step."""
     found, vault = tables_of_plan(write_tables(home / "data")), Vault(home / "vault")
     plan, key = changed(found), bytes(32)
-    spill.HELD_BYTES = 1000
+    data_spill.HELD_BYTES = 1000
     if stage == "split":
         data_split.write_frame = die  # type: ignore[assignment,attr-defined]  # where it is used
         split(PrivateRows(plan, learn_encoding(plan), vault, key), "shards/people/key")

@@ -9,22 +9,31 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.artifacts.stores import Stores
-from concord.flows.ask import estimate
-from concord.flows.learn import extend, learn, study_again
-from concord.flows.refresh import refresh
-from concord.tasks.asks.stream import periods_counted
-from concord.tasks.door.erase import close, erase, erased_units, forget
-from concord.tasks.verify.verify import verify
 from tests.promises.commands import plainly
 from tests.support.copies import copied
 from tests.support.homes import killed_at
 from tests.support.people import arrive, changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    BudgetRefused,
+    ConcordError,
+    Ledger,
+    NotVerified,
+    Plan,
+    Stores,
+    Vault,
+    close,
+    erase,
+    erased_units,
+    estimate,
+    extend,
+    forget,
+    learn,
+    periods_counted,
+    refresh,
+    study_again,
+    verify,
+)
 
 DOMAIN = "domains/people"
 
@@ -190,7 +199,7 @@ def test_a_secret_that_nothing_depends_on_yet_is_made(world: World) -> None:
     plan = world.votes.model_copy(update={"privacy": world.votes.privacy.model_copy(update={"domain": "new"})})
     data = write_tables(world.home.parent / "new", people(600, 9))
     plan = plan.model_copy(update={"folder": str(data)})
-    with killed_at("concord.flows.learn.begin"):
+    with killed_at("tests.world.flows_learn.begin"):
         learn.fn(plan, world.home)
     shards = {*(world.home / "vault/shards/new").rglob("*.arrow")}
     world.without("domains/new")
@@ -204,7 +213,7 @@ def test_a_period_that_was_counted_is_never_counted_under_another_key(world: Wor
     under a new one, and the period after asked all units a second time within one charge."""
     world.period(2)
     try:
-        with killed_at("concord.tasks.asks.stream.SeasonAsk.steps"):
+        with killed_at("tests.world.SeasonAsk.steps"):
             refresh.fn(world.stream, world.home)
         door = Stores.of(world.home)
         session = door.ledger.session(world.season)

@@ -7,14 +7,11 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.mlflow.read import Records
-from concord.artifacts.mlflow.store import ready_store
-from concord.artifacts.settings import sqlite_address
 from tests.support.console import concord
 from tests.support.homes import charged
 from tests.support.people import write_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import EnvironmentFailed, Records, ready_store, sqlite_address
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
 from tests.promises.runs import READERS, Run
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.raw import Cell, column
+from tests.world import Ledger
 
 COLUMNS: dict[str, tuple[pa.DataType, tuple[bytes, bytes], Cell]] = {
     "vector": (pa.list_(pa.float32(), 2), (struct.pack("<ff", 1, 2), struct.pack("<ff", 3, 4)), None),

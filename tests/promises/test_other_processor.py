@@ -17,15 +17,11 @@ import numpy as np
 import pytest
 import scipy.special
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.ledger.ledger import Ledger
-from concord.tasks.door.admit import on_record
-from concord.tasks.mechanisms.queries import OptimalRelease
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.promises.canary import canary_tables
 from tests.promises.runs import RUNS, Run
 from tests.support.at_door import STABLE, labels_by, make_case
 from tests.support.homes import charged
+from tests.world import EnvironmentFailed, Ledger, NotVerified, OptimalRelease, StableVoting, on_record
 
 ALWAYS = {"stable", "tallies"}
 """Kinds of releases that are tried at each run of the tests."""

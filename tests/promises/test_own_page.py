@@ -11,8 +11,7 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.flows.server import Page
+from tests.world import EnvironmentFailed, Page
 
 SEARCH, CREATE = (f"/api/2.0/mlflow/experiments/{verb}" for verb in ("search", "create"))
 

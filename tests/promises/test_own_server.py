@@ -14,11 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.flows import server
-from concord.flows.server import ADDRESS_VARIABLE, Server, own_server, serving
 from tests.deployments.services import until
 from tests.support.processes import own_environment
+from tests.world import ADDRESS_VARIABLE, EnvironmentFailed, Server, flows_server, own_server, serving
 
 ASKED = "/api/flow_runs/filter"
 
@@ -27,7 +25,7 @@ ASKED = "/api/flow_runs/filter"
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server of a process for which none is named; the only Prefect server that these tests start."""
     with pytest.MonkeyPatch.context() as patch, serving(alone(tmp_path_factory.mktemp("own"), patch)):
-        server.awake()
+        flows_server.awake()
         yield own()
 
 
@@ -179,7 +177,7 @@ def test_a_server_that_the_environment_names_is_used_and_none_started(
         assert own_server.get() is None
         assert os.environ[ADDRESS_VARIABLE] == "http://127.0.0.1:9/api"
         with pytest.raises(EnvironmentFailed, match=f"{ADDRESS_VARIABLE} names .*:9/api, but no server answers"):
-            server.awake()
+            flows_server.awake()
 
 
 PROBE = """

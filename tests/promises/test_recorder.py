@@ -21,22 +21,24 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.released import Released
-from concord.artifacts.process import variables
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Session
-from concord.flows.console import err
-from concord.tasks.door import door
-from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.mechanisms.contributions import IntegerModel
-from concord.tasks.mechanisms.tallies import Tallies
 from tests.promises.canary import canary_tables, marked_labels
 from tests.promises.kinds import KINDS, QUESTIONS, Kind, open_question
 from tests.promises.recorder import Recording, drawing, in_all_modules, recorded
 from tests.promises.runs import READERS, RUNS, Run, Tables, tallied
 from tests.support.recorded import DRAWN
 from tests.support.tallied import Rounds
+from tests.world import (
+    EnvironmentFailed,
+    IntegerModel,
+    Randomness,
+    Ref,
+    Released,
+    Session,
+    Tallies,
+    door_door,
+    err,
+    variables,
+)
 
 Capture = pytest.CaptureFixture[str]
 Ask = Callable[[Path, bool], object]
@@ -204,7 +206,7 @@ def on_the_console(patch: pytest.MonkeyPatch, exact: Exact) -> None:
 
 def in_the_number_of_rounds(patch: pytest.MonkeyPatch, exact: Exact) -> None:
     """The last round is left out where the first says enough."""
-    release = door.release
+    release = door_door.release
 
     def fewer(stores: Any, session: Session, steps: Any) -> list[Ref]:
         last = (session.queries or 0) - 1

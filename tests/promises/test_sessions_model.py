@@ -19,28 +19,34 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified
-from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.data.encode import PublicBatch
-from concord.tasks.door import erase
-from concord.tasks.door.checkpoint import Randomness, commitment
-from concord.tasks.mechanisms.distance import Draws, Ints
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.noise import keyed_draws
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.reckoning import ledger_faults
 from tests.artifacts.ledger.openings import at_most
 from tests.artifacts.ledger.test_ledger_model import ignoring_votes
 from tests.support.at_door import TEACHERS, files_of, labels_by, write
 from tests.support.published import opening
+from tests.world import (
+    BudgetRefused,
+    Charge,
+    ConcordError,
+    Draws,
+    Ints,
+    Ledger,
+    LedgerState,
+    Mechanism,
+    NoisyVotes,
+    NotVerified,
+    PublicBatch,
+    Randomness,
+    Ref,
+    Released,
+    Session,
+    StableVoting,
+    Stores,
+    commitment,
+    door_erase,
+    keyed_draws,
+    ledger_faults,
+    votes_schema,
+)
 
 ROWS = 40
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-6, cutoff=20)
@@ -157,7 +163,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(data=st.data(), give_back=st.booleans())
     def settle(self, data: Any, give_back: bool) -> None:
         name, _ = self.pick(data)
-        erase.close(self.door, name, give_back=give_back)
+        door_erase.close(self.door, name, give_back=give_back)
 
     @precondition(lambda self: self.streams)
     @rule(data=st.data(), give_back=st.booleans(), before=st.booleans())
@@ -171,7 +177,7 @@ class Sessions(RuleBasedStateMachine):
     def forget(self, data: Any) -> None:
         name, stream = self.pick(data)
         if self.door.ledger.session(name).status != "open":
-            erase.forget(self.door, name)
+            door_erase.forget(self.door, name)
             stream.forgotten = True
 
     def pick(self, data: Any) -> tuple[str, Stream]:

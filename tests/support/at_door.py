@@ -8,21 +8,24 @@ import numpy as np
 import pyarrow as pa
 
 from concord import __version__
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Opening, Session
-from concord.artifacts.stores import Stores
-from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.asks.votes import VotesAsk
-from concord.tasks.data.encode import PublicBatch
-from concord.tasks.door.ask import Ask
-from concord.tasks.door.checkpoint import commitment
-from concord.tasks.door.door import release
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.sparse_vector import SparseVector
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.people import changed, tables_of_plan
+from tests.world import (
+    Ask,
+    Ints,
+    Mechanism,
+    NoisyVotes,
+    Opening,
+    PublicBatch,
+    Ref,
+    Session,
+    SparseVector,
+    StableVoting,
+    Stores,
+    VotesAsk,
+    commitment,
+    release,
+    votes_schema,
+)
 
 CLASSES = ("no", "yes")
 PLAN = changed(tables_of_plan(Path()), privacy__domain="d", privacy__epsilon=2.0, teachers__count=600)

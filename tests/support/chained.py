@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.ledger.events import LogRecord
+from tests.world import LogRecord
 
 
 @dataclass

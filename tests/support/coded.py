@@ -5,9 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField
-from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, What, tally
-from concord.tasks.student.decode import NoisyRound
+from tests.world import CodeMatrix, Codes, IntegerModel, NoisyRound, NumberField, RoundQuestion, What, WordField, tally
 
 Floats = NDArray[np.float64]
 STEPS = 1 << 16

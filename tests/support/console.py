@@ -6,7 +6,7 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
-from concord.flows.cli.commands import command
+from tests.world import command
 
 
 def concord(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, str]:

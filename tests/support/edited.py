@@ -8,12 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.home.released import sha256
-from concord.artifacts.schemas import canonical_json
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.released import released_as_certified
 from tests.tasks.verify.planted_changes import leaves
+from tests.world import Certificate, PublishedSession, canonical_json, released_as_certified, sha256
 
 MODEL = {f"decoded.{name}" for name in ("units", "moved", "importance.*", "kappa.*", "prior.*", "spread.*.*")}
 LAST_MODEL = {"decoded.weights.*.*", "decoded.intercept.*"}

@@ -8,14 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.privacy import Charge
-from concord.artifacts.stores import Stores
-from concord.flows.outcome import Summary
-from concord.flows.start import start_extension
-from concord.tasks.door.checkpoint import read_checkpoint
+from tests.world import Certificate, Charge, Ledger, Released, Stores, Summary, read_checkpoint, start_extension
 
 
 def charged(home: Path) -> Charge:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from concord.artifacts.plan import Plan, parse_plan
+from tests.world import Plan, parse_plan
 
 CLASSES = ["no", "yes"]
 

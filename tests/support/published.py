@@ -14,19 +14,34 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from concord import __version__
-from concord.artifacts.certificate import Certificate, Certified
-from concord.artifacts.home.released import Released, labels_table
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding, PublicRows, Ref
-from concord.artifacts.sessions import LABELS, Batch, Opening
-from concord.artifacts.stores import Stores
-from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.publish.certify import certificate_of, write, written_now
-from concord.tasks.student.evaluate import evaluate
-from concord.tasks.student.study import Student, publish_student, study
+from tests.world import (
+    LABELS,
+    Batch,
+    Certificate,
+    Certified,
+    Encoding,
+    Ledger,
+    Mechanism,
+    Opening,
+    Plan,
+    PublicBatch,
+    PublicRows,
+    Ref,
+    Released,
+    Stores,
+    Student,
+    Vault,
+    certificate_of,
+    evaluate,
+    labels_table,
+    learn_encoding,
+    parse_plan,
+    publish_student,
+    stage_public,
+    study,
+    written_now,
+)
+from tests.world import write_certificate as write
 
 CLASSES = ("no", "yes")
 TEACHERS = 100

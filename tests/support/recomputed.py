@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from concord.artifacts.kinds import Kind
-from concord.tasks.verify import recompute
+from tests.world import Kind, verify_recompute
 
 
 def least_delta(settings: Mapping[str, Any], epsilon: float) -> float:
-    return recompute.least_delta(Kind.of(settings), epsilon)
+    return verify_recompute.least_delta(Kind.of(settings), epsilon)
 
 
 def charge(settings: Mapping[str, Any], order: float) -> tuple[float, float]:
-    return recompute.charge(Kind.of(settings), order)
+    return verify_recompute.charge(Kind.of(settings), order)

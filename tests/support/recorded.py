@@ -3,15 +3,19 @@
 import json
 from typing import Any
 
-from concord.artifacts.sections import MECHANISMS
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.mechanism import calibrate
-from concord.tasks.mechanisms.private_test import PrivateTest
-from concord.tasks.mechanisms.queries import FORMS
-from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
-from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from tests.world import (
+    FORMS,
+    MECHANISMS,
+    ErrorEstimate,
+    PrivateTest,
+    Sketch,
+    Stream,
+    Tallies,
+    Universal,
+    calibrate,
+    planned_rounds,
+    sketch_rounds,
+)
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 STREAM: dict[str, Any] = {"cutoff": 20, "queries": 1000, "classes": 2, "teachers": 200, "order": 2.0}

@@ -5,13 +5,21 @@ from typing import Any
 
 import polars as pl
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.asking.relabel import RelabelledRows, candidates, relabel, relabelling
-from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
-from concord.tasks.data.split import split
-from concord.tasks.data.units import PrivateRows
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.world import (
+    Encoding,
+    PrivateRows,
+    Ref,
+    RelabelledRows,
+    Vault,
+    candidates,
+    learn_encoding,
+    read_frame,
+    relabel,
+    relabelling,
+    split,
+    stage_public,
+)
 
 KEY = bytes(range(32))
 K = 30

@@ -8,19 +8,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.tasks.asking.tally import sums_bytes
-from concord.tasks.asks.stream import PeriodCounts, SeasonAsk
-from concord.tasks.data.arrivals import Period
-from concord.tasks.door.checkpoint import commitment
-from concord.tasks.door.door import release
-from concord.tasks.mechanisms.contributions import RoundQuestion, tally
-from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.mechanisms.tallies import planned_rounds
 from tests.support.tallied import DOMAIN, LABELS, NAME, ROWS, SPANS, decoded
 from tests.support.tallied import opening as of_rounds
+from tests.world import (
+    Period,
+    PeriodCounts,
+    Ref,
+    RoundQuestion,
+    SeasonAsk,
+    Session,
+    Stores,
+    Stream,
+    commitment,
+    planned_rounds,
+    release,
+    sums_bytes,
+    tally,
+)
 
 STREAM = Stream.calibrate(
     epsilon=1.0, delta=1e-5, classes=2, rounds=planned_rounds(classes=2, fields=2, codes=5, rounds=1), season=3

@@ -6,14 +6,20 @@ from typing import Any
 
 import polars as pl
 
-from concord.artifacts.home.vault import Vault, derive
-from concord.artifacts.plan import Plan
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import learn_encoding, read_frame
-from concord.tasks.data.split import SHARD, split, with_public
-from concord.tasks.data.tables import find_files
-from concord.tasks.data.units import PrivateRows
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.world import (
+    LABEL,
+    SHARD,
+    Plan,
+    PrivateRows,
+    Vault,
+    derive,
+    find_files,
+    learn_encoding,
+    read_frame,
+    split,
+    with_public,
+)
 
 Rows = list[tuple[Any, ...]]
 

@@ -8,17 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from concord.artifacts.stores import Stores
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
-from concord.tasks.asking.tally import sums_bytes
-from concord.tasks.asks.sketch import SketchAsk
-from concord.tasks.asks.tallies import CountedRound
-from concord.tasks.data.grid import grid_of, recoded
-from concord.tasks.door.door import release
-from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
-from concord.tasks.student.sketch import SketchPlanner
 from tests.support.at_door import opened
+from tests.world import (
+    CountedRound,
+    DeclaredCategories,
+    DeclaredRange,
+    Sketch,
+    SketchAsk,
+    SketchPlanner,
+    Stores,
+    TableSchema,
+    grid_of,
+    recoded,
+    release,
+    sketch_rounds,
+    sums_bytes,
+    tally,
+)
 
 SCHEMA = TableSchema(
     columns=(

@@ -8,11 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.data.sources import with_snapshots
-from concord.tasks.data.units import open_private
 from tests.support.raw import exact
+from tests.world import Plan, Vault, open_private, parse_plan, with_snapshots
 
 VARIABLE = "TEST_WARD_DATABASE"
 PASSWORD = "hunter2-secret"
@@ -59,7 +56,7 @@ def read(plan: Plan, vault: Vault, *columns: str) -> list[tuple[bytes | None, ..
 
 def file_of(plan: Plan, vault: Vault) -> bytes:
     """The bytes of the one file that a private table was read into."""
-    from concord.tasks.data.files import PRIVATE, find_files
+    from tests.world import PRIVATE, find_files
 
     (file,) = find_files(with_snapshots(plan, vault).path("private"), PRIVATE)
     with file.path.open("rb") as content:

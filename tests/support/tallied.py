@@ -8,19 +8,28 @@ from typing import Any
 import numpy as np
 
 from concord import __version__
-from concord.artifacts.domains import Domain
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Opening, Session
-from concord.artifacts.stores import Stores
-from concord.tasks.asking.tally import sums_bytes
-from concord.tasks.asks.tallies import CountedRound, TalliesAsk
-from concord.tasks.door.checkpoint import commitment
-from concord.tasks.door.door import release
-from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, RoundQuestion, tally
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
-from concord.tasks.student.decode import Decoded, next_model
+from tests.world import (
+    STEPS_A_NAT,
+    CountedRound,
+    Decoded,
+    Domain,
+    IntegerModel,
+    Ints,
+    Opening,
+    Ref,
+    RoundQuestion,
+    Session,
+    Stores,
+    Tallies,
+    TalliesAsk,
+    WrongInput,
+    commitment,
+    next_model,
+    planned_rounds,
+    release,
+    sums_bytes,
+    tally,
+)
 
 SPANS = ((0, 3), (3, 5))
 TALLIES = Tallies.calibrate(

@@ -5,15 +5,8 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.artifacts.certificate import Certified
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import Tracked
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.schemas import PublicRows
-from concord.artifacts.stores import Stores
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.publish.track import publication_of
 from tests.support.published import SESSION, World, certified
+from tests.world import Certified, Ledger, Mechanism, PublicRows, Stores, Tracked, Tracking, publication_of
 
 EVIDENCE = ("ledger.json", "key.pem", "attestation.schema.json", "attestation.json")
 WRITTEN = {"certificate": "certificate.json", "schema_file": "certificate.schema.json", "report": "report.html"}

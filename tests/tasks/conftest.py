@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.homes import undrawn
 from tests.support.published import SESSION, World, certified, world
+from tests.world import StableVoting, publish_figures
 
 
 @pytest.fixture
 def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take half of the time of a certificate. What they show: tests/tasks/publish/test_figures.py"""
-    monkeypatch.setattr("concord.tasks.publish.figures._svg", undrawn)
+    monkeypatch.setattr(publish_figures, "_svg", undrawn)
 
 
 @pytest.fixture(scope="session")

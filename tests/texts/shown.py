@@ -18,21 +18,26 @@ from typing import Any
 import pytest
 
 from concord import __version__
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import WrongInput
-from concord.flows import console
-from concord.flows.cli.show import show, show_budget
-from concord.flows.outcome import Summary, in_words, measures_of
-from concord.flows.results import budget_of
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.certify import render
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.published import verify_published
 from tests.support.console import heard
 from tests.support.people import write_tables
 from tests.support.published import SESSION, certified, world
 from tests.support.recorded import RECORDED
 from tests.texts.wrong_plans import wrong
+from tests.world import (
+    Certificate,
+    PublishedSession,
+    StableVoting,
+    Summary,
+    WrongInput,
+    budget_of,
+    flows_console,
+    measures_of,
+    outcome_in_words,
+    render,
+    show,
+    show_budget,
+    verify_published,
+)
 
 FOLDER = Path(__file__).parent
 WIDTH = 120
@@ -110,7 +115,7 @@ def after_a_run() -> str:
     common |= {"lifetime": {"now": 0.0, "used": 0.2, "more": None}, "mechanism": RECORDED["tallies"], "teachers": 0}
     common |= {"asks": "rounds", "asked": 3, "asked_now": 1, "inferred": 300, "not_asked": 50, "test": tested}
     sums = Summary(**common, warnings=["recall is 0 for 'yes'"])
-    runs = [_printed(partial(show, each, Path("home"))) + in_words(each) for each in (votes, sums)]
+    runs = [_printed(partial(show, each, Path("home"))) + outcome_in_words(each) for each in (votes, sums)]
     return "\n\n".join([*runs, budget, *(f"{check['name']}: {check['detail']}" for check in checks)])
 
 
@@ -148,7 +153,7 @@ def rendered(name: str) -> str:
     """The text of a page, as it is now."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(WIDTH))
-        patch.setattr(console.out, "_width", WIDTH)  # as the variable says it where it is set before the import
+        patch.setattr(flows_console.out, "_width", WIDTH)  # as the variable says it where it is set before the import
         patch.delenv("CONCORD_HOME", raising=False)
         return _plain(TEXTS[name]())
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from concord.artifacts.errors import WrongInput
 from tests.support.sentences import says
 from tests.texts.shown import FOLDER, TEXTS, rendered
 from tests.texts.wrong_plans import wrong
+from tests.world import WrongInput
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.plan import parse_plan
-from concord.artifacts.table_schema import schema_of
 from tests.support.people import tables_of_plan
+from tests.world import parse_plan, schema_of
 
 Changes = dict[str, Any]
 STUMPS = {"learner": "universal", "hypotheses": "stumps"}

@@ -11,13 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import PublicTest
-from concord.artifacts.student_warnings import UNTESTED
-from concord.tasks.advice import rehearse_tallies, rehearse_votes
 from tests.support.console import heard
 from tests.walks.odd_tables import TABLES
+from tests.world import UNTESTED, Certificate, Ledger, PublicTest, advice_rehearse_tallies, advice_rehearse_votes
 
 pytestmark = pytest.mark.slow
 
@@ -42,8 +38,8 @@ class Walk:
 def walk(plain_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Walk]:
     """Goes the way with one of TABLES, up to the first command that refuses."""
     home = plain_home
-    monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 40)
-    monkeypatch.setattr(rehearse_tallies, "DRAWS", 1)
+    monkeypatch.setattr(advice_rehearse_votes, "MOST_TRAINED", 40)
+    monkeypatch.setattr(advice_rehearse_tallies, "DRAWS", 1)
     monkeypatch.setenv("CONCORD_HOME", str(home))
     monkeypatch.chdir(tmp_path)
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.home.atomic import UNFINISHED, sweep, tidy, write_whole
-from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import Vault
+from tests.world import UNFINISHED, Released, Vault, sweep, tidy, write_whole
 
 
 @contextmanager

@@ -12,24 +12,28 @@ from tempfile import gettempdir
 
 import pytest
 
-from concord.artifacts.home import empty
-from concord.artifacts.home.empty import copy_empty, keep_as_empty
-from concord.artifacts.mlflow.store import keep_empty_store, ready_store
-from concord.flows import database as prefect_database
-from concord.flows import server
-from concord.flows.database import NAMED
-from concord.flows.server import serving
 from tests.promises.test_own_server import alone
 from tests.support.processes import own_environment
+from tests.world import (
+    NAMED,
+    copy_empty,
+    flows_database,
+    flows_server,
+    home_empty,
+    keep_as_empty,
+    keep_empty_store,
+    ready_store,
+    serving,
+)
 
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the installation keeps its empty databases; nothing is there yet."""
-    monkeypatch.setattr(empty, "FOLDER", tmp_path / "share" / "concord")
+    monkeypatch.setattr(home_empty, "FOLDER", tmp_path / "share" / "concord")
     for name in (*NAMED, "PREFECT_HOME", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)
-    return empty.FOLDER
+    return home_empty.FOLDER
 
 
 @pytest.fixture
@@ -147,7 +151,7 @@ def test_what_another_user_owns_is_passed_over(kept: Path, home: Path, monkeypat
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     assert copy_empty("prefect", home / "prefect.db") is (owner == 0)  # root's is believed by everybody
     foreign = os.stat_result((0o100644, 0, 0, 1, owner + 2, 0, 0, 0, 0, 0))
-    assert not empty._is_ours(foreign)
+    assert not home_empty._is_ours(foreign)
 
 
 @pytest.mark.slow
@@ -186,13 +190,13 @@ def test_what_prefect_migrates_is_what_its_server_goes_on_with(
     words, environment = [sys.executable, "-c", INSTALL, str(shared)], own_environment()
     of_tests = ("CI", "PYTEST_CURRENT_TEST", "DO_NOT_TRACK")  # under which MLflow is silent by itself
     given = {name: value for name, value in environment.items() if name not in of_tests}
-    given |= {prefect_database.DATABASE: "sqlite:///theirs", "HOME": str(tmp_path)}
+    given |= {flows_database.DATABASE: "sqlite:///theirs", "HOME": str(tmp_path)}
     subprocess.run(words, cwd=tmp_path, env=given, check=True)
     assert not (tmp_path / ".config").exists()  # where MLflow keeps the name by which its makers know a machine
     _, prefect = sorted(shared.iterdir())
     migrated, home = schema(prefect), alone(tmp_path, monkeypatch)
     with serving(home):
-        server.awake()
+        flows_server.awake()
         (database,) = home.rglob("prefect.db")
         assert schema(database) == migrated
     with closing(sqlite3.connect(prefect)) as opened:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.atomic import FORMAT, UNFINISHED, check_format
 from tests.support.sentences import facts
+from tests.world import FORMAT, UNFINISHED, EnvironmentFailed, NotVerified, check_format
 
 
 def test_a_new_home_is_of_this_format(tmp_path: Path) -> None:

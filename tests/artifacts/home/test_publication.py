@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.atomic import sweep
-from concord.artifacts.home.released import HELD, Released, publish_together, settle
-from concord.artifacts.schemas import Ref
 from tests.promises.faults import Faults
 from tests.support.processes import FRESH
+from tests.world import HELD, EnvironmentFailed, NotVerified, Ref, Released, publish_together, settle, sweep
 
 NAMES = ("student.skops", "report.html", "attestation.json", "certificate.json")
 OLD, NEW = ({name: f"{age} {name}".encode() for name in NAMES} for age in ("old", "new"))

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.released import HELD, Released, labels_schema, labels_table, sha256
-from concord.artifacts.schemas import Ref
+from tests.world import HELD, EnvironmentFailed, NotVerified, Ref, Released, labels_schema, labels_table, sha256
 
 CLASSES = ("no", "yes")
 GUARANTEE = {"session": "s-1", "epsilon": "1", "delta": "1e-05"}

@@ -18,11 +18,18 @@ from cryptography.hazmat.primitives.serialization import (
 from securesystemslib.dsse import Envelope as TheirEnvelope
 from securesystemslib.signer._key import SSlibKey
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.signing import Envelope, PublicKey, SigningKey, payload_of
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.settings import SIGNING_KEY
 from tests.support.sentences import facts
+from tests.world import (
+    SIGNING_KEY,
+    Envelope,
+    EnvironmentFailed,
+    NotVerified,
+    PublicKey,
+    SigningKey,
+    Vault,
+    WrongInput,
+    payload_of,
+)
 
 KIND, STATEMENT = "application/vnd.in-toto+json", b'{"said": "so"}'
 

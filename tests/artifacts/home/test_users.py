@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.users import check_own
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.flows.environment import prepare, reopen
 from tests.artifacts.ledger.openings import named
 from tests.support.sentences import facts
+from tests.world import EnvironmentFailed, Ledger, Vault, check_own, prepare, reopen
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 

@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.atomic import UNFINISHED
-from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.schemas import Ref
 from tests.support.sentences import facts
+from tests.world import UNFINISHED, EnvironmentFailed, NotVerified, Ref, Vault, derive, keyed_digest
 
 
 @pytest.fixture(params=[0o022, 0o000], ids=["usual umask", "no umask"])

@@ -3,11 +3,7 @@
 from typing import Any
 
 from concord import __version__
-from concord.artifacts.domains import Domain
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import LABELS, Batch, BatchOutcome, Opening, Session
+from tests.world import LABELS, Batch, BatchOutcome, Charge, Cost, Domain, Ledger, Opening, Ref, Session
 
 CAP = {"epsilon": 4.0, "delta": 4e-5}
 DOMAIN = Domain.frozen("census", unit="one row", neighbours="add or remove one unit", **CAP)

@@ -10,15 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concord.artifacts.domains import NewCap
-from concord.artifacts.errors import ConcordError, NotVerified
-from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Batch, BatchOutcome, Settlement
 from tests.artifacts.ledger.openings import DOMAIN, batch, named, opening, outcome, session
 from tests.support.chained import database
+from tests.world import (
+    EVENT_KINDS,
+    Batch,
+    BatchOutcome,
+    Charge,
+    ConcordError,
+    Entry,
+    Event,
+    Ledger,
+    LedgerState,
+    LogRecord,
+    NewCap,
+    NotVerified,
+    Settlement,
+)
 
 COLUMNS = ("at", "domain", "session", "kind", "body", "previous", "digest")
 

@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.domains import Division
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.events import LogRecord
-from concord.artifacts.ledger.excerpt import Excerpt, hiding
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.sessions import Opening
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.describe import domain_charge
-from concord.tasks.verify.reckoning import ledger_faults
 from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, outcome
 from tests.support.published import opening
+from tests.world import (
+    Division,
+    Excerpt,
+    Ledger,
+    LogRecord,
+    NotVerified,
+    Opening,
+    StableVoting,
+    Vault,
+    domain_charge,
+    hiding,
+    ledger_faults,
+)
 
 STABLE = StableVoting.calibrate(epsilon=0.2, delta=1e-6, cutoff=10)
 

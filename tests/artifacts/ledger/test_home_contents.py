@@ -7,14 +7,10 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.ledger.home_contents import HomeContents
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.stores import checked_ledger
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world
 from tests.support.sentences import facts
+from tests.world import HomeContents, Ledger, NotVerified, StableVoting, checked_ledger
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOMAIN: dict[str, Any] = {"unit": "one row", "neighbours": "add or remove one unit", "epsilon": 4.0, "delta": 4e-5}

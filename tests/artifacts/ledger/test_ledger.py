@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sessions import Batch
 from tests.artifacts.ledger.openings import CAP, DOMAIN, at_most, batch, named, opening, outcome, refusals
 from tests.support.chained import database
 from tests.support.sentences import facts
+from tests.world import Batch, BudgetRefused, Charge, Cost, Ledger, NotVerified, WrongInput
 
 
 @pytest.fixture

@@ -15,15 +15,20 @@ from tempfile import TemporaryDirectory
 import pytest
 from sqlalchemy import ColumnElement, Connection, event
 
-from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.ledger import database as ledger_database
-from concord.artifacts.ledger import ledger as ledger_ledger
-from concord.artifacts.ledger.events import LogRecord
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.privacy import Cost
 from tests.artifacts.ledger.openings import DOMAIN, RHO, batch, named, opening, outcome
 from tests.support.chained import database
 from tests.support.sentences import says
+from tests.world import (
+    BudgetRefused,
+    Cost,
+    EnvironmentFailed,
+    Ledger,
+    LogRecord,
+    NotVerified,
+    WrongInput,
+    ledger_database,
+    ledger_ledger,
+)
 
 
 @pytest.fixture

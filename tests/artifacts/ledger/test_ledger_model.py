@@ -16,14 +16,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from concord.artifacts.domains import Filter
-from concord.artifacts.errors import ConcordError
-from concord.artifacts.ledger.events import Entry, LogRecord
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sessions import Batch, Session
 from tests.artifacts.ledger.openings import DOMAIN, batch, named, opening, outcome
+from tests.world import Batch, Charge, ConcordError, Cost, Entry, Filter, Ledger, LedgerState, LogRecord, Session
 
 Answer = TypeVar("Answer")
 Pair = tuple[Fraction, Fraction]

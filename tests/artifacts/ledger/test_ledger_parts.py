@@ -8,24 +8,34 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts import parts
-from concord.artifacts.domains import Division
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.ledger import state
-from concord.artifacts.ledger.events import Entry, LogRecord
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.parts import EVERY, LEARNING, TEST, Counted, Parts, running_totals
-from concord.artifacts.privacy import Charge
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.private_test import PrivateTest
-from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.mechanisms.tallies import Round
-from concord.tasks.publish.describe import domain_charge
-from concord.tasks.verify.reckoning import ledger_faults
 from tests.privacy.test_seasons import FAULTS as SEASON_FAULTS
 from tests.support.chained import rewrite
 from tests.support.published import opening
 from tests.tasks.verify.test_reckoning import Kept, named
+from tests.world import (
+    EVERY,
+    LEARNING,
+    TEST,
+    BudgetRefused,
+    Charge,
+    Counted,
+    Division,
+    Entry,
+    Ledger,
+    LogRecord,
+    NoisyVotes,
+    NotVerified,
+    Parts,
+    PrivateTest,
+    Round,
+    Stream,
+    WrongInput,
+    artifacts_parts,
+    domain_charge,
+    ledger_faults,
+    ledger_state,
+    running_totals,
+)
 
 DIVISION = Division(commitment="c" * 64, share=0.1, naming='{"data.unit": [["person", false]]}')
 NOISY = NoisyVotes.calibrate(epsilon=2.0, delta=1e-6, queries=10, classes=2)
@@ -86,7 +96,7 @@ def test_the_domain_pays_the_larger_of_its_parts() -> None:
 
 def test_nats_and_delta_are_each_the_most_of_any_part() -> None:
     totals = {LEARNING: charge(3, 1), TEST: charge(2, 5)}
-    assert parts.largest(totals) == charge(3, 5)
+    assert artifacts_parts.largest(totals) == charge(3, 5)
     charges = [Counted(LEARNING, "", charge(3, 1)), Counted(TEST, "", charge(2, 5)), Counted(EVERY, "", charge(1, 0))]
     assert list(running_totals(charges)) == [charge(0, 0), charge(3, 1), charge(3, 5), charge(4, 5)]
 
@@ -157,11 +167,11 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
         lambda book, session: touched(book, session) or LEARNING,
     ),
     "what touches every part counts in none": (
-        state,
+        ledger_state,
         "by_part",
-        lambda charges: parts.by_part([item for item in charges if item[0]]),
+        lambda charges: artifacts_parts.by_part([item for item in charges if item[0]]),
     ),
-    "the least of the parts is charged": (state, "largest", the_least),
+    "the least of the parts is charged": (ledger_state, "largest", the_least),
 }
 
 
@@ -216,7 +226,7 @@ def test_seasons_of_a_stream_are_charged_once_by_both_reckonings() -> None:
 
 @pytest.mark.parametrize("fault", sorted(SEASON_FAULTS))
 def test_a_fault_in_the_charge_of_seasons_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    monkeypatch.setattr(state, "by_part", SEASON_FAULTS[fault])
+    monkeypatch.setattr(ledger_state, "by_part", SEASON_FAULTS[fault])
     found = list[str]()
     for streams in ("a b", "a b- b", "a a- .", ". ."):  # a dot is of none, a dash a small one
         ledger = kept()

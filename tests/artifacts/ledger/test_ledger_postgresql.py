@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.ledger.ledger import Ledger
 from tests.artifacts.ledger.openings import CAP, DOMAIN, named, opening
 from tests.support import postgresql
+from tests.world import Ledger, NotVerified, WrongInput
 
 pytestmark = pytest.mark.slow
 

@@ -14,12 +14,10 @@ from typing import TypeVar
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, NotVerified
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.privacy import Cost
 from tests.artifacts.ledger.openings import DOMAIN, batch, named, opening, outcome
 from tests.support import postgresql
 from tests.support.processes import FRESH
+from tests.world import BudgetRefused, Cost, Ledger, NotVerified
 
 PROCESSES = 4
 Answer = TypeVar("Answer")

@@ -5,15 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.plan import Plan
-from concord.artifacts.stores import Stores
-from concord.tasks.door.admit import planned_domain
-from concord.tasks.door.checkpoint import Checkpoint, PublicSource, write_checkpoint
 from tests.support.at_door import MECHANISMS, Case, make_case
 from tests.support.published import opening, world
 from tests.support.sentences import facts
 from tests.tasks.verify.test_verify_certificate import STABLE
+from tests.world import Checkpoint, NotVerified, Plan, PublicSource, Stores, planned_domain, write_checkpoint
 
 
 @pytest.fixture(params=MECHANISMS, ids=lambda mechanism: mechanism.name)

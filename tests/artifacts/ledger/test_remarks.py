@@ -4,13 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.ledger.events import Entry, Remark, RemarkKind
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.ledger.state import LedgerState
 from tests.artifacts.ledger.openings import CAP, DOMAIN, named, opening
 from tests.artifacts.ledger.test_chain import forged, lines, read, rechained
 from tests.support.sentences import facts
+from tests.world import Entry, Ledger, LedgerState, NotVerified, Remark, RemarkKind, WrongInput
 
 
 @pytest.fixture

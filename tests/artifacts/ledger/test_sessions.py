@@ -7,11 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concord.artifacts.domains import Domain
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sessions import Batch, BatchOutcome, Session, Settlement
 from tests.artifacts.ledger.openings import DOMAIN, at_most, batch, opening, outcome, refusals, session
+from tests.world import (
+    Batch,
+    BatchOutcome,
+    BudgetRefused,
+    Charge,
+    Cost,
+    Domain,
+    NotVerified,
+    Session,
+    Settlement,
+    WrongInput,
+)
 
 
 def test_a_session_that_pays_by_row_ends_at_its_last_row() -> None:

@@ -8,20 +8,30 @@ from shutil import copy
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.certificate import Certificate, StudentRecord
-from concord.artifacts.measures import ClassMeasured, Estimate, NumberTested, PublicTest, TestRecord
-from concord.artifacts.mlflow import write
-from concord.artifacts.mlflow.describe import Champion, takes_alias
-from concord.artifacts.mlflow.read import Records
-from concord.artifacts.records import MechanismRecord, SessionRecord
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sections import AboutPlan
-from concord.artifacts.student_warnings import untested, warnings_of
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.intervals import share
 from tests.support.published import SESSION, world
 from tests.support.recorded import RECORDED
 from tests.support.tracked import tracked
+from tests.world import (
+    AboutPlan,
+    Certificate,
+    Champion,
+    ClassMeasured,
+    Estimate,
+    MechanismRecord,
+    NumberTested,
+    PublicTest,
+    Records,
+    Ref,
+    SessionRecord,
+    StableVoting,
+    StudentRecord,
+    TestRecord,
+    mlflow_write,
+    share,
+    takes_alias,
+    untested,
+    warnings_of,
+)
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -153,7 +163,7 @@ def test_the_snippet_named_a_champion_that_was_not_there(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     copy(mlflow_database, tmp_path / "mlflow.db")
     small = world(tmp_path)
-    monkeypatch.setattr(write, "takes_alias", lambda *_: champion)
+    monkeypatch.setattr(mlflow_write, "takes_alias", lambda *_: champion)
     where = tracked(small, STABLE, small.truth, datetime(2026, 1, 2, tzinfo=UTC))
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     said = client.get_registered_model("people-student").description

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.mlflow.describe import Tracked
-from concord.artifacts.mlflow.last_answer import LastAnswer
-from concord.artifacts.settings import STORE
+from tests.world import STORE, LastAnswer, Tracked, Vault
 
 ANSWER = Tracked("run", "models:/ward-student/1", champion=True)
 QUESTION = {"domain": "ward", "files": {"report.html": "a" * 64}}

@@ -6,8 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.settings import check_answers
+from tests.world import EnvironmentFailed, check_answers
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 

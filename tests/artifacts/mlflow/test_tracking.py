@@ -16,34 +16,36 @@ import pytest
 from mlflow.tracking import MlflowClient
 from mlflow.utils.validation import _validate_metric_name
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.home.released import sha256
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import Estimate, PublicTest
-from concord.artifacts.mlflow import write
-from concord.artifacts.mlflow.describe import (
-    DIGESTS,
-    MODEL_FILE,
-    SERIES,
-    Recorded,
-    Tracked,
-    content_of,
-    logged_digests,
-    tags,
-)
-from concord.artifacts.mlflow.read import Records
-from concord.artifacts.plan import parse_plan
-from concord.artifacts.schemas import Encoding
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.track import column_types
-from concord.tasks.student.model import load
 from tests.support.processes import own_environment
 from tests.support.published import SESSION, World, world
 from tests.support.refusing import REFUSE
 from tests.support.sentences import says
 from tests.support.tracked import EVIDENCE, tracked
+from tests.world import (
+    DIGESTS,
+    MODEL_FILE,
+    SERIES,
+    Certificate,
+    Encoding,
+    EnvironmentFailed,
+    Estimate,
+    Ledger,
+    PublicTest,
+    Recorded,
+    Records,
+    StableVoting,
+    Tracked,
+    WrongInput,
+    column_types,
+    content_of,
+    learn_encoding,
+    load,
+    logged_digests,
+    mlflow_write,
+    parse_plan,
+    sha256,
+    tags,
+)
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -241,7 +243,7 @@ def test_moments_are_full_seconds_not_before_the_door_and_not_a_second_ahead(pub
 @pytest.mark.parametrize("microsecond", [0, 1, 999_999])
 def test_a_moment_is_the_first_full_second_that_is_not_before_it(microsecond: int) -> None:
     moment = DOOR.replace(microsecond=microsecond)
-    shown = datetime.fromtimestamp(write._milliseconds(moment) / 1000, UTC)
+    shown = datetime.fromtimestamp(mlflow_write._milliseconds(moment) / 1000, UTC)
     assert 0 <= (shown - moment).total_seconds() < 1
 
 

@@ -12,16 +12,19 @@ import pytest
 import sqlalchemy
 from sqlalchemy.engine import Engine
 
-from concord.artifacts import settings
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.atomic import UNFINISHED
-from concord.artifacts.mlflow import store as mlflow_store
-from concord.artifacts.mlflow.read import Records
-from concord.artifacts.mlflow.store import STORE_LOCK, ready_store
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.process import VARIABLES
-from concord.tasks.verify.verify import verify
 from tests.support.processes import FRESH
+from tests.world import (
+    STORE_LOCK,
+    UNFINISHED,
+    VARIABLES,
+    EnvironmentFailed,
+    Records,
+    Tracking,
+    artifacts_settings,
+    mlflow_store,
+    ready_store,
+    verify,
+)
 
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -161,7 +164,7 @@ def test_a_store_named_elsewhere_is_left_as_it_is(
 def test_a_server_that_hangs_is_given_up_within_a_minute() -> None:
     """It took 400 seconds: whether it answers is asked once, then what fails is tried again, and so is to say so."""
     once, retries = (int(VARIABLES[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("TIMEOUT", "MAX_RETRIES"))
-    assert settings.SERVER_PATIENCE + 2 * once * (1 + retries) < 60
+    assert artifacts_settings.SERVER_PATIENCE + 2 * once * (1 + retries) < 60
     assert 2 * mlflow_store.STORE_PATIENCE < 60  # a SQLite store that another process holds
 
 

@@ -2,9 +2,7 @@
 
 import pytest
 
-from concord.tasks.advice import rehearse_tallies, rehearse_votes
-from concord.tasks.advice.rehearse_tallies import DRAWS
-from concord.tasks.advice.synthetic_labels import SIGNALS
+from tests.world import DRAWS, SIGNALS, advice_rehearse_tallies, advice_rehearse_votes
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +13,6 @@ def simulated_little(simulated_once: None) -> None:
 @pytest.fixture
 def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """By more teachers, and by three draws of each strength of signal."""
-    monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 60)
-    monkeypatch.setattr(rehearse_tallies, "SIGNALS", SIGNALS)
-    monkeypatch.setattr(rehearse_tallies, "DRAWS", DRAWS)
+    monkeypatch.setattr(advice_rehearse_votes, "MOST_TRAINED", 60)
+    monkeypatch.setattr(advice_rehearse_tallies, "SIGNALS", SIGNALS)
+    monkeypatch.setattr(advice_rehearse_tallies, "DRAWS", DRAWS)

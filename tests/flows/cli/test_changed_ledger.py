@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
 from tests.support.chained import Said, rewrite
 from tests.support.people import write_plan, write_tables
+from tests.world import Ledger
 
 COMMANDS = {
     "budget": (),

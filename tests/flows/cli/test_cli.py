@@ -11,14 +11,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.home.atomic import FORMAT
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.privacy import Charge
-from concord.flows import environment, server
-from concord.flows.outcome import spent_in_words
 from tests.support.console import concord as without_home
 from tests.support.console import heard
 from tests.support.people import people, write_plan, write_tables
+from tests.world import FORMAT, Charge, Ledger, flows_environment, flows_server, spent_in_words
 
 
 @pytest.fixture
@@ -86,7 +82,7 @@ def test_a_table_that_does_not_fit_is_told_before_a_server_starts(
 ) -> None:
     changes, result = WRONG_PLANS[wrong]
     monkeypatch.delenv("PREFECT_API_URL", raising=False)  # it is there once another test had a server
-    monkeypatch.setattr(server, "Server", None)
+    monkeypatch.setattr(flows_server, "Server", None)
     status, _, error = concord("run", str(write_plan(folder, **changes)))
     assert status == 2
     assert result in error
@@ -112,12 +108,12 @@ def test_a_server_starts_before_the_plan_is_read_if_the_home_needs_nothing_else(
         begun.append(home)
         return nullcontext()
 
-    monkeypatch.setattr(environment, "serving", serving)
+    monkeypatch.setattr(flows_environment, "serving", serving)
     (tmp_path / "home" / "results").mkdir(parents=True)
     (tmp_path / "home" / "format").write_text(f"{form}")
     if ended:
-        (tmp_path / "home" / "results" / f"{environment.ENDED}0").touch()
-    with environment.foreseen(tmp_path / name, anew=anew):
+        (tmp_path / "home" / "results" / f"{flows_environment.ENDED}0").touch()
+    with flows_environment.foreseen(tmp_path / name, anew=anew):
         assert begun == ([tmp_path / name] if starts else [])
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
     if not starts:

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from concord.artifacts.ledger.ledger import Ledger
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.console import concord
 from tests.support.published import SESSION, session, world
+from tests.world import Ledger, StableVoting
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 

@@ -18,13 +18,9 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 from typer.main import get_command
 
-from concord.flows import console as flows_console
-from concord.flows.cli.app import PANELS
-from concord.flows.cli.commands import app
-from concord.flows.stage import Stages
-from concord.tasks.mechanisms import noise
 from tests.support.console import concord as without_home
 from tests.support.people import write_plan, write_tables
+from tests.world import PANELS, Stages, app, artifacts_plan, flows_console, mechanisms_noise
 
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
 EXAMPLES = {name: examples for commands in PANELS.values() for name, examples in commands.items()}
@@ -104,7 +100,7 @@ def test_no_home_is_made_where_one_is_asked_about(name: str, tmp_path: Path) -> 
 def test_a_session_s_name_and_its_rows_can_be_read_in_eighty_columns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from concord.flows.cli.show import show_budget
+    from tests.world import show_budget
 
     monkeypatch.setenv("COLUMNS", "80")
     counts = {"asks": "rows", "asked": 345678, "answered": 345673, "refused": 5, "finished_by": None}
@@ -120,7 +116,7 @@ def test_a_session_s_name_and_its_rows_can_be_read_in_eighty_columns(
 
 @pytest.mark.parametrize(("asks", "shown"), [("rounds", {"2", "rounds"}), ("rows", {"2", "rows"})])
 def test_rounds_are_not_called_rows(capsys: pytest.CaptureFixture[str], asks: str, shown: set[str]) -> None:
-    from concord.flows.cli.show import show_budget
+    from tests.world import show_budget
 
     session = {"id": "s-1", "mechanism": "tallies", "claim": {"epsilon": 1.0}, "status": "spent", "asks": asks}
     budget = {"cap": {"epsilon": 4.0, "delta": 4e-5}, "spent": {"epsilon": 1.9}, "conversion": 0.0}
@@ -135,7 +131,7 @@ def test_what_is_interrupted_says_that_nothing_is_lost(monkeypatch: pytest.Monke
     def interrupt(_: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("concord.artifacts.plan.load_plan", interrupt)
+    monkeypatch.setattr(artifacts_plan, "load_plan", interrupt)
     status, printed, error = without_home("run", "plan.toml")
     assert (status, printed) == (130, "")
     assert error.startswith("concord: interrupted; the budget already charged stays valid")
@@ -218,8 +214,8 @@ def test_a_release_of_many_numbers_says_how_many_are_drawn(
         bars.refresh()
 
     monkeypatch.setattr(Bars, "update", drawing)
-    monkeypatch.setattr(noise, "DRAWS_AT_A_TIME", 5)
-    Stages(tmp_path, None).uncached("release", lambda: (noise.gaussian(1e9, 20), False))
+    monkeypatch.setattr(mechanisms_noise, "DRAWS_AT_A_TIME", 5)
+    Stages(tmp_path, None).uncached("release", lambda: (mechanisms_noise.gaussian(1e9, 20), False))
     assert re.search(r"10/20 0\.\d+/s 0:00:\d\d", terminal.shown)
     assert terminal.shown.splitlines()[-1].startswith(" release ✓ ")
     shown = re.findall(r"\d+", terminal.shown)

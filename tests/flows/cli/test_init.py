@@ -13,18 +13,20 @@ import polars as pl
 import pytest
 from jsonschema import Draft7Validator
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import load_plan
-from concord.artifacts.sections import StreamPlan
-from concord.artifacts.student_warnings import LARGE
-from concord.tasks.advice.draft import usual_delta
-from concord.tasks.advice.init import parse_setting
-from concord.tasks.advice.keys import PLAN_SCHEMA_FILE
-from concord.tasks.advice.tallies import check_columns
-from concord.tasks.data.encode import learn_encoding
 from tests.support.console import concord as without_home
 from tests.support.console import heard
 from tests.support.sentences import says
+from tests.world import (
+    LARGE,
+    PLAN_SCHEMA_FILE,
+    StreamPlan,
+    WrongInput,
+    check_columns,
+    learn_encoding,
+    load_plan,
+    parse_setting,
+    usual_delta,
+)
 
 FLAGS = ("Malta", "Panama, rep.", 'the "Cook" islands', None)
 STATED = ("--domain", "harbour", "--rows", "9,000")

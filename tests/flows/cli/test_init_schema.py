@@ -11,16 +11,22 @@ import polars as pl
 import pytest
 
 import concord
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import load_plan
-from concord.artifacts.schemas import TextFormat
-from concord.artifacts.table_schema import SCALARS, DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth
-from concord.tasks.advice import rehearse_sketch
-from concord.tasks.advice.draft_schema import answered
 from tests.flows.cli.test_init import Terminal
 from tests.support.console import concord as without_home
 from tests.support.console import heard
 from tests.support.sentences import says
+from tests.world import (
+    SCALARS,
+    DeclaredCategories,
+    DeclaredRange,
+    DeclaredText,
+    DeclaredTruth,
+    TextFormat,
+    WrongInput,
+    advice_rehearse_sketch,
+    answered,
+    load_plan,
+)
 
 STATED = ("--classes", "low,high", "--domain", "workers", "--rows", "4000")
 ANSWERS = {
@@ -61,7 +67,7 @@ def given(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture(autouse=True)
 def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only the plan is looked at, a sketch is simulated by one draw of rows."""
-    monkeypatch.setattr(rehearse_sketch, "DRAWS", 1)
+    monkeypatch.setattr(advice_rehearse_sketch, "DRAWS", 1)
 
 
 def write(path: str, rows: pl.DataFrame) -> None:

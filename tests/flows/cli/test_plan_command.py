@@ -7,12 +7,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.flows.cli.show import show
-from concord.flows.outcome import Summary
-from concord.tasks.advice.rehearse import span
 from tests.support import console
 from tests.support.people import tables_of_plan, write_plan, write_tables
 from tests.support.sentences import says
+from tests.world import Summary, show, span
 
 
 def concord(*arguments: str) -> tuple[int, str, str]:

@@ -5,12 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from concord.artifacts.guarantee import RESTORED
-from concord.artifacts.ledger.ledger import Ledger
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.describe import caveats
 from tests.support.console import concord
 from tests.support.published import SESSION, session, world
+from tests.world import RESTORED, Ledger, StableVoting, caveats
 
 GUIDE = Path(__file__).parents[3] / "deployments/guides/backup.md"
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)

@@ -20,13 +20,10 @@ import pytest
 from markdown_it import MarkdownIt
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.home.released import sha256
-from concord.artifacts.schemas import Encoding, OneHot, Scaled
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.model import canonical_file, dump, published_student
 from tests.support.console import heard
 from tests.support.published import SESSION, certified, leading, rewrite, world
 from tests.tasks.verify.signed_folder import sign_again
+from tests.world import Encoding, OneHot, Scaled, StableVoting, canonical_file, dump, published_student, sha256
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 OURS = "ok   people-1: signer: a key you trust"

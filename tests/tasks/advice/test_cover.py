@@ -9,28 +9,38 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.domains import Division
-from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.guarantee import later_rows_in_words
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.parts import LEARNING, TEST
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import PublicRows
-from concord.artifacts.sessions import Opening
-from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.cover import EPSILONS, Account, check_cover, costs_of, largest_epsilon
-from concord.tasks.advice.tallies import planned_tallies
-from concord.tasks.asks.hypothesis import HypothesisAsk
-from concord.tasks.asks.tallies import TalliesAsk
-from concord.tasks.asks.votes import VotesAsk
-from concord.tasks.data.encode import learn_encoding, stage_public
-from concord.tasks.door.admit import opening_of
-from concord.tasks.door.ask import Ask
 from tests.support.console import concord
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
 from tests.support.sentences import facts, says
+from tests.world import (
+    EPSILONS,
+    LEARNING,
+    TEST,
+    Account,
+    Ask,
+    BudgetRefused,
+    Cost,
+    Division,
+    HypothesisAsk,
+    Ledger,
+    Opening,
+    Plan,
+    PublicFacts,
+    PublicRows,
+    TalliesAsk,
+    Vault,
+    VotesAsk,
+    WrongInput,
+    check_cover,
+    costs_of,
+    largest_epsilon,
+    later_rows_in_words,
+    learn_encoding,
+    opening_of,
+    parse_plan,
+    planned_tallies,
+    stage_public,
+)
 
 TALLIES = {"mechanism": "tallies", "rows": 6000}
 UNIVERSAL = {"learner": "universal", "hypotheses": "stumps", "features": ["size"]}

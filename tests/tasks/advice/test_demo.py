@@ -7,11 +7,16 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.plan import load_plan
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange
-from concord.tasks.advice.demo import UNFORESEEN, write_demo
-from concord.tasks.data.encode import labelled_rows, learn_encoding
-from concord.tasks.data.matrix import encode
+from tests.world import (
+    UNFORESEEN,
+    DeclaredCategories,
+    DeclaredRange,
+    encode,
+    labelled_rows,
+    learn_encoding,
+    load_plan,
+    write_demo,
+)
 
 PLANS = Path(__file__).parents[3] / "deployments" / "plans"
 

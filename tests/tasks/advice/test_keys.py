@@ -10,12 +10,13 @@ import pytest
 from jsonschema import Draft7Validator
 from pydantic import BaseModel
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.advice.keys import (
+from tests.world import (
     PLAN_SCHEMA_FILE,
     SCHEMA_LINE,
     SHIPPED,
+    Plan,
+    WrongInput,
+    parse_plan,
     plan_schema,
     schema_text,
     sections,

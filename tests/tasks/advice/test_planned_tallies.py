@@ -1,7 +1,6 @@
 """Rounds, columns and cells of planned tallies, by public facts."""
 
-from concord.tasks.advice.tallies import cells_that_are_heard, later_fields, rounds_of, rounds_of_spaces
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from tests.world import Tallies, cells_that_are_heard, later_fields, planned_rounds, rounds_of, rounds_of_spaces
 
 
 def test_rounds_by_the_public_rule() -> None:

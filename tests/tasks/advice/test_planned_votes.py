@@ -5,15 +5,19 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.domains import Filter
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import PublicRows
-from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.asks.votes import VotesAsk
-from concord.tasks.data.encode import learn_encoding, stage_public
-from concord.tasks.mechanisms.relabelled import Relabelled
 from tests.support.people import tables_of_plan, write_tables
+from tests.world import (
+    Filter,
+    Plan,
+    PublicFacts,
+    PublicRows,
+    Relabelled,
+    Vault,
+    VotesAsk,
+    learn_encoding,
+    parse_plan,
+    stage_public,
+)
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 

@@ -7,14 +7,21 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding, Passed
-from concord.tasks.advice.choose import PublicFacts, decided
-from concord.tasks.advice.tallies import planned_sizes, planned_tallies
-from concord.tasks.data.codes import VECTOR_CELLS, learn_codes
-from concord.tasks.data.encode import learn_encoding
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.world import (
+    VECTOR_CELLS,
+    Encoding,
+    Passed,
+    Plan,
+    PublicFacts,
+    WrongInput,
+    decided,
+    learn_codes,
+    learn_encoding,
+    parse_plan,
+    planned_sizes,
+    planned_tallies,
+)
 
 
 @pytest.fixture(scope="module")

@@ -7,19 +7,34 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import OneHot, Passed, Scaled
-from concord.artifacts.sections import StreamPlan
-from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.rehearse import ClassRehearsed, Rehearsed, expect_classes, in_words
-from concord.tasks.advice.rehearse_tallies import DRAWS, MOST_WORK, TalliesStage, expect_tallies, rehearse
-from concord.tasks.advice.synthetic_labels import SIGNALS
-from concord.tasks.advice.tallies import planned_tallies
-from concord.tasks.data.codes import CodeMatrix, Codes, learn_codes
-from concord.tasks.student import infer
-from concord.tasks.student.decode import Decoded, NoisyRound
 from tests.support.people import tables_of_plan, write_tables
 from tests.support.sentences import says
+from tests.world import (
+    DRAWS,
+    MOST_WORK,
+    SIGNALS,
+    ClassRehearsed,
+    CodeMatrix,
+    Codes,
+    Decoded,
+    NoisyRound,
+    OneHot,
+    Passed,
+    Plan,
+    PublicFacts,
+    Rehearsed,
+    Scaled,
+    StreamPlan,
+    TalliesStage,
+    expect_classes,
+    expect_tallies,
+    in_words,
+    learn_codes,
+    parse_plan,
+    planned_tallies,
+    rehearse,
+    student_infer,
+)
 
 NUMBER: dict[str, Any] = {"label": "size", "classes": None, "bounds": [-4.0, 4.0], "test": None}
 
@@ -159,7 +174,7 @@ def test_a_rehearsal_is_of_as_many_columns_as_its_work_allows(
         found = {"intercept": zero[0], "units": 1.0, "prior": zero[0], "importance": np.zeros(own.width)}
         return Decoded(weights=zero, spread=zero, kappa=zero[0], moved=0.0, **found)
 
-    monkeypatch.setattr(infer, "decode", decoded)
+    monkeypatch.setattr(student_infer, "decode", decoded)
     rehearse(plan, TalliesStage.planned(plan, planned_tallies(plan, codes, 400), codes, codes.of(rows), 400))
     fields, public, work = max(given, key=lambda each: each[2])
     assert fields == kept

@@ -5,11 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.table_schema import TableSchema, schema_of
-from concord.tasks.advice import rehearse_sketch
-from concord.tasks.advice.rehearse_sketch import MOST_COLUMNS, expect_sketch, plausible_cells, rehearsed_columns
-from concord.tasks.data.grid import grid_of, groups_of
+from tests.world import (
+    MOST_COLUMNS,
+    Plan,
+    TableSchema,
+    advice_rehearse_sketch,
+    expect_sketch,
+    grid_of,
+    groups_of,
+    parse_plan,
+    plausible_cells,
+    rehearsed_columns,
+    schema_of,
+)
 
 RANGE = {"minimum": 0, "maximum": 1e6}
 FIELDS: list[dict[str, Any]] = [
@@ -34,7 +42,7 @@ def plan_of(rows: int, epsilon: float, **data: Any) -> Plan:
 
 @pytest.fixture(autouse=True)
 def one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearse_sketch, "DRAWS", 1)
+    monkeypatch.setattr(advice_rehearse_sketch, "DRAWS", 1)
 
 
 def test_plausible_rows_are_cells_of_the_schema_that_depend_on_one_another() -> None:

@@ -7,26 +7,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.plan import Plan
-from concord.artifacts.sections import MECHANISMS
-from concord.tasks.advice import rehearse_votes
-from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.rehearse_votes import (
+from tests.support.people import changed, tables_of_plan, write_tables
+from tests.support.sentences import says
+from tests.world import (
     LEAST_TRAINED,
+    MECHANISMS,
     MOST_ASKED,
     MOST_NOT_LINEAR,
     MOST_SHARD,
     MOST_TRAINED,
     USUAL_SHARD,
+    Codes,
+    Plan,
+    PublicFacts,
     SimulatedNoise,
     VotesAhead,
     VotesStage,
+    advice_rehearse_votes,
     expect_votes,
     expected_answers,
 )
-from concord.tasks.data.codes import Codes
-from tests.support.people import changed, tables_of_plan, write_tables
-from tests.support.sentences import says
 
 LEARNERS: dict[str, dict[str, Any]] = {
     "probabilities": {"estimator": "sklearn.linear_model.LogisticRegression"},
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def few_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 150 teachers 30 are trained, who stand for all of them."""
-    monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 30)
+    monkeypatch.setattr(advice_rehearse_votes, "MOST_TRAINED", 30)
 
 
 def asked(folder: Path, mechanism: str = "noisy_votes", **changes: Any) -> Plan:
@@ -138,7 +138,7 @@ def test_rows_answered_are_those_of_simulated_teachers_with_rows_of_their_own(fo
 def test_much_work_trains_fewer_teachers_and_many_public_rows_are_not_all_asked(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("concord.tasks.advice.rehearse_votes.MOST_WORK", 1)
+    monkeypatch.setattr(advice_rehearse_votes, "MOST_WORK", 1)
     plan = asked(folder, labeling__queries=10**6)
     public = replace(PublicFacts.of(plan), rows=10**6)
     found = expect_votes(plan, public, public.votes(plan), draws=[("weak", 0)])

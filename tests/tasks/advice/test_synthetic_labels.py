@@ -4,10 +4,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.schemas import Passed
-from concord.tasks.advice.synthetic_labels import clearest, principal_components, random_logits, separated, with_shares
-from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.vectors import VectorField
+from tests.world import (
+    Passed,
+    VectorField,
+    clearest,
+    learn_codes,
+    principal_components,
+    random_logits,
+    separated,
+    with_shares,
+)
 
 GROUPS, ROWS, CELLS = 3, 600, 60
 

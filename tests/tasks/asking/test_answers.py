@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.tasks.asking.answers import DEEPEST, LARGEST_INTEGER, LONGEST, canonical, from_plain
+from tests.world import DEEPEST, LARGEST_INTEGER, LONGEST, canonical, from_plain
 
 
 class Shade(IntEnum):

@@ -21,15 +21,28 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan
-from concord.tasks.asking.answers import LONGEST, NO_ANSWER, frame, from_plain
-from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
-from concord.tasks.data.encode import learn_encoding, stage_public
-from concord.tasks.data.split import split
-from concord.tasks.data.units import PrivateRows
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.world import (
+    LONGEST,
+    NO_ANSWER,
+    EnvironmentFailed,
+    Plan,
+    PrivateRows,
+    Question,
+    Vault,
+    WrongInput,
+    answer_of,
+    answers,
+    as_bytes,
+    asking_questions,
+    forking_helper,
+    frame,
+    from_plain,
+    learn_encoding,
+    rehearse_question,
+    split,
+    stage_public,
+)
 
 SHARDS, BLOCK = 12, 5
 
@@ -63,7 +76,7 @@ def helper() -> Iterator[socket.socket]:
 @pytest.fixture
 def one_helper(helper: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     """All questions are asked by one process, which starts in a second."""
-    monkeypatch.setattr("concord.tasks.asking.questions.forking_helper", lambda: nullcontext(helper))
+    monkeypatch.setattr(asking_questions, "forking_helper", lambda: nullcontext(helper))
 
 
 def height(rows: pl.DataFrame) -> int:

@@ -5,16 +5,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import HypothesesPlan
-from concord.artifacts.plan import parse_plan
-from concord.artifacts.schemas import Encoding
-from concord.tasks.asking.relabel import CUTS, candidates, cut_points, hypothesis_space, positions_of, public_matrix
-from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
-from concord.tasks.mechanisms.hypotheses import HypothesisClass
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    CUTS,
+    Encoding,
+    HypothesesPlan,
+    HypothesisClass,
+    PublicBatch,
+    Vault,
+    WrongInput,
+    candidates,
+    cut_points,
+    hypothesis_space,
+    learn_encoding,
+    parse_plan,
+    positions_of,
+    public_matrix,
+    stage_public,
+)
 
 
 @pytest.fixture

@@ -12,22 +12,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils import all_estimators
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.asking.arrays import LACKS, LINEAR, LinearTeachers, is_linear, weights_of
-from concord.tasks.asking.teachers import (
+from tests.world import (
+    LABEL,
+    LACKS,
+    LINEAR,
+    SHARD,
     Block,
+    Encoding,
+    LinearTeachers,
+    PublicBatch,
+    Scaled,
     Teacher,
+    TeachersPlan,
+    Vault,
     aligned_copy,
+    asking_teachers,
     fitted_teacher,
     fixed_vote,
+    is_linear_learner,
     poll,
+    silenced,
     teach,
+    weights_of,
+    write_frame,
 )
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import SHARD, PublicBatch, write_frame
-from concord.tasks.data.guard import silenced
 
 LOGISTIC, RIDGE = "sklearn.linear_model.LogisticRegression", "sklearn.linear_model.RidgeClassifier"
 LDA, SVC = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis", "sklearn.svm.LinearSVC"
@@ -125,8 +133,8 @@ def test_learners_that_are_not_linear_are_asked_one_by_one() -> None:
     names = {f"{made.__module__.partition('._')[0]}.{name}" for name, made in all_estimators("classifier")}
     assert set(LINEAR) <= names
     others = ("sklearn.tree.DecisionTreeClassifier", "sklearn.naive_bayes.GaussianNB")
-    assert not any(is_linear(plan_of(name, {})) for name in others)
-    assert all(is_linear(plan_of(*item)) for item in LEARNERS)
+    assert not any(is_linear_learner(plan_of(name, {})) for name in others)
+    assert all(is_linear_learner(plan_of(*item)) for item in LEARNERS)
 
 
 SHARDS = {0: [0, 0, 1, 1, 2], 1: [2, 2, 2], 3: [1, 0, 2, 2]}
@@ -155,7 +163,7 @@ def test_a_block_votes_as_the_same_teachers_one_by_one(
     plan = TeachersPlan(count=5)
     array = teach(Block((0, 5), block), plan, encoding, vault, "array")
     with monkeypatch.context() as one_by_one:
-        one_by_one.setattr("concord.tasks.asking.teachers.is_linear", lambda _: False)
+        one_by_one.setattr(asking_teachers, "is_linear", lambda _: False)
         models = teach(Block((0, 5), block), plan, encoding, vault, "models")
     assert isinstance(pickle.loads(vault.read(models))[0], Teacher)
     assert np.load(vault.root / "array", allow_pickle=False).shape == ((1, 5, 2) if classes == 2 else (3, 5, 2))

@@ -9,10 +9,18 @@ import pyarrow as pa
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Encoding, Ref, Scaled
-from concord.tasks.asking.teachers import Teacher, poll, votes_schema
-from concord.tasks.data.encode import PublicBatch, write_frame
+from tests.world import (
+    Encoding,
+    PublicBatch,
+    Ref,
+    Scaled,
+    Teacher,
+    Vault,
+    asking_teachers,
+    poll,
+    votes_schema,
+    write_frame,
+)
 
 X = Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
 ENCODING = Encoding(columns=(X,), label="y", classes=("a", "b", "c"))
@@ -46,7 +54,7 @@ ENSEMBLES = (
 
 @pytest.mark.parametrize("size", [4, 1 << 13])
 def test_counts_are_the_votes_of_each_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr("concord.tasks.asking.teachers.SLICE", size)
+    monkeypatch.setattr(asking_teachers, "SLICE", size)
     vault = Vault(tmp_path / "vault")
     found = polled(vault, blocks(vault, *ENSEMBLES))
     assert found.schema == votes_schema(3)
@@ -81,5 +89,5 @@ def test_a_model_that_writes_into_the_rows_changes_no_other_votes(
     vault = Vault(tmp_path / "vault")
     alone = votes_beside(None, vault)
     assert votes_beside(Scribbler(), vault) == alone
-    monkeypatch.setattr("concord.tasks.asking.teachers.read_only", lambda X: X)
+    monkeypatch.setattr(asking_teachers, "read_only", lambda X: X)
     assert votes_beside(Scribbler(), vault) != alone  # it would

@@ -7,11 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.tasks.asking.relabel import resampled
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.split import SHARD
 from tests.support.people import people
 from tests.support.relabelling import KEY, K, Small
+from tests.world import LABEL, SHARD, asking_relabel, resampled
 
 
 def test_the_subset_holds_one_row_of_each_unit_in_it(tmp_path: Path) -> None:
@@ -49,7 +47,7 @@ def difference(first: pl.DataFrame, second: pl.DataFrame) -> list[tuple[Any, ...
 def test_labels_are_those_of_one_hypothesis_and_the_choice_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("concord.tasks.asking.relabel.resampled", lambda rows, _: rows)
+    monkeypatch.setattr(asking_relabel, "resampled", lambda rows, _: rows)
     small = Small(tmp_path, people(2000, 1))
     subset, teachers, first = small.subset(0.3), small.resampled(), small.relabelled()
     assert teachers.drop(LABEL).equals(subset.drop(LABEL))
@@ -57,7 +55,7 @@ def test_labels_are_those_of_one_hypothesis_and_the_choice_is_kept(
     # of the 32 hypotheses the best errs on 72 of 244 rows; e^(−errors/2) draws one that errs on 0.45 of them or more
     # with probability 1.4e-9
     assert 0 < changed_labels < 0.45 * subset.height
-    monkeypatch.setattr("concord.tasks.asking.relabel.choose_hypothesis", lambda *_: pytest.fail("it was drawn again"))
+    monkeypatch.setattr(asking_relabel, "choose_hypothesis", lambda *_: pytest.fail("it was drawn again"))
     assert small.relabelled() == first
 
 

@@ -9,20 +9,36 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asking.tally import BLOCKS, Coding, _labels, count, gather, total_of
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import Codes, learn_codes
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.units import NOBODY, Erased, PrivateRows
-from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.tallies import GROUPS, Tallies, planned_rounds
-from concord.tasks.student.infer import with_pairs
 from tests.support.people import people, tables_of_plan, write_tables
+from tests.world import (
+    BLOCKS,
+    GROUPS,
+    NOBODY,
+    Codes,
+    Coding,
+    Encoding,
+    Erased,
+    IntegerModel,
+    Ints,
+    Plan,
+    PrivateRows,
+    Ref,
+    RoundQuestion,
+    Tallies,
+    Vault,
+    _labels,
+    asking_tally,
+    cast_rows,
+    count,
+    gather,
+    learn_codes,
+    learn_encoding,
+    parse_plan,
+    planned_rounds,
+    tally,
+    total_of,
+    with_pairs,
+)
 
 KEY = bytes(32)
 ROWS = people(400, 7)

@@ -5,15 +5,23 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding
-from concord.tasks.asking.tally import Coding, _in_blocks, count, total_of
-from concord.tasks.data.arrivals import Arriving
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.codes import Codes, WordField
-from concord.tasks.data.units import UNIT, PrivateRows, PrivateTable
-from concord.tasks.mechanisms.contributions import RoundQuestion
+from tests.world import (
+    LABEL,
+    UNIT,
+    Arriving,
+    Codes,
+    Coding,
+    Encoding,
+    Plan,
+    PrivateRows,
+    PrivateTable,
+    RoundQuestion,
+    Vault,
+    WordField,
+    _in_blocks,
+    count,
+    total_of,
+)
 
 CODES = Codes(fields=(WordField(name="word", start=0, words=("a",)),), coarse=(0,), fine=(0,))
 ASKED = RoundQuestion(classes=2, steps=64, what="labels", least=32, count=7, fields=(0,), spans=((0, 3),))

@@ -9,21 +9,32 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import derive
-from concord.artifacts.schemas import Ref
-from concord.tasks.advice.tallies import planned_sizes, planned_tallies
-from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asking.tally import Coding, count, gather, known_codes, total_of
-from concord.tasks.data.cells import LABEL, cast_rows
-from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.parts import public_key
-from concord.tasks.data.split import with_public
-from concord.tasks.data.units import UNIT, PrivateRows, sampled, unit_names
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.student.infer import RoundPlanner
 from tests.support.people import changed, people
 from tests.support.secret_labels import flipped, public_rows, tables, vault_of
+from tests.world import (
+    LABEL,
+    UNIT,
+    Coding,
+    Ints,
+    PrivateRows,
+    Ref,
+    RoundPlanner,
+    asking_tally,
+    cast_rows,
+    count,
+    derive,
+    gather,
+    known_codes,
+    learn_codes,
+    learn_encoding,
+    planned_sizes,
+    planned_tallies,
+    public_key,
+    sampled,
+    total_of,
+    unit_names,
+    with_public,
+)
 
 PEOPLE = people(400, 1)
 SHARE = 0.25

@@ -9,16 +9,23 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Ref
-from concord.tasks.asking.tally import BLOCKS, Coding, Step, code_rows, gather
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.units import UNIT, PrivateRows
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.processes import FRESH
+from tests.world import (
+    BLOCKS,
+    UNIT,
+    Coding,
+    NotVerified,
+    PrivateRows,
+    Ref,
+    Step,
+    Vault,
+    cast_rows,
+    code_rows,
+    gather,
+    learn_codes,
+    learn_encoding,
+)
 
 KEY = bytes(range(32))
 ROWS = people(3000, 5)

@@ -11,15 +11,24 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.asking.arrays import LinearTeachers
-from concord.tasks.asking.teachers import PROPOSED, Block, Teacher, load_teachers, teach
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import write_frame
-from concord.tasks.data.split import SHARD
+from tests.world import (
+    LABEL,
+    PROPOSED,
+    SHARD,
+    Block,
+    Encoding,
+    LinearTeachers,
+    NotVerified,
+    Scaled,
+    Teacher,
+    TeachersPlan,
+    Vault,
+    WrongInput,
+    asking_teachers,
+    load_teachers,
+    teach,
+    write_frame,
+)
 
 X = Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
 ENCODING = Encoding(columns=(X,), label="y", classes=("a", "b", "c"))
@@ -83,7 +92,7 @@ def trained(folder: Path, shards: dict[int, tuple[list[float], list[int]]], plan
     )
     ref = write_frame(block, vault, "block.arrow")
     with pytest.MonkeyPatch.context() as one_by_one:
-        one_by_one.setattr("concord.tasks.asking.teachers.is_linear", lambda _: False)
+        one_by_one.setattr(asking_teachers, "is_linear", lambda _: False)
         found = load_teachers(teach(Block((0, 5), ref), plan, ENCODING, vault, "teachers"), vault)
     assert not isinstance(found, LinearTeachers)
     return list(found)

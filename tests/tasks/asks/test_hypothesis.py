@@ -8,21 +8,26 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.domains import NEIGHBOURS
-from concord.artifacts.guarantee import LABELS_ALONE
-from concord.artifacts.home.vault import derive
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, parse_plan
-from concord.flows.start import start
-from concord.tasks.asks.hypothesis import HypothesisAsk, count_errors
-from concord.tasks.data.encode import learn_encoding, stage_public
-from concord.tasks.data.split import with_public
-from concord.tasks.data.units import PrivateRows
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.verify.verify import verify
 from tests.support.people import people
 from tests.support.secret_labels import Rows, flipped, public_rows, tables, vault_of
+from tests.world import (
+    LABELS_ALONE,
+    NEIGHBOURS,
+    Certificate,
+    HypothesisAsk,
+    Ints,
+    Ledger,
+    Plan,
+    PrivateRows,
+    count_errors,
+    derive,
+    learn_encoding,
+    parse_plan,
+    stage_public,
+    start,
+    verify,
+    with_public,
+)
 
 CHOSEN = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 

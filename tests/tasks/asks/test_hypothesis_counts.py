@@ -7,13 +7,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault, derive
-from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.asks.hypothesis import HypothesisAsk, count_errors
-from concord.tasks.data.encode import learn_encoding, stage_public
-from concord.tasks.data.units import PrivateRows
-from concord.tasks.mechanisms.distance import Ints
 from tests.support.people import people, tables_of_plan, write_tables
+from tests.world import (
+    HypothesisAsk,
+    Ints,
+    Plan,
+    PrivateRows,
+    Vault,
+    count_errors,
+    derive,
+    learn_encoding,
+    parse_plan,
+    stage_public,
+)
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 

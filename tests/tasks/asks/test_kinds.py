@@ -5,17 +5,25 @@ from dataclasses import replace
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import Kind
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.sections import MECHANISMS
-from concord.artifacts.sessions import Session
-from concord.tasks.asks.kinds import OTHERS, RELEASES, asks_shards, mechanism_of, outcomes_of, remarks_of
-from concord.tasks.verify.recompute import ROUTES, releases
 from tests.promises import kinds as promised
 from tests.promises.kinds import EXAMPLES
 from tests.support.published import SESSION, World
 from tests.support.recorded import RECORDED
+from tests.world import (
+    MECHANISMS,
+    OTHERS,
+    RELEASES,
+    ROUTES,
+    Kind,
+    Ledger,
+    NotVerified,
+    Session,
+    asks_shards,
+    mechanism_of,
+    outcomes_of,
+    releases,
+    remarks_of,
+)
 
 UNCERTIFIED = {"error_estimate"}
 """What is released without a certificate: it says what teachers to expect, before anything is learned."""

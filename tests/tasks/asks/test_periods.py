@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts import kinds
-from concord.artifacts.errors import BudgetRefused, NotVerified
-from concord.tasks.asks.stream import keep_counted, periods_counted
-from concord.tasks.data.arrivals import Period
-from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.verify.rounds import season_fault
 from tests.support.seasons import PERIODS, QUESTIONS, STREAM, Season
 from tests.support.sentences import facts
 from tests.support.tallied import LABELS, ROWS
+from tests.world import (
+    BudgetRefused,
+    NotVerified,
+    Period,
+    artifacts_kinds,
+    keep_counted,
+    periods_counted,
+    season_fault,
+    tally,
+)
 
 
 @pytest.fixture
@@ -99,7 +103,7 @@ def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_the_referee_rejects_releases_that_are_not_those_of_a_season(season: Season) -> None:
-    released, settings = season.all(), season.session.kind.only(kinds.Stream)
+    released, settings = season.all(), season.session.kind.only(artifacts_kinds.Stream)
     assert [season_fault(settings, released[:number]) for number in range(4)] == [""] * 4
     assert {wrong for wrong, found in planted(released).items() if not season_fault(settings, found)} == set()
 

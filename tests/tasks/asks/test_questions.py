@@ -8,25 +8,28 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.schemas import Ref
-from concord.artifacts.stores import Stores
-from concord.tasks.asking.answers import canonical
-from concord.tasks.asking.questions import Question
-from concord.tasks.asks.questions import (
+from tests.support.at_door import TEACHERS, files_of, opened
+from tests.support.people import changed, tables_of_plan
+from tests.world import (
+    BudgetRefused,
+    LaplaceRelease,
+    Ledger,
+    NotVerified,
+    OptimalRelease,
+    Question,
     QuestionsAsk,
     QuestionTerms,
+    Ref,
+    Released,
+    StableVoting,
+    Stores,
+    WrongInput,
     answer_path,
     batch_of,
+    canonical,
     check_code,
     keep_answers,
 )
-from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
-from concord.tasks.mechanisms.stable import StableVoting
-from tests.support.at_door import TEACHERS, files_of, opened
-from tests.support.people import changed, tables_of_plan
 
 OPTIMAL = QuestionsAsk(OptimalRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)  # a tie: answered w.p. δ
 LAPLACE = QuestionsAsk(LaplaceRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)

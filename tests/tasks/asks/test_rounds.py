@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.mechanisms.contributions import tally
 from tests.support.tallied import LABELS, ROWS, TALLIES, Rounds, question
+from tests.world import NotVerified, Randomness, tally
 
 
 @pytest.fixture

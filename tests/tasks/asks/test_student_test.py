@@ -10,26 +10,35 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.home.vault import derive
-from concord.artifacts.parts import LEARNING, TEST
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.tasks.asks.student_test import (
-    StudentTestAsk,
-    planned_test,
-)
-from concord.tasks.asks.unit_counts import Confusion, NumberErrors, classes_given, count_units, is_clean, numbers_given
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.matrix import Matrix
-from concord.tasks.data.parts import of_part
-from concord.tasks.data.units import PrivateRows
-from concord.tasks.door import admit
-from concord.tasks.door.admit import claim, reserve_session
-from concord.tasks.mechanisms.private_test import PLACES, PrivateTest
 from tests.support.at_door import STABLE, files_of, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.world import (
+    LEARNING,
+    PLACES,
+    TEST,
+    Confusion,
+    Matrix,
+    NumberErrors,
+    Plan,
+    PrivateRows,
+    PrivateTest,
+    Ref,
+    Session,
+    Stores,
+    StudentTestAsk,
+    claim,
+    classes_given,
+    count_units,
+    derive,
+    door_admit,
+    is_clean,
+    learn_encoding,
+    numbers_given,
+    of_part,
+    parse_plan,
+    planned_test,
+    reserve_session,
+)
 
 CLASSES = ("no", "yes")
 
@@ -174,7 +183,7 @@ def opened(plan: Plan, door: Stores, counts: Ref, mechanism: PrivateTest) -> tup
     door.vault.make_secret("sessions/d-1")
     learned = door.ledger.open_session(opening_of(STABLE))
     trial = StudentTestAsk.of(plan, mechanism, learned.id, "0" * 64, clean=is_clean(plan, learned, door.vault))
-    asked = admit.opening_of(plan, trial, learn_encoding(plan), door.vault)
+    asked = door_admit.opening_of(plan, trial, learn_encoding(plan), door.vault)
     return reserve_session(door, plan, asked, (counts.digest,), new_session=True), trial
 
 

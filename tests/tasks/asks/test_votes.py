@@ -8,19 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.atomic import locked
-from concord.artifacts.home.released import labels_path
-from concord.artifacts.home.vault import keyed_digest
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import BatchOutcome
-from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.asks.votes import replay_votes
-from concord.tasks.data.encode import PublicBatch
-from concord.tasks.door.checkpoint import Randomness, commitment
-from concord.tasks.door.erase import close
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import (
     CLASSES,
     MECHANISMS,
@@ -33,6 +20,22 @@ from tests.support.at_door import (
     make_case,
     opening_of,
     write,
+)
+from tests.world import (
+    BatchOutcome,
+    NoisyVotes,
+    NotVerified,
+    PublicBatch,
+    Randomness,
+    Ref,
+    StableVoting,
+    close,
+    commitment,
+    keyed_digest,
+    labels_path,
+    locked,
+    replay_votes,
+    votes_schema,
 )
 
 

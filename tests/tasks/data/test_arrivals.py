@@ -10,30 +10,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Ref
-from concord.tasks.asking.tally import Coding, columns_asked, count, gather, total_of
-from concord.tasks.data.arrivals import (
-    NAME,
-    Arriving,
-    Period,
-    check_unchanged,
-    contents_by_place,
-    files_by_place,
-    table_of,
-    take,
-)
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.units import PrivateRows
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.mechanisms.tallies import planned_rounds
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    NAME,
+    Arriving,
+    Coding,
+    Ints,
+    NotVerified,
+    Period,
+    Plan,
+    PrivateRows,
+    Ref,
+    Stream,
+    Vault,
+    WrongInput,
+    cast_rows,
+    check_unchanged,
+    columns_asked,
+    contents_by_place,
+    count,
+    files_by_place,
+    gather,
+    learn_codes,
+    learn_encoding,
+    parse_plan,
+    planned_rounds,
+    table_of,
+    take,
+    total_of,
+)
 
 KEY = bytes(range(32))
 ROWS = people(60, 7)

@@ -7,8 +7,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from concord.tasks.data.cells import canonical_id
-from concord.tasks.data.tables import find_files
+from tests.world import canonical_id, find_files
 
 
 def test_moments_that_can_be_written_are_the_same_word_however_they_are_stored() -> None:

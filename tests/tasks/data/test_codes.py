@@ -11,18 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from concord.artifacts.schemas import Empty, Encoding, OneHot, Passed, Scaled
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import (
+from tests.world import (
     Codes,
+    Empty,
+    Encoding,
     NumberField,
+    OneHot,
+    Passed,
+    Scaled,
     WordField,
+    cast_rows,
     coarse_bins,
     codes_of_numbers,
     interval_cuts,
     learn_codes,
+    learn_column,
 )
-from concord.tasks.data.encode import learn_column
 
 CODES = Codes(
     fields=(

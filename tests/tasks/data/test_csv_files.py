@@ -6,14 +6,20 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.csv_files import csv_names, read_lines, split_line
-from concord.tasks.data.tables import open_public
-from concord.tasks.data.units import open_private
 from tests.support.raw import exact
 from tests.support.sentences import says
+from tests.world import (
+    Encoding,
+    Scaled,
+    WrongInput,
+    cast_rows,
+    csv_names,
+    data_csv_files,
+    open_private,
+    open_public,
+    read_lines,
+    split_line,
+)
 
 ASKED = {"size": "data.features", "label": "data.label"}
 HEADER = b"size,label,unit"
@@ -69,7 +75,7 @@ def test_a_file_has_the_same_columns_with_rows_as_without(tmp_path: Path, end: b
 
 
 def test_a_header_without_end_is_cut_and_its_rest_is_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.data.csv_files.LONGEST_LINE", 20)
+    monkeypatch.setattr(data_csv_files, "LONGEST_LINE", 20)
     (tmp_path / "t.csv").write_bytes(HEADER + b"," + b"x" * 99 + b"\n1,a,7\n")
     assert csv_names(tmp_path / "t.csv") == ["size", "label", "unit", "xxxx"]
     assert [line.strip() for line in read_lines(tmp_path / "t.csv")] == ["1,a,7"]

@@ -10,23 +10,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, OneHot, Passed, Scaled
-from concord.tasks.advice.draft import features_of
-from concord.tasks.data.cells import LABEL, canonical_id, cast_rows, systematic_sample
-from concord.tasks.data.encode import (
+from tests.support.sentences import facts
+from tests.world import (
+    LABEL,
     VOCABULARY,
+    Column,
+    Empty,
+    Encoding,
+    Hashed,
+    OneHot,
+    Passed,
+    Plan,
+    Scaled,
+    Vault,
+    WrongInput,
+    canonical_id,
+    cast_rows,
+    encode,
+    features_of,
     labelled_rows,
     learn_encoding,
+    open_public,
+    parse_plan,
     read_frame,
     row_digests,
     stage_public,
+    systematic_sample,
 )
-from concord.tasks.data.matrix import encode
-from concord.tasks.data.tables import open_public
-from tests.support.sentences import facts
 
 DAY = datetime.date(2020, 1, 2)
 ENCODING = Encoding(

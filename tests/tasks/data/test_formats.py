@@ -8,19 +8,26 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import parse_plan
-from concord.artifacts.schemas import COMMAS, Encoding, TextFormat
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.csv_files import find_format, words_of
-from concord.tasks.data.encode import labelled_rows, learn_encoding
-from concord.tasks.data.files import format_of, format_of_private
-from concord.tasks.data.frames import frame_table
-from concord.tasks.data.matrix import encode
-from concord.tasks.data.tables import open_public
-from concord.tasks.data.units import open_private
 from tests.support.raw import exact
 from tests.support.sentences import facts
+from tests.world import (
+    COMMAS,
+    Encoding,
+    TextFormat,
+    WrongInput,
+    cast_rows,
+    encode,
+    find_format,
+    format_of,
+    format_of_private,
+    frame_table,
+    labelled_rows,
+    learn_encoding,
+    open_private,
+    open_public,
+    parse_plan,
+    words_of,
+)
 
 ROWS = [
     ("Köln; Süd", 1234.5, 17, "2020-01-02", "ja"),

@@ -9,27 +9,35 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import Encoding
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth, TableSchema
-from concord.tasks.asking.tally import _coded
-from concord.tasks.data.codes import Codes, NumberField, WordField
-from concord.tasks.data.concord_student import TRUTH, Cells
-from concord.tasks.data.encode import as_declared
-from concord.tasks.data.grid import (
+from tests.support.sentences import says
+from tests.world import (
     NARROW,
+    TRUTH,
     WIDE,
+    Cells,
+    Codes,
+    DeclaredCategories,
+    DeclaredRange,
+    DeclaredText,
+    DeclaredTruth,
+    Encoding,
+    NumberField,
+    TableSchema,
+    WordField,
+    WrongInput,
+    _coded,
+    as_declared,
     check_stored,
     grid_cuts,
     grid_of,
     groups_of,
     outside_of_schema,
+    polars_type,
+    read_column,
     reading_columns,
     recoded,
     with_tables,
 )
-from concord.tasks.data.stored_columns import polars_type, read_column
-from tests.support.sentences import says
 
 
 def number(low: float, high: float, *, whole: bool = False, name: str = "x") -> DeclaredRange:

@@ -15,21 +15,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.stores import Stores
-from concord.flows.start import start
-from concord.tasks.data.cells import canonical_id
-from concord.tasks.data.encode import learn_encoding, read_frame
-from concord.tasks.data.identifiers import PLAIN, _named, name_of
-from concord.tasks.data.split import SHARD, split
-from concord.tasks.data.stored_columns import read_column
-from concord.tasks.data.units import NOBODY, Erased, PrivateRows, open_private
-from concord.tasks.door.erase import erase, erased_units
 from tests.promises.test_erasing import named
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    NOBODY,
+    PLAIN,
+    SHARD,
+    Erased,
+    Ledger,
+    PrivateRows,
+    Stores,
+    Vault,
+    WrongInput,
+    _named,
+    canonical_id,
+    erase,
+    erased_units,
+    learn_encoding,
+    name_of,
+    open_private,
+    read_column,
+    read_frame,
+    split,
+    start,
+)
 
 INTEGERS = [kind() for kind in (pa.int8, pa.int16, pa.int32, pa.int64, pa.uint8, pa.uint16, pa.uint32, pa.uint64)]
 TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]

@@ -8,21 +8,30 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import COMMAS, TextFormat
-from concord.artifacts.stores import Stores
-from concord.flows.console import err
-from concord.flows.results import erased
-from concord.flows.start import start
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.split import one_row_a_unit, split, with_public
-from concord.tasks.data.units import NOBODY, Erased, PrivateRows, open_private
-from concord.tasks.door.erase import erase, erased_units
 from tests.promises.test_erasing import UNIT, named
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import public_rows, tables
+from tests.world import (
+    COMMAS,
+    NOBODY,
+    Erased,
+    Ledger,
+    Plan,
+    PrivateRows,
+    Stores,
+    TextFormat,
+    Vault,
+    erase,
+    erased,
+    erased_units,
+    err,
+    learn_encoding,
+    one_row_a_unit,
+    open_private,
+    split,
+    start,
+    with_public,
+)
 
 KEY = bytes(32)
 

@@ -8,9 +8,7 @@ import unicodedata
 import polars as pl
 import pytest
 
-from concord.tasks.data.cells import canonical_id
-from concord.tasks.data.concord_student import MOST_MARKS
-from concord.tasks.data.identifiers import LONGEST_TEXT, name_of
+from tests.world import LONGEST_TEXT, MOST_MARKS, canonical_id, name_of
 
 PATIENCE = 60
 """Seconds of a processor, however busy it is: the start of Python takes two. One of these cells took minutes."""

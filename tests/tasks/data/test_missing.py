@@ -10,24 +10,37 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import NULL_WORDS, OneHot, TextFormat
-from concord.tasks.advice.draft import INDEX, UNREAD, classes_of
-from concord.tasks.data.cells import LABEL, cast_rows
-from concord.tasks.data.concord_student import Cells
-from concord.tasks.data.csv_files import find_format
-from concord.tasks.data.encode import labelled_rows, learn_encoding, public_features
-from concord.tasks.data.files import PRIVATE, find_files, format_of
-from concord.tasks.data.remarks import MOSTLY_NUMBERS, WITH_COMMAS, remarks_on
-from concord.tasks.data.sources import with_snapshots
-from concord.tasks.data.tables import open_public
-from concord.tasks.data.units import open_private
 from tests.support.console import concord as without_home
 from tests.support.raw import exact
 from tests.support.sentences import facts
 from tests.support.sources import asked_of, database, plan_over, ward
+from tests.world import (
+    INDEX,
+    LABEL,
+    MOSTLY_NUMBERS,
+    NULL_WORDS,
+    PRIVATE,
+    UNREAD,
+    WITH_COMMAS,
+    Cells,
+    OneHot,
+    Plan,
+    TextFormat,
+    Vault,
+    WrongInput,
+    cast_rows,
+    classes_of,
+    find_files,
+    find_format,
+    format_of,
+    labelled_rows,
+    learn_encoding,
+    open_private,
+    open_public,
+    public_features,
+    remarks_on,
+    with_snapshots,
+)
 
 WORDS = (*NULL_WORDS, "n.b.", "k. A.")
 FORM = TextFormat(missing=("n.b.", " k. A. "))

@@ -11,16 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.asking.relabel import resampled
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import SHARD, learn_encoding, read_frame, row_digests
-from concord.tasks.data.split import one_row_a_unit, split
-from concord.tasks.data.units import PrivateRows
-from concord.tasks.mechanisms.distance import Ints
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.relabelling import Small
+from tests.world import (
+    LABEL,
+    SHARD,
+    Encoding,
+    Ints,
+    PrivateRows,
+    Scaled,
+    Vault,
+    asking_relabel,
+    learn_encoding,
+    one_row_a_unit,
+    read_frame,
+    resampled,
+    row_digests,
+    split,
+)
 
 KEY = bytes(range(32))
 K = 12
@@ -111,7 +119,7 @@ def without_one(table: pl.DataFrame, unit: str | None, item: int) -> pl.DataFram
 def test_one_unit_less_through_split_and_relabel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str | None
 ) -> None:
-    monkeypatch.setattr("concord.tasks.asking.relabel.from_description", lambda _: Rule())
+    monkeypatch.setattr(asking_relabel, "from_description", lambda _: Rule())
     small, table = Alike(tmp_path, unit), alike(300, 0)
     whole = small.shards(table, relabelled=True)
     for item in range(0, 300, 43):

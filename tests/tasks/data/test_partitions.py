@@ -5,11 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import parse_plan
-from concord.tasks.data.files import PRIVATE, find_files
-from concord.tasks.data.units import private_table
 from tests.support.sources import plan_over, ward
+from tests.world import PRIVATE, WrongInput, find_files, parse_plan, private_table
 
 
 def write(folder: Path, path: str, rows: pl.DataFrame) -> None:

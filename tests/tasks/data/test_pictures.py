@@ -11,13 +11,25 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.schemas import Encoding, Passed
-from concord.tasks.data import concord_pictures, concord_student
-from concord.tasks.data.concord_pictures import FEATURES, Pictures, gradients, levels_of, main_components, moved
-from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.student import concord_published
-from concord.tasks.student.model import dump, load, modules_needed, published_student
-from concord.tasks.student.trust import trusted_types
+from tests.world import (
+    FEATURES,
+    Encoding,
+    Passed,
+    Pictures,
+    ScoreClassifier,
+    data_concord_pictures,
+    data_concord_student,
+    dump,
+    gradients,
+    levels_of,
+    load,
+    main_components,
+    modules_needed,
+    moved,
+    published_student,
+    student_concord_published,
+    trusted_types,
+)
 
 IMAGE = Encoding(
     columns=(Passed(name="image", element="uint8", size=14 * 14),), label="kind", classes=("across", "down")
@@ -145,9 +157,13 @@ def test_its_file_is_loaded_where_concord_is_not(tmp_path: Path) -> None:
     student = published_student(IMAGE, learned())
     file = dump(student)
     assert dump(load(file)) == file
-    assert modules_needed(trusted_types(file)) == [concord_student, concord_published, concord_pictures]
+    assert modules_needed(trusted_types(file)) == [
+        data_concord_student,
+        student_concord_published,
+        data_concord_pictures,
+    ]
     (tmp_path / "student.skops").write_bytes(file)
-    for module in (concord_student, concord_published, concord_pictures):
+    for module in (data_concord_student, student_concord_published, data_concord_pictures):
         (tmp_path / Path(str(module.__file__)).name).write_bytes(Path(str(module.__file__)).read_bytes())
     rows = strokes(3, 6)[0]
     np.save(tmp_path / "rows.npy", rows)

@@ -6,14 +6,20 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import parse_plan
-from concord.tasks.data.encode import labelled_rows, learn_encoding
-from concord.tasks.data.files import PRIVATE, find_files
-from concord.tasks.data.grid import check_types, reading_encoding
-from concord.tasks.data.remarks import Unmatched, unmatched
-from concord.tasks.data.units import open_private
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.world import (
+    PRIVATE,
+    Unmatched,
+    WrongInput,
+    check_types,
+    find_files,
+    labelled_rows,
+    learn_encoding,
+    open_private,
+    parse_plan,
+    reading_encoding,
+    unmatched,
+)
 
 ROWS = {
     "size": ["1.5", "x", "", "2"],

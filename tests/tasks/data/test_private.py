@@ -11,8 +11,7 @@ import warnings
 import pytest
 from threadpoolctl import threadpool_info
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.tasks.data.guard import private_stage, silenced
+from tests.world import EnvironmentFailed, NotVerified, private_stage, silenced
 
 
 @private_stage

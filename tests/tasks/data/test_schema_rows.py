@@ -4,13 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.grid import STAND_INS, stand_ins
-from concord.tasks.data.sources import with_rows
-from concord.tasks.data.tables import open_public
+from tests.world import STAND_INS, Plan, Vault, cast_rows, learn_encoding, open_public, parse_plan, stand_ins, with_rows
 
 WORDS = [f"word {number}" for number in range(150)]
 FIELDS = [

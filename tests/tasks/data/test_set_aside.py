@@ -11,20 +11,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault, derive
-from concord.artifacts.parts import LEARNING, TEST
-from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import NULL_WORDS, Encoding, TextFormat
-from concord.tasks.asking.tally import Coding, gather
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.encode import learn_encoding, read_frame
-from concord.tasks.data.parts import NULL_CELL, division_of, naming_rule, of_part, row_names
-from concord.tasks.data.split import one_row_a_unit, split
-from concord.tasks.data.units import PrivateRows, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts
+from tests.world import (
+    LEARNING,
+    NULL_CELL,
+    NULL_WORDS,
+    TEST,
+    Coding,
+    Encoding,
+    Plan,
+    PrivateRows,
+    TextFormat,
+    Vault,
+    WrongInput,
+    cast_rows,
+    derive,
+    division_of,
+    gather,
+    learn_codes,
+    learn_encoding,
+    naming_rule,
+    of_part,
+    one_row_a_unit,
+    open_private,
+    read_frame,
+    row_names,
+    split,
+)
 
 COLUMNS = ["size", "shade", "visits"]
 BY_UNIT = {"test__share": 0.3}

@@ -10,15 +10,21 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import parse_plan
-from concord.tasks.data import sources
-from concord.tasks.data.files import PRIVATE, find_files
-from concord.tasks.data.frames import frame_table
-from concord.tasks.data.sources import keep_frame, with_snapshots
 from tests.support.sentences import facts
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database, file_of, plan_over, read, ward
+from tests.world import (
+    PRIVATE,
+    EnvironmentFailed,
+    NotVerified,
+    Vault,
+    WrongInput,
+    data_sources,
+    find_files,
+    frame_table,
+    keep_frame,
+    parse_plan,
+    with_snapshots,
+)
 
 
 @pytest.fixture
@@ -94,7 +100,7 @@ def test_rows_in_any_order_are_the_same_bytes(tmp_path: Path, vault: Vault, monk
     def as_it_came(contents: Iterable[bytes], *_: Any) -> list[bytes]:
         return [b"\0" * 16 for _ in contents]
 
-    monkeypatch.setattr(sources, "hashed", as_it_came)  # the planted fault: the order that rows came in
+    monkeypatch.setattr(data_sources, "hashed", as_it_came)  # the planted fault: the order that rows came in
     source = asked_of(monkeypatch, database(tmp_path / "ward.db", rows[::-1]))
     assert file_of(plan_over(source, tmp_path, version="planted"), vault) != found[0]
 

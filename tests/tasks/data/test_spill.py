@@ -6,15 +6,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault
-from concord.tasks.data.spill import SPILLS, spilling
+from tests.world import SPILLS, Vault, data_spill, spilling
 
 
 @pytest.mark.parametrize("held", [0, 1 << 26])
 def test_rows_of_a_part_come_back_in_the_order_they_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
-    monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", held)
+    monkeypatch.setattr(data_spill, "HELD_BYTES", held)
     rows = pl.DataFrame({"row": range(1000)})
     parts = pl.Series([row * row % 7 for row in range(1000)])
     with spilling(Vault(tmp_path), "spill", rows.schema) as spill:
@@ -27,7 +26,7 @@ def test_all_files_of_a_spill_may_be_open_if_a_process_may_open_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on some systems: else a table that fits in memory is split, and a larger one ends the run."""
-    monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", 0)
+    monkeypatch.setattr(data_spill, "HELD_BYTES", 0)
     limits, rows = resource.getrlimit(resource.RLIMIT_NOFILE), pl.DataFrame({"x": range(2 * SPILLS)})
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
     try:

@@ -8,14 +8,28 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Passed
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
-from concord.tasks.data.split import SHARD, split
-from concord.tasks.data.units import PrivateRows
+from tests.world import (
+    LABEL,
+    SHARD,
+    Empty,
+    Encoding,
+    EnvironmentFailed,
+    Hashed,
+    OneHot,
+    Passed,
+    Plan,
+    PrivateRows,
+    Vault,
+    WrongInput,
+    data_files,
+    data_spill,
+    data_split,
+    learn_encoding,
+    parse_plan,
+    read_frame,
+    row_digests,
+    split,
+)
 
 KEY = bytes(range(32))
 K, BLOCK = 7, 3
@@ -103,7 +117,7 @@ def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(
         found = row_digests(rows, encoding, key)
         return [each[: same.start] + bytes(same.stop - same.start) + each[same.stop :] for each in found]
 
-    monkeypatch.setattr("concord.tasks.data.split.row_digests", digests_of)
+    monkeypatch.setattr(data_split, "row_digests", digests_of)
     lines = [*table(40), *[table(1)[0]] * 20]
     made = plan(tmp_path, lines)
     encoding = learn_encoding(made)
@@ -190,14 +204,14 @@ def test_files_with_other_columns_and_types_are_one_table(tmp_path: Path) -> Non
 def test_a_stream_larger_than_a_frame_is_the_same_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = table(60) + table(20)
     whole = shards(tmp_path, lines)
-    monkeypatch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", 8)
-    monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", 1000)
+    monkeypatch.setattr(data_files, "ROWS_IN_MEMORY", 8)
+    monkeypatch.setattr(data_spill, "HELD_BYTES", 1000)
     assert shards(tmp_path, lines) == whole
 
 
 def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = shards(tmp_path, table(60))
-    monkeypatch.setattr("concord.tasks.data.split.SPILLS", 2)
+    monkeypatch.setattr(data_split, "SPILLS", 2)
     assert shards(tmp_path, table(60)) == whole
 
 
@@ -221,7 +235,7 @@ def test_a_failure_shows_nothing_of_the_data(tmp_path: Path, monkeypatch: pytest
     def broken(*_: object) -> np.ndarray:
         raise ValueError("p0 is 20 years old")
 
-    monkeypatch.setattr("concord.tasks.data.split.row_digests", broken)
+    monkeypatch.setattr(data_split, "row_digests", broken)
     with pytest.raises(EnvironmentFailed) as failed:
         split(PrivateRows(made, learn_encoding(made), Vault(tmp_path / "vault"), KEY), "shards")
     assert str(failed.value) == "stage split failed (ValueError); nothing of the data is shown"

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from concord.tasks.data.stored_columns import polars_type, read_column
-from concord.tasks.data.units import open_private
 from tests.support.raw import TYPES, Cell, cells_of, column, exact
+from tests.world import data_stored_columns, open_private, polars_type, read_column
 
 KNOWN = [stored for stored in TYPES if polars_type(stored) != pl.Unknown]
 BATCH = 70_000
@@ -103,7 +102,7 @@ def test_cells_of_any_bits_are_read_alone_as_in_company(cases: int) -> None:
 
 def test_the_planted_column_that_one_bad_cell_empties_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """By as many cases as are always searched."""
-    monkeypatch.setattr("concord.tasks.data.stored_columns._cells", lambda column: [None] * len(column))
+    monkeypatch.setattr(data_stored_columns, "_cells", lambda column: [None] * len(column))
     with pytest.raises(AssertionError):
         check_alone(200, [Phase.generate])
 

@@ -10,13 +10,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from concord.artifacts.schemas import Encoding, OneHot, Scaled
-from concord.tasks.data import stored_columns
-from concord.tasks.data.cells import cast_labels, cast_rows, distinct
-from concord.tasks.data.codes import Codes, NumberField, WordField
-from concord.tasks.data.files import PRIVATE, find_files
-from concord.tasks.data.stored_columns import CELLS_A_WORD, columns_by_words, words_and_places, words_as_enum
 from tests.support.raw import CELLS, column
+from tests.world import (
+    CELLS_A_WORD,
+    PRIVATE,
+    Codes,
+    Encoding,
+    NumberField,
+    OneHot,
+    Scaled,
+    WordField,
+    cast_labels,
+    cast_rows,
+    columns_by_words,
+    data_files,
+    data_stored_columns,
+    distinct,
+    find_files,
+    words_and_places,
+    words_as_enum,
+)
 
 ODD = [*CELLS, b"a", b"Rome", b" Rome ", b"7", b"7.0", b"\\xff", b"\xff"]
 """Cells of any bits; the last two are mended to the same word."""
@@ -54,7 +67,7 @@ def read(path: Path, rows: int) -> Iterator[pl.DataFrame]:
     (file,) = find_files(str(path), PRIVATE)
     names = (*ENCODING.features, ENCODING.label)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", rows)
+        patch.setattr(data_files, "ROWS_IN_MEMORY", rows)
         yield from file.frames(names, once=names)
 
 
@@ -100,7 +113,7 @@ def test_a_word_by_the_dictionary_of_another_row_group_would_be_seen(
     def by_the_first(name: str, parts: Sequence[Any]) -> pl.Series:
         return words_as_enum(name, [(parts[0][0], places) for _, places in parts])
 
-    monkeypatch.setattr("concord.tasks.data.files.words_as_enum", by_the_first)
+    monkeypatch.setattr(data_files, "words_as_enum", by_the_first)
     assert coded(read(path, 4096)) != true
 
 
@@ -125,7 +138,7 @@ def test_columns_of_many_words_and_of_other_types_are_read_cell_by_cell(tmp_path
     assert columns_by_words(footer, [*columns, "absent"]) == ["few"]
     pq.write_table(pa.table(columns), tmp_path / "plain.parquet", use_dictionary=["many"])
     assert columns_by_words(pq.read_metadata(tmp_path / "plain.parquet"), columns) == []
-    assert stored_columns.columns_by_words(footer, []) == []
+    assert data_stored_columns.columns_by_words(footer, []) == []
 
 
 def test_a_column_whose_writer_went_over_to_pages_without_words_is_read_cell_by_cell(tmp_path: Path) -> None:
@@ -140,4 +153,4 @@ def test_a_column_whose_writer_went_over_to_pages_without_words_is_read_cell_by_
     known = {name: getattr(own, name) for name in ("has_dictionary_page", "total_uncompressed_size", "num_values")}
     for encodings, read_once in ((own.encodings, True), ((*own.encodings, "DELTA_BYTE_ARRAY"), False)):
         chunk: Any = SimpleNamespace(encodings=encodings, **known)
-        assert stored_columns._of_few_words(chunk) == read_once
+        assert data_stored_columns._of_few_words(chunk) == read_once

@@ -9,12 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.data.csv_files import csv_names
-from concord.tasks.data.tables import open_public
-from concord.tasks.data.units import open_private
 from tests.support.sentences import facts
+from tests.world import (
+    Encoding,
+    EnvironmentFailed,
+    Scaled,
+    WrongInput,
+    csv_names,
+    data_csv_files,
+    data_files,
+    open_private,
+    open_public,
+)
 
 FRAME = pl.DataFrame({"age": [30, 41, None], "city": ["Rome", "Bonn", None], "active": [True, None, False]})
 NAMES = ("t.parquet", "t.arrow", "t.csv")
@@ -236,7 +242,7 @@ def test_a_line_is_a_row_and_touches_no_other(tmp_path: Path, line: bytes, cells
 
 
 def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.data.csv_files.LONGEST_LINE", 10)
+    monkeypatch.setattr(data_csv_files, "LONGEST_LINE", 10)
     (tmp_path / "t.csv").write_bytes(b"age,city\n1," + b"x" * 100 + b",3\n8,Oslo\n")
     assert read_private(tmp_path / "t.csv", "age", "city") == [("1", "x" * 8), ("8", "Oslo")]
 
@@ -255,7 +261,7 @@ def test_an_empty_private_table_has_no_rows(tmp_path: Path, name: str) -> None:
 
 
 def test_frames_are_small_however_long_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", 10)
+    monkeypatch.setattr(data_files, "ROWS_IN_MEMORY", 10)
     (tmp_path / "t.csv").write_text("age\n" + "\n".join(map(str, range(35))))
     frames = list(open_private(str(tmp_path / "t.csv")).frames({"age": "data.features"}))
     assert [frame.height for frame in frames] == [10, 10, 10, 5]

@@ -10,14 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import load_plan, parse_plan
-from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Scaled
-from concord.tasks.advice.draft import UNREAD
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import learn_columns
-from concord.tasks.data.matrix import encode
-from concord.tasks.data.remarks import (
+from tests.flows.cli.test_init import Terminal
+from tests.support.console import concord as without_home
+from tests.support.sentences import facts, says
+from tests.world import (
     ALL_DIFFER,
     DATES,
     FREE_TEXT,
@@ -28,14 +24,23 @@ from concord.tasks.data.remarks import (
     NUMBERS_DIFFER,
     ONE_VALUE,
     TOO_MANY,
+    UNREAD,
+    Empty,
+    Encoding,
+    Hashed,
+    OneHot,
+    Scaled,
+    WrongInput,
+    cast_rows,
     check_target,
+    column_types,
+    encode,
+    learn_columns,
+    load_plan,
+    open_public,
+    parse_plan,
     remarks_on,
 )
-from concord.tasks.data.tables import open_public
-from concord.tasks.publish.track import column_types
-from tests.flows.cli.test_init import Terminal
-from tests.support.console import concord as without_home
-from tests.support.sentences import facts, says
 
 ROWS = 400
 WARDS = pl.DataFrame(

@@ -9,9 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import hashed
-from concord.tasks.data import units as data_units
-from concord.tasks.data.units import PrivateRows, keyed_bits
+from tests.world import PrivateRows, data_units, hashed, keyed_bits
 
 KEY = bytes(range(32))
 

@@ -11,23 +11,28 @@ import pytest
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import Encoding, Passed
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.concord_pictures import FEATURES, LARGEST, Pictures
-from concord.tasks.data.vectors import (
+from tests.world import (
+    FEATURES,
+    LARGEST_PICTURE,
     ROWS_AT_A_TIME,
+    Encoding,
     Ints,
     Layer,
+    Passed,
+    Pictures,
+    Tallies,
     VectorField,
+    WrongInput,
+    cast_rows,
     centres_of,
+    data_vectors,
+    learn_codes,
     learn_layer,
     learn_view,
     nearest,
+    planned_rounds,
+    student_infer,
 )
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
-from concord.tasks.student import infer
 
 IMAGE = Passed(name="image", element="uint8", size=28 * 28)
 WAVE = Passed(name="wave", element="float32", size=3)
@@ -99,10 +104,10 @@ def by_hand(features: Ints, points: Ints) -> list[int]:
 
 def test_the_nearest_centre_is_exact_where_numbers_are_largest_and_ties_go_to_the_first() -> None:
     draw = np.random.default_rng(0)
-    base = draw.integers(LARGEST - 3, LARGEST + 1, 512)
+    base = draw.integers(LARGEST_PICTURE - 3, LARGEST_PICTURE + 1, 512)
     points = base - draw.integers(0, 2, (40, 512))
     points[7] = points[3]
-    features = np.clip(base + draw.integers(-1, 2, (60, 512)), 0, LARGEST)
+    features = np.clip(base + draw.integers(-1, 2, (60, 512)), 0, LARGEST_PICTURE)
     assert nearest(features, points).tolist() == by_hand(features, points)
     assert nearest(points[7][None], points).tolist() == [3]
 
@@ -110,9 +115,9 @@ def test_the_nearest_centre_is_exact_where_numbers_are_largest_and_ties_go_to_th
 def test_distances_in_single_precision_are_rejected() -> None:
     """Planted: a matrix product of floats gives other cells, and those of a row by itself other than in company."""
     draw = np.random.default_rng(0)
-    base = draw.integers(LARGEST - 3, LARGEST + 1, 512)
+    base = draw.integers(LARGEST_PICTURE - 3, LARGEST_PICTURE + 1, 512)
     points = base - draw.integers(0, 2, (40, 512))
-    features = np.clip(base + draw.integers(-1, 2, (60, 512)), 0, LARGEST)
+    features = np.clip(base + draw.integers(-1, 2, (60, 512)), 0, LARGEST_PICTURE)
     single = (points.astype(np.float32) ** 2).sum(axis=1) - 2 * features.astype(np.float32) @ points.T.astype(
         np.float32
     )
@@ -135,19 +140,19 @@ def layer_of(weights: Ints, biases: Ints) -> Layer:
     return Layer(weights=b64encode(weights.astype("<i2").tobytes()).decode(), biases=tuple(biases.tolist()))
 
 
-@pytest.mark.parametrize("largest", [10, LARGEST])
+@pytest.mark.parametrize("largest", [10, LARGEST_PICTURE])
 def test_a_layer_is_that_of_plain_whole_numbers_where_they_are_largest_as_well(largest: int) -> None:
     draw = np.random.default_rng(4)
     weights, biases = draw.integers(-largest, largest + 1, (FEATURES, 5)), draw.integers(-(2**40), 2**40, 5)
-    weights[:, 0], biases[0] = LARGEST, 2**40
-    features = np.vstack([draw.integers(0, largest + 1, (7, FEATURES)), np.full((1, FEATURES), LARGEST)])
+    weights[:, 0], biases[0] = LARGEST_PICTURE, 2**40
+    features = np.vstack([draw.integers(0, largest + 1, (7, FEATURES)), np.full((1, FEATURES), LARGEST_PICTURE)])
     expected = []
     for row in features.tolist():
         products = [sum(x * w for x, w in zip(row, column, strict=True)) for column in weights.T.tolist()]
         hidden = [max(0, product + bias) for product, bias in zip(products, biases.tolist(), strict=True)]
-        even = [each * LARGEST // max(1, *hidden) for each in hidden]
+        even = [each * LARGEST_PICTURE // max(1, *hidden) for each in hidden]
         norm = max(1, math.isqrt(sum(each**2 for each in even)))
-        expected.append([each * LARGEST // norm for each in even])
+        expected.append([each * LARGEST_PICTURE // norm for each in even])
     found = layer_of(weights, biases)
     assert found.of(features).tolist() == expected
     assert [found.of(row[None]).tolist()[0] for row in features] == expected
@@ -157,16 +162,19 @@ def test_a_layer_is_that_of_plain_whole_numbers_where_they_are_largest_as_well(l
 def test_a_layer_in_floating_point_is_rejected() -> None:
     """Planted: floats give other numbers than the layer's whole ones."""
     draw = np.random.default_rng(4)
-    weights, features = draw.integers(-LARGEST, LARGEST + 1, (FEATURES, 5)), draw.integers(0, LARGEST, (50, FEATURES))
+    weights, features = (
+        draw.integers(-LARGEST_PICTURE, LARGEST_PICTURE + 1, (FEATURES, 5)),
+        draw.integers(0, LARGEST_PICTURE, (50, FEATURES)),
+    )
     hidden = np.maximum(0, features.astype(np.float32) @ weights.astype(np.float32))
-    scaled = (hidden * LARGEST / np.maximum(1, np.linalg.norm(hidden, axis=1, keepdims=True))).astype(np.int64)
+    scaled = (hidden * LARGEST_PICTURE / np.maximum(1, np.linalg.norm(hidden, axis=1, keepdims=True))).astype(np.int64)
     assert (scaled != layer_of(weights, np.zeros(5, np.int64)).of(features)).any()
 
 
 def test_a_space_is_learned_from_scores_of_public_pictures_and_each_has_one_cell_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("concord.tasks.data.vectors.Pictures", partial(Pictures, hidden=8, steps=20))
+    monkeypatch.setattr(data_vectors, "Pictures", partial(Pictures, hidden=8, steps=20))
     shown = np.vstack([pictures(60), np.random.default_rng(2).integers(0, 256, (4, 784)).astype(np.uint8)])
     cells = series(shown).append(pl.Series("image", [None], dtype=pl.Array(pl.UInt8, 784)))
     field = learn_view(IMAGE, cells, start=9, most=6)
@@ -198,14 +206,17 @@ def test_a_space_is_learned_from_as_many_pictures_as_there_is_room_for(
             learned_from.append(len(X))
             return super().fit(X, y)
 
-    monkeypatch.setattr("concord.tasks.data.vectors.Pictures", partial(Noting, hidden=4, components=4, steps=10))
-    monkeypatch.setattr(infer, "PICTURES", most)
+    monkeypatch.setattr(data_vectors, "Pictures", partial(Noting, hidden=4, components=4, steps=10))
+    monkeypatch.setattr(student_infer, "PICTURES", most)
     shown = [cell for picture in pictures(30).tolist() for cell in (None, picture)]
     public = pl.DataFrame({"image": pl.Series(shown, dtype=pl.Array(pl.UInt8(), 784))})
     codes = learn_codes([public], [IMAGE], coarse=8, cells=6)
     rounds = planned_rounds(classes=2, fields=1, codes=codes.size, rounds=2, spaces=True)
     mechanism = Tallies.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds)
-    planner, released = infer.RoundPlanner(mechanism, codes, codes.of(public), public=lambda: public), list[Any]()
+    planner, released = (
+        student_infer.RoundPlanner(mechanism, codes, codes.of(public), public=lambda: public),
+        list[Any](),
+    )
     for each in mechanism.rounds:
         question = planner.question(released)
         said = planner.follow(released, question, np.full(question.size, 1 << 16))

@@ -5,25 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Opening
-from concord.artifacts.stores import Stores
-from concord.tasks.door.checkpoint import (
+from tests.support.published import opening, world
+from tests.world import (
+    Charge,
     Checkpoint,
+    Mechanism,
+    NoisyVotes,
+    Opening,
     PublicSource,
+    Ref,
+    StableVoting,
+    Stores,
+    WrongInput,
+    close,
     commitment,
+    forget,
     read_checkpoint,
     sums_folder,
     votes_folder,
     write_checkpoint,
 )
-from concord.tasks.door.erase import close, forget
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.stable import StableVoting
-from tests.support.published import opening, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 NOISY = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2)

@@ -6,18 +6,10 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.schemas import Encoding
-from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.tasks.door import admit
-from concord.tasks.door.ask import Ask
-from concord.tasks.door.checkpoint import commitment
-from concord.tasks.door.erase import close
-from concord.tasks.mechanisms.confident import ConfidentGNMax
 from tests.support.at_door import PLAN, labels_by, opening_of
 from tests.support.seasons import Season
 from tests.support.sentences import says
+from tests.world import Ask, ConfidentGNMax, Encoding, NotVerified, Session, Stores, close, commitment, door_admit
 
 TODAY = ConfidentGNMax.calibrate(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
 EARLIER = replace(TODAY, scale=1.08 * TODAY.scale, test_scale=1.08 * TODAY.test_scale)
@@ -38,12 +30,14 @@ def opened_with(home: Path, mechanism: ConfidentGNMax) -> tuple[Stores, Session]
 def one_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """All sessions are of one plan."""
     monkeypatch.setattr(
-        admit, "_identity", lambda *of: "settings" if "tallies" in of[-1] else opening_of(TODAY).identity
+        door_admit, "_identity", lambda *of: "settings" if "tallies" in of[-1] else opening_of(TODAY).identity
     )
 
 
 def found(door: Stores, ask: Ask[Any], *, new_session: bool) -> Session | None:
-    return admit.find_session(door, PLAN, ask, Encoding(columns=(), label="", classes=()), new_session=new_session)[0]
+    return door_admit.find_session(
+        door, PLAN, ask, Encoding(columns=(), label="", classes=()), new_session=new_session
+    )[0]
 
 
 def test_a_session_of_an_earlier_accounting_says_what_to_do(tmp_path: Path) -> None:

@@ -8,20 +8,29 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.guarantee import LABELS_ALONE
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.flows.start import start, start_extension
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import learn_encoding, read_frame
-from concord.tasks.data.split import SHARD, split, with_public
-from concord.tasks.data.units import PrivateRows, PrivateTable, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, parted, public_rows, tables, vault_of
 from tests.support.sentences import facts, says
+from tests.world import (
+    LABEL,
+    LABELS_ALONE,
+    SHARD,
+    Certificate,
+    Ledger,
+    Plan,
+    PrivateRows,
+    PrivateTable,
+    Vault,
+    WrongInput,
+    data_split,
+    learn_encoding,
+    open_private,
+    read_frame,
+    split,
+    start,
+    start_extension,
+    with_public,
+)
 
 KEY = bytes(range(32))
 
@@ -155,7 +164,7 @@ def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
     def believed(plan: Plan) -> PrivateTable:
         return open_private(plan.path("private"), unit=plan.data.unit)
 
-    monkeypatch.setattr("concord.tasks.data.split.private_table", believed)
+    monkeypatch.setattr(data_split, "private_table", believed)
     before, after = (shards_of_csv(tmp_path, table, unit) for table in (private, broken(private, 5)))
     assert sum(shard != other for shard, other in zip(before, after, strict=True)) >= changed_shards
 

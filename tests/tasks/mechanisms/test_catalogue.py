@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.kinds import Kind
-from concord.artifacts.sections import MECHANISMS, TALLIES
-from concord.tasks.mechanisms import mechanism
-from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
-from concord.tasks.mechanisms.mechanism import Mechanism, calibrate, from_settings
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes, noises
 from tests.privacy.exact import Silent
 from tests.support.recorded import DRAWN, RECORDED
+from tests.world import (
+    MECHANISMS,
+    TALLIES,
+    Kind,
+    LaplaceVotes,
+    Mechanism,
+    NoisyVotes,
+    calibrate,
+    from_settings,
+    mechanisms_mechanism,
+    noises,
+)
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -31,15 +37,15 @@ def test_settings_rebuild_it_to_the_bit(name: str) -> None:
 
 def test_the_list_of_plans_is_the_files_there_are_and_what_ends_each() -> None:
     """`artifacts.sections` may import no mechanism, so it lists them."""
-    files = Path(str(mechanism.__file__)).parent.glob("*.py")
+    files = Path(str(mechanisms_mechanism.__file__)).parent.glob("*.py")
     modules = [import_module(f"concord.tasks.mechanisms.{file.stem}") for file in files]
     assert {module.MECHANISM.name for module in modules if hasattr(module, "MECHANISM")} == {*MECHANISMS, TALLIES}
     for name, ends in MECHANISMS.items():
-        taken = signature(mechanism.mechanism_class(name).calibrate).parameters
+        taken = signature(mechanisms_mechanism.mechanism_class(name).calibrate).parameters
         assert tuple(end for end in ("cutoff", "queries") if end in taken) == ends
 
 
-@pytest.mark.parametrize("name", [name for name in MECHANISMS if mechanism.mechanism_class(name).counts])
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if mechanisms_mechanism.mechanism_class(name).counts])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-9)])
 @pytest.mark.parametrize(("queries", "classes"), [(1, 2), (1_000, 2), (2_000, 10), (10_000, 10), (10**9, 3)])
 def test_calibration_uses_the_budget_and_no_more(

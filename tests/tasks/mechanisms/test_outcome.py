@@ -6,12 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from concord.tasks.mechanisms.confident import ConfidentGNMax
-from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
-from concord.tasks.mechanisms.mechanism import Mechanism, expectation
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.sparse_vector import SparseVector
-from concord.tasks.mechanisms.stable import StableVoting
+from tests.world import ConfidentGNMax, LaplaceVotes, Mechanism, NoisyVotes, SparseVector, StableVoting, expectation
 
 SEED = 20240229
 GENERATOR = np.random.default_rng(SEED)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from concord.tasks.mechanisms.odds import PROFILE_ROWS, profile
+from tests.world import PROFILE_ROWS, profile
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])

@@ -10,18 +10,21 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.guarantee import DomainCharge
-from concord.artifacts.home.released import publish_together
-from concord.artifacts.home.signing import PublicKey
-from concord.artifacts.ledger.excerpt import Excerpt
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.settings import SIGNING_KEY
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.attest import excerpt_of
-from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, World, certified, opening, recertified, world
+from tests.world import (
+    SIGNING_KEY,
+    Certificate,
+    DomainCharge,
+    Excerpt,
+    Ledger,
+    NotVerified,
+    PublicKey,
+    StableVoting,
+    excerpt_of,
+    home_released,
+    publish_together,
+    verify_published,
+)
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -117,7 +120,7 @@ def test_a_certificate_is_published_with_its_student_and_never_before_its_signat
         written.extend(files)
         publish_together(home, session, files)
 
-    monkeypatch.setattr("concord.artifacts.home.released.publish_together", noted)
+    monkeypatch.setattr(home_released, "publish_together", noted)
     certified(small, STABLE, small.truth)
     assert written[-2:] == ["attestation.json", "certificate.json"]
     assert {"student.skops", "ledger.json", "key.pem", "report.html"} <= set(written[:-2])

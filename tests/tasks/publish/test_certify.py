@@ -9,19 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from concord.artifacts.certificate import Certificate, library_versions
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import content_of
-from concord.artifacts.sections import MECHANISMS
-from concord.artifacts.stores import Stores
-from concord.flows.cache import digested
-from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.mechanism import mechanism_class
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.certify import certificate_of, render
 from tests.support.published import SESSION, TEACHERS, World, certified, opening, recertified, world
 from tests.support.sentences import facts
+from tests.world import (
+    MECHANISMS,
+    Certificate,
+    Ledger,
+    NotVerified,
+    StableVoting,
+    Stores,
+    Universal,
+    artifacts_certificate,
+    certificate_of,
+    content_of,
+    digested,
+    library_versions,
+    mechanism_class,
+    render,
+)
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -122,7 +127,7 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
     assert before.versions == {}
     assert before.model_dump(exclude={"versions"}) == written.model_dump(exclude={"versions"})
     assert written.versions == library_versions()
-    monkeypatch.setattr("concord.artifacts.certificate.library_versions", lambda: {"numpy": "9.0"})
+    monkeypatch.setattr(artifacts_certificate, "library_versions", lambda: {"numpy": "9.0"})
     assert due() == before
     stores.ledger.open_session(opening(STABLE, "later"), further=True)
     assert digested(due()) != digested(before)

@@ -5,14 +5,9 @@ from pathlib import Path
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.schemas import Ref
-from concord.artifacts.student_warnings import UNTESTED
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.study import named_by, publish_student
-from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, World, learned, recertified, session, world
 from tests.support.sentences import says
+from tests.world import UNTESTED, Certificate, Ref, StableVoting, named_by, publish_student, verify_published
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 

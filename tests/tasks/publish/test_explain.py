@@ -10,17 +10,20 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.encode import learn_columns
-from concord.tasks.data.tables import open_public
-from concord.tasks.publish import explain
-from concord.tasks.publish.explain import scorecard
-from concord.tasks.student.concord_tallied import added
-from concord.tasks.student.decode import Decoded
-from concord.tasks.student.infer import linear_student
-from concord.tasks.student.model import published_student
+from tests.world import (
+    Decoded,
+    Encoding,
+    Scaled,
+    added,
+    cast_rows,
+    explained_scorecard,
+    learn_codes,
+    learn_columns,
+    linear_student,
+    open_public,
+    publish_explain,
+    published_student,
+)
 
 ROWS = 400
 
@@ -75,9 +78,11 @@ def _number(word: str) -> float:
 def test_points_of_a_row_add_up_to_its_odds(
     tmp_path: Path, classes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explain, "DIGITS", 6)  # a reader has three, which say little of a row near the end of a range
+    monkeypatch.setattr(
+        publish_explain, "DIGITS", 6
+    )  # a reader has three, which say little of a row near the end of a range
     student, rows = additive(tmp_path, classes), rows_of(3).head(20)
-    card = scorecard(student)
+    card = explained_scorecard(student)
     assert card is not None
     assert card.classes == (("yes",) if len(classes) == 2 else classes)
     model = student["student"]
@@ -94,12 +99,12 @@ def test_points_of_a_row_add_up_to_its_odds(
 
 
 def test_a_number_s_card_is_of_its_place_and_another_student_has_none(tmp_path: Path) -> None:
-    card = scorecard(additive(tmp_path, (), (0.0, 10.0)))
+    card = explained_scorecard(additive(tmp_path, (), (0.0, 10.0)))
     assert card is not None
     assert card.classes == ("number",)
     spreads = [max(c.points[0] for c in cells) - min(c.points[0] for c in cells) for cells in card.columns.values()]
     assert spreads == sorted(spreads, reverse=True)
-    assert scorecard(fitted()) is None
+    assert explained_scorecard(fitted()) is None
 
 
 def fitted() -> Any:

@@ -11,22 +11,34 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.home.released import sha256
-from concord.artifacts.measures import Estimate, Threshold
-from concord.artifacts.published import EVIDENCE, Published
-from concord.flows import api
-from concord.tasks.data import concord_pictures, concord_student
-from concord.tasks.publish.disclosures import columns_of, holds
-from concord.tasks.publish.export import FORMS, Form, _needed, example_row, export
-from concord.tasks.student.model import load, modules_needed, published_student
-from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
 from tests.support.processes import own_environment
 from tests.support.published import SESSION, World
 from tests.support.refusing import REFUSE
 from tests.support.sentences import says
 from tests.tasks.student.test_parts import ENCODING
+from tests.world import (
+    EVIDENCE,
+    EXPORT_FORMS,
+    Certificate,
+    Estimate,
+    Form,
+    PublishedSet,
+    Threshold,
+    _needed,
+    columns_of,
+    data_concord_pictures,
+    data_concord_student,
+    example_row,
+    export,
+    flows_api,
+    holds,
+    load,
+    modules_needed,
+    published_student,
+    sha256,
+    verify_published,
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,21 +72,23 @@ def test_its_files_are_the_published_ones(small: World, exported: Path) -> None:
 
 def test_the_card_lists_the_forms_that_suit(exported: Path) -> None:
     card = (exported / "MODEL_CARD.md").read_text()
-    assert [name for name, form in FORMS.items() if f"- {name}: {form.use}\n" in card] == ["scikit-learn"]
+    assert [name for name, form in EXPORT_FORMS.items() if f"- {name}: {form.use}\n" in card] == ["scikit-learn"]
 
 
 def test_a_form_is_written_for_every_student_that_it_suits_and_for_no_other(
     small: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(FORMS, "suiting", Form("open `it`", lambda *_: True, lambda *_: {"suiting": b"as it is"}))
-    monkeypatch.setitem(FORMS, "other", Form("open `it`", lambda *_: False, lambda *_: {"other": b"as it is"}))
+    monkeypatch.setitem(
+        EXPORT_FORMS, "suiting", Form("open `it`", lambda *_: True, lambda *_: {"suiting": b"as it is"})
+    )
+    monkeypatch.setitem(EXPORT_FORMS, "other", Form("open `it`", lambda *_: False, lambda *_: {"other": b"as it is"}))
     folder = tmp_path / "to"
     status, printed, _ = concord("export", SESSION, "--to", str(folder), "--home", str(small.home), "--json")
     answer = json.loads(printed)
     assert (status, answer["forms"]["suiting"], "other" in answer["forms"]) == (0, ["suiting"], False)
     assert (folder / "suiting").read_bytes() == b"as it is"
     assert "- suiting: open `it`\n" in (folder / "MODEL_CARD.md").read_text()
-    assert set(api.export(SESSION, tmp_path / "api", home=small.home)) == {path.name for path in folder.iterdir()}
+    assert set(flows_api.export(SESSION, tmp_path / "api", home=small.home)) == {path.name for path in folder.iterdir()}
 
 
 def test_it_verifies_and_says_what_is_not_included(exported: Path, tmp_path: Path) -> None:
@@ -130,7 +144,7 @@ def test_a_threshold_of_a_class_that_is_never_named_goes_with_it(small: World, t
     test = certificate.student.public_test
     assert test is not None
     learned = certificate.student.model_copy(update={"public_test": test.model_copy(update={"thresholds": thresholds})})
-    published = Published(
+    published = PublishedSet(
         certificate.model_copy(update={"learned": learned}), (folder / "student.skops").read_bytes(), {}
     )
     export(published, tmp_path / "to")
@@ -194,6 +208,8 @@ def test_what_is_not_there_or_not_what_was_published_is_told(small: World, tmp_p
 
 def test_what_of_ours_travels_with_a_student_is_no_package_to_install() -> None:
     """Of that name, there may be another's. What a stranger's certificate calls the estimator names none either."""
-    types = [f"{part.NAME}.{name}" for part, name in ((concord_student, "Cells"), (concord_pictures, "Pictures"))]
+    types = [
+        f"{part.NAME}.{name}" for part, name in ((data_concord_student, "Cells"), (data_concord_pictures, "Pictures"))
+    ]
     needed = _needed(["numpy.dtype", "sklearn.tree._tree.Tree", *types], modules_needed(types))
     assert needed == ["numpy", "pandas", "scikit-learn", "scipy", "skops"]

@@ -8,24 +8,25 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.guarantee import DomainCharge
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.parts import Counted
-from concord.artifacts.privacy import Cost
-from concord.artifacts.records import Counts
-from concord.artifacts.schemas import Ref
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.describe import Outcomes, domain_charge
-from concord.tasks.publish.figures import (
+from tests.support.published import CLASSES, SESSION, World, session, world
+from tests.world import (
+    Cost,
+    Counted,
+    Counts,
+    DomainCharge,
+    Ledger,
+    NoisyVotes,
+    Outcomes,
+    Ref,
+    StableVoting,
     budget_figure,
     charge_of,
+    domain_charge,
     labels_figure,
     spend_figure,
     spending,
     what_if_figure,
 )
-from tests.support.published import CLASSES, SESSION, World, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 

@@ -4,34 +4,32 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.domains import NEIGHBOURS
-from concord.artifacts.guarantee import Guarantee
-from concord.artifacts.measures import (
-    ClassMeasured,
-    ClassTested,
-    Estimate,
-    NumberTest,
-    NumberTested,
-    PublicTest,
-    TestRecord,
-    Threshold,
-)
-from concord.artifacts.records import SessionRecord
-from concord.artifacts.sections import AboutPlan
-from concord.artifacts.student_warnings import warnings_of
-from concord.tasks.publish.certify import render
-from concord.tasks.publish.first_page import (
-    first_page,
-    guarantees_of,
-    most_found,
-    verdict_of,
-)
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, World
 from tests.support.recorded import RECORDED
 from tests.support.sentences import says
+from tests.world import (
+    NEIGHBOURS,
+    AboutPlan,
+    Certificate,
+    ClassMeasured,
+    ClassTested,
+    Estimate,
+    Guarantee,
+    NumberTest,
+    NumberTested,
+    PublicTest,
+    PublishedSession,
+    SessionRecord,
+    TestRecord,
+    Threshold,
+    first_page,
+    guarantees_of,
+    most_found,
+    render,
+    verdict_of,
+    verify_published,
+    warnings_of,
+)
 
 WARNED = "a warning of the certificate"
 

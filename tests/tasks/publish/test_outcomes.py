@@ -5,15 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.records import Counts
-from concord.artifacts.student_warnings import student_warnings
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.describe import Outcomes, counted
 from tests.support.published import CLASSES, SESSION, certified, session, world
 from tests.support.sentences import says
+from tests.world import Certificate, Counts, Ledger, NotVerified, Outcomes, StableVoting, counted, student_warnings
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 ENDS_AT = 95

@@ -15,19 +15,25 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.schemas import TextFormat
-from concord.flows import api
-from concord.flows.api import load_student
-from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.publish.predict import at_point
-from concord.tasks.publish.spreadsheet import CsvFile, as_named, csv_text, in_spreadsheet
-from concord.tasks.student.model import published_student
-from concord.tasks.verify.checked_student import handed_on
 from tests.support.console import concord
 from tests.support.published import CLASSES, SESSION, World
 from tests.support.sentences import facts, says
 from tests.tasks.student.test_fitted import ENCODING, publish
+from tests.world import (
+    CsvFile,
+    NotVerified,
+    ScoreClassifier,
+    TextFormat,
+    WrongInput,
+    as_named,
+    at_point,
+    csv_text,
+    flows_api,
+    handed_on,
+    in_spreadsheet,
+    load_student,
+    published_student,
+)
 
 
 def predict(home: Path, table: str, target: Path, *more: str) -> tuple[int, str, str]:
@@ -175,7 +181,7 @@ def test_a_column_that_goes_along_is_of_one_type_and_is_read_as_names(small: Wor
 def test_rows_without_a_column_are_one_sentence_from_python(small: World) -> None:
     for rows, key in ((small.rows, "nobody"), (small.rows.drop("shade"), None)):
         with pytest.raises(WrongInput, match=r"rows must hold the column '(nobody|shade)': its columns are"):
-            api.predict(SESSION, rows, key=key, home=small.home)
+            flows_api.predict(SESSION, rows, key=key, home=small.home)
 
 
 def test_a_student_of_a_number_has_no_other_point() -> None:

@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.tasks.mechanisms.tallies import Round, Tallies
-from concord.tasks.publish.certify import render, small_counts
-from concord.tasks.publish.explain import CellPoints, Scorecard
-from concord.tasks.verify.folder import PublishedSession
 from tests.support.published import SESSION, World, with_leading
 from tests.support.sentences import says
+from tests.world import CellPoints, Certificate, PublishedSession, Round, Scorecard, Tallies, render, small_counts
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SVG = (

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.published import certified, world
 from tests.tasks.publish.browser import CHROMIUM, visit
+from tests.world import StableVoting
 
 PHONE, DESKTOP = 390, 1280
 ELSEWHERE = "http://127.0.0.1:9/pixel.png"

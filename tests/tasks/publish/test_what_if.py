@@ -7,14 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.sessions import Session
-from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.describe import Outcomes
-from concord.tasks.publish.figures import PLANS, Spending, epsilon_if_stopped_early, spending
 from tests.support.published import SESSION, session, world
 from tests.support.recomputed import least_delta
+from tests.world import (
+    PLANS,
+    Ledger,
+    Mechanism,
+    Outcomes,
+    Session,
+    Spending,
+    StableVoting,
+    calibrate,
+    epsilon_if_stopped_early,
+    spending,
+)
 
 ROWS, CUTOFF = 300, 20
 BY_REFUSAL = ("stable", "sparse_vector", "published")

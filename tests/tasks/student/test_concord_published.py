@@ -9,11 +9,17 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from concord.artifacts.schemas import LARGEST_NUMBER, NULL_WORDS
-from concord.tasks.data.concord_student import LARGEST
-from concord.tasks.student import concord_published
-from concord.tasks.student.concord_published import EMPTY, LOOKED_AT, Published, unread
 from tests.tasks.student.test_parts import PUBLISHED
+from tests.world import (
+    EMPTY,
+    LARGEST,
+    LARGEST_NUMBER,
+    LOOKED_AT,
+    NULL_WORDS,
+    Published,
+    student_concord_published,
+    unread,
+)
 
 WRONG: dict[str, tuple[str, list[Any]]] = {
     "german numbers": ("plain", ["1.234,5", "12,5", "3"]),
@@ -71,8 +77,8 @@ def test_missing_cells_and_numbers_are_those_of_concord() -> None:
 
 
 def test_the_file_that_travels_imports_nothing_of_ours() -> None:
-    tree = ast.parse(Path(concord_published.__file__).read_text())
+    tree = ast.parse(Path(student_concord_published.__file__).read_text())
     names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"numpy", "sklearn"}
-    assert Published.__module__ == concord_published.NAME == Path(concord_published.__file__).stem
+    assert Published.__module__ == student_concord_published.NAME == Path(student_concord_published.__file__).stem

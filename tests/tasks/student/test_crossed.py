@@ -4,9 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.tasks.data.codes import CodeMatrix, coarser
-from concord.tasks.student.crossed import CrossedRows, digests, sampled, sampled_of
 from tests.support.coded import CODES, one_hot, rows_of
+from tests.world import CodeMatrix, CrossedRows, coarser, digests, sampled_of, sampled_pairs, student_crossed
 
 
 def shuffled(rows: CodeMatrix, seed: int) -> CodeMatrix:
@@ -37,27 +36,27 @@ def test_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     crossed, rows = CrossedRows.of(rows_of(500, 0), CODES)
     value = np.random.default_rng(1).normal(size=len(rows))
     whole = crossed.tables([value])
-    monkeypatch.setattr("concord.tasks.student.crossed.CHUNK", 7)
+    monkeypatch.setattr(student_crossed, "CHUNK", 7)
     assert np.allclose(crossed.tables([value]), whole)
 
 
 @pytest.mark.parametrize("most", [1, 50, 999, 1000, 5000])
 def test_a_sample_follows_from_the_rows_and_not_from_their_order(most: int) -> None:
     rows = rows_of(1000, 0)
-    found = sampled(rows, CODES, most)
+    found = sampled_pairs(rows, CODES, most)
     assert len(found) == min(most, 1000)
     for seed in range(3):
         other = shuffled(rows, seed)
-        assert np.array_equal(sampled(other, CODES, most), found)
+        assert np.array_equal(sampled_pairs(other, CODES, most), found)
         frames = [cells_of(part) for part in np.array_split(other, [0, 3, 400])]
         assert np.array_equal(sampled_of(frames.copy, CODES, most), found)
-    assert np.array_equal(sampled(found, CODES, most), found)
+    assert np.array_equal(sampled_pairs(found, CODES, most), found)
 
 
 def test_rows_are_in_the_sample_as_often_as_among_all() -> None:
     rows = np.concatenate([rows_of(900, 0), np.tile(rows_of(1, 5), (900, 1))])
     kinds, counts = np.unique(rows, axis=0, return_counts=True)
-    found = sampled(rows, CODES, 300)
+    found = sampled_pairs(rows, CODES, 300)
     for kind, count in zip(kinds, counts, strict=True):
         assert abs(int((found == kind).all(axis=1).sum()) - count / 6) <= 1
 

@@ -7,11 +7,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logit, softmax
 
-from concord.tasks.data.codes import CodeMatrix
-from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, tally
-from concord.tasks.mechanisms.progress import reporting
-from concord.tasks.student.decode import (
+from tests.support.coded import CODES, STEPS, hear, labels_of, question_of, rows_of, truth
+from tests.world import (
+    STEPS_A_NAT,
+    CodeMatrix,
     Decoded,
+    IntegerModel,
     NoisyRound,
     decode,
     estimated_units,
@@ -19,9 +20,10 @@ from concord.tasks.student.decode import (
     next_fields,
     next_model,
     odds_scores,
+    reporting,
     scores,
+    tally,
 )
-from tests.support.coded import CODES, STEPS, hear, labels_of, question_of, rows_of, truth
 
 Floats = NDArray[np.float64]
 

@@ -6,12 +6,26 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField
-from concord.tasks.mechanisms.contributions import RoundQuestion, tally
-from concord.tasks.student import directions
-from concord.tasks.student.crossed import SAMPLE, CrossedRows, ReducedRows
-from concord.tasks.student.decode import NoisyRound, decode, guess_of, logits, measured
-from concord.tasks.student.directions import Directions, most_rows
+from tests.world import (
+    SAMPLE,
+    CodeMatrix,
+    Codes,
+    CrossedRows,
+    Directions,
+    NoisyRound,
+    NumberField,
+    ReducedRows,
+    RoundQuestion,
+    WordField,
+    decode,
+    decode_measured,
+    guess_of,
+    logits,
+    most_rows,
+    student_crossed,
+    student_directions,
+    tally,
+)
 
 STEPS = 1 << 16
 NUMBERS, BINS = 4, (4, 12)
@@ -58,7 +72,7 @@ def heard(codes: Codes, rows: CodeMatrix, labels: NDArray[np.int64], asked: Sequ
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table is wide, and has all of its directions."""
-    monkeypatch.setattr(directions, "WIDE", 0)
+    monkeypatch.setattr(student_directions, "WIDE", 0)
 
 
 def directions_of(codes: Codes, rows: CodeMatrix, rounds: Sequence[NoisyRound]) -> tuple[Directions, CodeMatrix]:
@@ -84,7 +98,7 @@ def test_sums_along_directions_are_those_of_rows_along_them(later: Sequence[int]
     eye = np.eye(along.rows.size)
     rows = np.stack([along.rows.logits(part) for part in eye], axis=1)  # of each row along each direction
     for each in rounds:
-        asked = measured(each, guess_of(each.question, own), codes, 0)
+        asked = decode_measured(each, guess_of(each.question, own), codes, 0)
         found = along.measured(each.question, asked)
         hot = np.column_stack(
             [np.eye(codes.fields[at].size)[own[:, at] - codes.span(at).start] for at in each.question.fields]
@@ -103,7 +117,7 @@ def test_sums_along_directions_are_those_of_rows_along_them(later: Sequence[int]
 
 @pytest.mark.usefixtures("wide")
 def test_tables_and_totals_are_those_of_rows_along_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.student.crossed.CHUNK", 97)  # and chunks of rows add up
+    monkeypatch.setattr(student_crossed, "CHUNK", 97)  # and chunks of rows add up
     codes = codes_of(NUMBERS)
     public, labels = drawn(codes, 300, 0)
     rows = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0].rows
@@ -136,7 +150,7 @@ def test_along_all_directions_the_model_is_nearly_the_one_of_all_codes(
     rounds = [heard(codes, private, labels, getattr(codes, asked), 20.0)]
     found = list[NDArray[np.float64]]()
     for limit in (1024, 0):
-        monkeypatch.setattr(directions, "WIDE", limit)
+        monkeypatch.setattr(student_directions, "WIDE", limit)
         found.append(logits(decode(rounds, public, codes, units=5_000), public)[:, 0])
     assert found[0].std() > 0.5
     assert np.corrcoef(found[0], found[1]).min() > alike
@@ -144,9 +158,9 @@ def test_along_all_directions_the_model_is_nearly_the_one_of_all_codes(
 
 
 def test_columns_whose_sums_stand_out_have_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directions, "WIDE", 0)
-    monkeypatch.setattr(directions, "COLUMNS", 2)
-    monkeypatch.setattr(directions, "MOST", 2)
+    monkeypatch.setattr(student_directions, "WIDE", 0)
+    monkeypatch.setattr(student_directions, "COLUMNS", 2)
+    monkeypatch.setattr(student_directions, "MOST", 2)
     codes = codes_of(NUMBERS)
     public, labels = drawn(codes, 3_000, 0)
     along = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0]

@@ -9,20 +9,21 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.measures import PublicTest
-from concord.artifacts.schemas import Encoding
-from concord.artifacts.student_warnings import warnings_of
-from concord.tasks.student.evaluate import (
+from tests.support.sentences import says
+from tests.world import (
+    Encoding,
+    PublicTest,
     at_threshold,
     best_threshold,
     digest_of_table,
     keep_table_path,
+    mean_of_shares,
     measured,
     number_measured,
     remembered,
+    share,
+    warnings_of,
 )
-from concord.tasks.student.intervals import mean_of_shares, share
-from tests.support.sentences import says
 
 
 class Says:

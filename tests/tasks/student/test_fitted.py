@@ -9,16 +9,25 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import sha256
-from concord.artifacts.schemas import Encoding, OneHot, Passed, Scaled
-from concord.tasks.data.concord_student import Chosen, ScoreClassifier
-from concord.tasks.student.concord_tallied import Code, Tallied
-from concord.tasks.student.model import dump, load, published_student
 from tests.support.console import concord
 from tests.support.published import rewrite
 from tests.support.sentences import says
 from tests.tasks.verify.signed_folder import sign_again
+from tests.world import (
+    Chosen,
+    Code,
+    Encoding,
+    NotVerified,
+    OneHot,
+    Passed,
+    Scaled,
+    ScoreClassifier,
+    Tallied,
+    dump,
+    load,
+    published_student,
+    sha256,
+)
 
 CODE = "1}}]); open({marker!r}, 'w') #"
 """What a size, a word or a name may be, to become a part of a program of `[0] * SIZE`."""

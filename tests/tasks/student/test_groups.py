@@ -10,17 +10,25 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.measures import AnyPublicTest, Estimate, PublicTest
-from concord.artifacts.plan import parse_plan
-from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.data.encode import grouping
-from concord.tasks.student.evaluate import by_group, evaluate
-from concord.tasks.student.intervals import share
-from concord.tasks.student.model import published_student
-from concord.tasks.verify.measured import _check_student, _groups_follow
 from tests.support.people import tables_of_plan
 from tests.support.sentences import facts, says
+from tests.world import (
+    AnyPublicTest,
+    Encoding,
+    Estimate,
+    NotVerified,
+    PublicTest,
+    Scaled,
+    WrongInput,
+    _check_student,
+    _groups_follow,
+    by_group,
+    evaluate,
+    grouping,
+    parse_plan,
+    published_student,
+    share,
+)
 
 SIZE = Scaled(kind="numeric", name="size", mean=0, scale=1, fill=0, low=-3, high=3, missing=False)
 NAMED = Encoding(columns=(SIZE,), label="kind", classes=("no", "yes"))
@@ -146,7 +154,7 @@ def test_groups_that_do_not_make_the_whole_are_found_without_the_table(tmp_path:
 
 
 def test_a_stage_is_run_again_for_other_groups() -> None:
-    from concord.flows.cache import Files, digested
+    from tests.world import Files, digested
 
     table = Files("x", ("digest",))
     assert digested(table) != digested(replace(table, groups=("sex",)))

@@ -10,8 +10,19 @@ from numpy.typing import NDArray
 from scipy.stats import binom, binomtest, norm, t
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from concord.artifacts.measures import LEVEL, CalibrationBin, ClassMeasured, Estimate, PublicTest
-from concord.tasks.student.intervals import auc, average_precision, explained, mean_of_shares, root_mean_square, share
+from tests.world import (
+    LEVEL,
+    CalibrationBin,
+    ClassMeasured,
+    Estimate,
+    PublicTest,
+    auc,
+    average_precision,
+    explained,
+    mean_of_shares,
+    root_mean_square,
+    share,
+)
 
 RNG = np.random.default_rng(20)
 TRIALS = 1000

@@ -5,10 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.student.decode import NoisyRound, decode, estimated_units, logits
-from concord.tasks.student.seasons import joined
 from tests.support.coded import CODES, hear, labels_of, question_of, rows_of, truth
+from tests.world import Floats, NoisyRound, decode, estimated_units, joined, logits
 
 UNITS, NOISE = (30_000, 2_000, 20_000), (100.0, 75.0, 75.0)
 

@@ -11,30 +11,38 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 from scipy.stats import multivariate_normal
 
-from concord.artifacts.schemas import Passed
-from concord.tasks.data.codes import CodeMatrix, NumberField
-from concord.tasks.data.vectors import learn_view
-from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
-from concord.tasks.student import joint
-from concord.tasks.student import prior as prior_module
-from concord.tasks.student.crossed import CrossedRows
-from concord.tasks.student.decode import NoisyRound, decode, guess_of, measured
-from concord.tasks.student.joint import MeasuredColumn, MeasuredRounds, Search
-from concord.tasks.student.prior import (
+from tests.support.coded import CODES, STEPS, hear, labels_of, one_hot, question_of, rows_of, truth
+from tests.world import (
     SPREADS,
+    CodeMatrix,
+    CrossedRows,
+    IntegerModel,
     Linear,
+    MeasuredColumn,
+    MeasuredRounds,
+    NoisyRound,
+    NumberField,
+    Passed,
     Prior,
+    RoundQuestion,
+    Search,
     correlations,
+    decode,
+    decode_measured,
     evidence,
+    expected,
+    guess_of,
     improved,
+    learn_view,
     likelihood,
     posterior,
     prior_of,
     straightened,
     straighter,
+    student_joint,
+    student_prior,
     whitened,
 )
-from tests.support.coded import CODES, STEPS, hear, labels_of, one_hot, question_of, rows_of, truth
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +92,7 @@ def test_sums_and_their_noise_are_those_of_dense_matrices(later: Sequence[int]) 
     ]
     heard = [NoisyRound(each, (2.0 + at) * STEPS, some_sums(each, at)) for at, each in enumerate(questions)]
     rounds = MeasuredRounds(
-        [measured(each, guess_of(each.question, codes), CODES, 0) for each in heard], crossed, units=3000
+        [decode_measured(each, guess_of(each.question, codes), CODES, 0) for each in heard], crossed, units=3000
     )
     weights, share = some_weights(crossed.size), 3000 / 400
     parts = rounds.linearised(weights)
@@ -225,7 +233,7 @@ def test_the_sums_say_whether_a_number_is_straight(monkeypatch: pytest.MonkeyPat
         taken.append(found[1])
         return found
 
-    monkeypatch.setattr(joint, "straightened", spied)
+    monkeypatch.setattr(student_joint, "straightened", spied)
     private, public = rows_of(60_000, seed), rows_of(8_000, 10 + seed)
     heard = [hear(question_of(CODES.fine), private, labels_of(private, shaped(straight), 2), 30.0, seed)]
     decode(heard, public, CODES)
@@ -250,8 +258,8 @@ def test_neighbouring_cells_of_a_vector_are_alike_by_how_far_their_centres_lie()
 
 def test_without_noise_on_the_same_rows_it_is_the_penalised_logistic_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zᵀ(y − p) = K⁻¹W, where the slope of the likelihood meets that of a prior that stays."""
-    monkeypatch.setattr(joint, "MAXIMISATIONS", 0)
-    monkeypatch.setattr(prior_module, "STRAIGHT", ())
+    monkeypatch.setattr(student_joint, "MAXIMISATIONS", 0)
+    monkeypatch.setattr(student_prior, "STRAIGHT", ())
     rows = rows_of(4000, 0)
     labels = labels_of(rows, truth(), 1)
     decoded = decode(

@@ -11,21 +11,30 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from concord.artifacts.schemas import Encoding
-from concord.tasks.data import concord_student
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import Codes, learn_codes
-from concord.tasks.data.encode import learn_columns
-from concord.tasks.data.tables import open_public
-from concord.tasks.mechanisms.tallies import FINER
-from concord.tasks.publish.explain import scorecard
-from concord.tasks.publish.export import example_row
-from concord.tasks.publish.predict import at_point
-from concord.tasks.student import concord_published, concord_tallied
-from concord.tasks.student.decode import Decoded, odds_scores, scores
-from concord.tasks.student.infer import linear_student, with_pairs
-from concord.tasks.student.model import dump, load, modules_needed
-from concord.tasks.student.trust import trusted_types
+from tests.world import (
+    FINER,
+    Codes,
+    Decoded,
+    Encoding,
+    at_point,
+    cast_rows,
+    data_concord_student,
+    dump,
+    example_row,
+    explained_scorecard,
+    learn_codes,
+    learn_columns,
+    linear_student,
+    load,
+    modules_needed,
+    odds_scores,
+    open_public,
+    scores,
+    student_concord_published,
+    student_concord_tallied,
+    trusted_types,
+    with_pairs,
+)
 
 ODD = pl.DataFrame(
     {
@@ -126,10 +135,14 @@ def test_its_file_is_loaded_where_concord_is_not(world: tuple[Encoding, Codes, D
     student = linear_student(decoded, encoding, codes)
     file = dump(student)
     assert dump(load(file)) == file
-    assert (scorecard(student) is None) == bool(codes.pairs)
-    assert modules_needed(trusted_types(file)) == [concord_student, concord_published, concord_tallied]
+    assert (explained_scorecard(student) is None) == bool(codes.pairs)
+    assert modules_needed(trusted_types(file)) == [
+        data_concord_student,
+        student_concord_published,
+        student_concord_tallied,
+    ]
     (tmp_path / "student.skops").write_bytes(file)
-    for module in (concord_student, concord_published, concord_tallied):
+    for module in (data_concord_student, student_concord_published, student_concord_tallied):
         (tmp_path / Path(str(module.__file__)).name).write_bytes(Path(str(module.__file__)).read_bytes())
     ODD.to_pandas().to_json(tmp_path / "rows.json")
     alone = (

@@ -6,11 +6,22 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
-from concord.tasks.data.codes import Codes, NumberField, coarser
-from concord.tasks.data.grid import grid_of, groups_of
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.student.margins import Margins, drawn, margins_of, nearest
+from tests.world import (
+    Codes,
+    DeclaredCategories,
+    DeclaredRange,
+    Floats,
+    Ints,
+    Margins,
+    NumberField,
+    TableSchema,
+    coarser,
+    drawn,
+    grid_of,
+    groups_of,
+    margins_of,
+    nearest_margins,
+)
 
 SCHEMA = TableSchema(
     columns=(
@@ -130,7 +141,7 @@ def test_the_nearest_counts_without_a_negative_part_are_found(total: float) -> N
         counts = source.normal(0, 5, 6)
         heavy = 1e5  # holds the total in a least-squares problem without negative parts
         rows, wanted = np.vstack([np.eye(6), np.full(6, heavy)]), np.append(counts, heavy * total)
-        assert nearest(counts, total) == pytest.approx(nnls(rows, wanted)[0], abs=1e-4)
+        assert nearest_margins(counts, total) == pytest.approx(nnls(rows, wanted)[0], abs=1e-4)
 
 
 def test_drawn_places_are_as_frequent_as_their_shares_to_within_one() -> None:

@@ -5,8 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.student.synthetic import UPDATES, Mixture, NoisyTables, fitted_mixture
+from tests.world import UPDATES, Floats, Ints, Mixture, NoisyTables, fitted_mixture
 
 SIZES = (4, 3, 5)
 

@@ -5,13 +5,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField
-from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies, planned_rounds
-from concord.tasks.student.decode import Decoded, scores
-from concord.tasks.student.infer import RoundPlanner, with_pairs
 from tests.support.sentences import facts
+from tests.world import (
+    FINER,
+    GROUPS,
+    CodeMatrix,
+    Codes,
+    Decoded,
+    Ints,
+    NumberField,
+    RoundPlanner,
+    Tallies,
+    WordField,
+    planned_rounds,
+    scores,
+    tally,
+    with_pairs,
+)
 
 WIDE = 9
 """Codes of each number, the last of a missing cell."""

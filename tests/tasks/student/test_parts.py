@@ -18,15 +18,33 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 
-from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Scaled, Spelling
-from concord.tasks.asking.relabel import hypothesis_class
-from concord.tasks.data import concord_student
-from concord.tasks.data.cells import cast_rows, numbers_of, text
-from concord.tasks.data.concord_student import Cells, Chosen, signed_log, word
-from concord.tasks.data.matrix import encode, published_encoding
-from concord.tasks.data.stored_columns import polars_type, read_column
-from concord.tasks.student.model import dump, published_student
 from tests.support.raw import CELLS, TYPES, Cell, cells_of, column
+from tests.world import (
+    Cells,
+    Chosen,
+    Column,
+    ColumnKind,
+    Empty,
+    Encoding,
+    Hashed,
+    OneHot,
+    Passed,
+    Scaled,
+    Spelling,
+    cast_rows,
+    data_concord_student,
+    dump,
+    encode,
+    hypothesis_class,
+    numbers_of,
+    polars_type,
+    published_encoding,
+    published_student,
+    read_column,
+    signed_log,
+    text,
+    word,
+)
 
 PLAIN = Scaled(kind="numeric", name="plain", mean=0.1, scale=3, fill=-0.7, low=-1e30, high=1e30, missing=True)
 VOCABULARY = (
@@ -66,7 +84,7 @@ COLUMNS: tuple[Column, ...] = (
     Hashed(name="text", size=16),
 )
 ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
-KINDS: dict[str, Kind] = {"plain": "numeric", "truth": "boolean", "date": "date"}
+KINDS: dict[str, ColumnKind] = {"plain": "numeric", "truth": "boolean", "date": "date"}
 PUBLISHED = published_encoding(ENCODING)
 LEAST_MOMENT = struct.pack("<q", -(2**63))
 """NumPy takes it for no moment at all."""
@@ -124,7 +142,7 @@ def test_cells_of_any_bits_become_what_they_become_for_a_teacher(cases: int) -> 
 
 def test_the_planted_word_of_a_number_as_python_writes_it_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """By as many cases as are always searched."""
-    monkeypatch.setattr(concord_student, "word", repr)
+    monkeypatch.setattr(data_concord_student, "word", repr)
     with pytest.raises(AssertionError):
         check_alike(40, [Phase.generate])
 
@@ -266,8 +284,8 @@ def test_a_chosen_hypothesis_says_what_the_candidate_says(name: str, columns: li
 
 
 def test_the_file_that_travels_imports_nothing_of_ours() -> None:
-    tree = ast.parse(Path(concord_student.__file__).read_text())
+    tree = ast.parse(Path(data_concord_student.__file__).read_text())
     names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"numpy", "sklearn"}
-    assert Chosen.__module__ == concord_student.NAME == Path(concord_student.__file__).stem
+    assert Chosen.__module__ == data_concord_student.NAME == Path(data_concord_student.__file__).stem

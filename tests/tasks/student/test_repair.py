@@ -6,13 +6,25 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.tasks.data.codes import CodeMatrix, Codes, NumberField
-from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
-from concord.tasks.student.decode import Decoded, decode, logits, next_fields, next_model, unlike_fields
-from concord.tasks.student.infer import RoundPlanner
-from concord.tasks.student.prior import Totals, repaired
 from tests.support.coded import CODES, STEPS, hear, labels_of, question_of, rows_of, truth
+from tests.world import (
+    CodeMatrix,
+    Codes,
+    Decoded,
+    NumberField,
+    RoundPlanner,
+    Tallies,
+    Totals,
+    decode,
+    logits,
+    next_fields,
+    next_model,
+    planned_rounds,
+    repaired,
+    student_prior,
+    tally,
+    unlike_fields,
+)
 
 
 def totals_of(rows: CodeMatrix, noise: float = 1.0) -> Totals:
@@ -144,7 +156,7 @@ def test_repair_finds_the_weights_that_shifted_rows_hide() -> None:
 
 
 def test_rows_that_noise_alone_would_move_stay_as_the_labels_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.student.prior.CLEARLY", 0.0)
+    monkeypatch.setattr(student_prior, "CLEARLY", 0.0)
     private, public = rows_of(60_000, 0), rows_of(9000, 1)
     labels = labels_of(private, truth(), 2)
     totals = hear(question_of(CODES.coarse, what="codes"), private, labels, 3000.0, 7)

@@ -14,22 +14,29 @@ import polars.selectors as cs
 import pytest
 from sklearn.dummy import DummyClassifier
 
-from concord.artifacts.schemas import Encoding
-from concord.artifacts.table_schema import DeclaredText
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.concord_student import bucket
-from concord.tasks.data.encode import learn_columns
-from concord.tasks.data.tables import open_public
-from concord.tasks.mechanisms.tallies import FINER
-from concord.tasks.publish.predict import Thresholded
-from concord.tasks.student.concord_tallied import POINTS
-from concord.tasks.student.decode import Decoded
-from concord.tasks.student.infer import linear_student, with_pairs
-from concord.tasks.student.model import published_student
-from concord.tasks.student.scorecard import has_statement, is_linear, scorecard, scorecard_json, scorecard_sql
 from tests.support import postgresql
 from tests.support.adult import CLASSES, LABEL, adult_tables
+from tests.world import (
+    FINER,
+    POINTS,
+    DeclaredText,
+    Decoded,
+    Encoding,
+    Thresholded,
+    bucket,
+    cast_rows,
+    has_statement,
+    is_linear,
+    learn_codes,
+    learn_columns,
+    linear_student,
+    open_public,
+    published_student,
+    scorecard,
+    scorecard_json,
+    scorecard_sql,
+    with_pairs,
+)
 
 ROWS = 400
 ODD = 'it\'s a "word"'

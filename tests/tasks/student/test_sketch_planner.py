@@ -13,31 +13,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from concord.artifacts.schemas import Encoding
-from concord.artifacts.table_schema import (
+from tests.tasks.student.test_margins import SCHEMA
+from tests.world import (
     DeclaredCategories,
     DeclaredColumn,
     DeclaredRange,
     DeclaredText,
     DeclaredTruth,
-    TableSchema,
-)
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import as_declared
-from concord.tasks.data.grid import grid_of, reading_columns, recoded, values_in
-from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
-from concord.tasks.student.decode import Decoded, scores
-from concord.tasks.student.infer import inferred, linear_student
-from concord.tasks.student.sketch import (
+    Decoded,
+    Encoding,
+    Ints,
+    Sketch,
     SketchPlanner,
+    TableSchema,
+    as_declared,
+    cast_rows,
+    grid_of,
+    inferred,
+    linear_student,
     published_cells,
+    reading_columns,
+    recoded,
     rehearse_steps,
+    scores,
+    sketch_rounds,
+    student_synthetic,
     synthetic_features,
     synthetic_file,
+    tally,
+    values_in,
 )
-from tests.tasks.student.test_margins import SCHEMA
 
 
 def planner(schema: TableSchema = SCHEMA, classes: int = 2, epsilon: float = 1.0) -> SketchPlanner:
@@ -261,7 +266,7 @@ SLOW = [pytest.param(block, marks=pytest.mark.slow) for block in range(10, 500)]
 def test_no_plan_and_no_sums_keep_a_session_from_its_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     """Twenty random plans, with sums that may be impossible."""
     monkeypatch.setattr(SketchPlanner, "updates", 8)
-    monkeypatch.setattr("concord.tasks.student.synthetic.ROWS", 256)
+    monkeypatch.setattr(student_synthetic, "ROWS", 256)
     for seed in range(20 * block, 20 * block + 20):
         source = np.random.default_rng(seed)
         columns = [some_column(source, f"c{at}") for at in range(source.choice([1, 2, 3, 5]))]

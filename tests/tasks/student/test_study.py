@@ -10,15 +10,24 @@ from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVR
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.learners import StudentPlan
-from concord.artifacts.measures import PublicTest
-from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.student import study as tasks_study
-from concord.tasks.student.evaluate import evaluate
-from concord.tasks.student.model import canonical_file, dump, load
-from concord.tasks.student.study import Refused, even_sample, lessons, publish_student, study, teaching
 from tests.support.published import CLASSES, SESSION, TEACHERS, World, noisy_votes, world
+from tests.world import (
+    PublicTest,
+    Refused,
+    ScoreClassifier,
+    StudentPlan,
+    WrongInput,
+    canonical_file,
+    dump,
+    evaluate,
+    even_sample,
+    lessons,
+    load,
+    publish_student,
+    student_study,
+    study,
+    teaching,
+)
 
 LOGISTIC = "sklearn.linear_model.LogisticRegression"
 RIDGE = "sklearn.linear_model.Ridge"
@@ -90,7 +99,7 @@ def test_random_labels_fill_refused_rows_and_rows_never_asked_teach_nothing(smal
 def test_of_more_rows_than_fit_an_even_sample_teaches(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
     neighbour = StudentPlan(estimator="sklearn.neighbors.KNeighborsClassifier", params={"n_neighbors": 1})
     rows = 90
-    monkeypatch.setattr(tasks_study, "MOST_CELLS", rows * (small.encoding.width + 2 * len(CLASSES)))
+    monkeypatch.setattr(student_study, "MOST_CELLS", rows * (small.encoding.width + 2 * len(CLASSES)))
     labels = np.arange(len(small.truth)) % 2
     right = (learn(small, labels, plan=neighbour).predict(small.rows) == np.array(CLASSES)[labels]).astype(int)
     assert right[even_sample(0, 300, 300, rows)].all()

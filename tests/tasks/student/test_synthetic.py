@@ -4,19 +4,29 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
-from concord.tasks.data.codes import MOST_CODES, CodedField, NumberField, WordField
-from concord.tasks.data.encode import as_declared
-from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded, values_in
-from concord.tasks.student.margins import Margins
-from concord.tasks.student.synthetic import (
+from tests.world import (
     FINER_FROM,
+    MOST_CODES,
     ROWS,
+    CodedField,
+    DeclaredCategories,
+    DeclaredRange,
+    DeclaredTruth,
+    Margins,
+    NumberField,
+    TableSchema,
     TwoWay,
+    WordField,
+    as_declared,
     bins_of,
+    grid_of,
+    groups_of,
     label_codes,
+    reading_columns,
+    recoded,
     synthetic_cells,
     table_codes,
+    values_in,
 )
 
 

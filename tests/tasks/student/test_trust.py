@@ -23,17 +23,20 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import sha256
-from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.publish.export import export
-from concord.tasks.publish.predict import student_of
-from concord.tasks.student.model import dump, load
-from concord.tasks.student.trust import trusted_types
-from concord.tasks.verify.checked_student import handed_on
-from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, World, rewrite
 from tests.tasks.verify.signed_folder import sign_again
+from tests.world import (
+    NotVerified,
+    ScoreClassifier,
+    dump,
+    export,
+    handed_on,
+    load,
+    sha256,
+    student_of,
+    trusted_types,
+    verify_published,
+)
 
 X, Y = np.random.default_rng(3).random((60, 3)), np.array(["no", "yes"] * 30)
 LEARNERS: list[Any] = [

@@ -8,10 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from concord.artifacts.domains import Filter
-from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Session
+from tests.world import Charge, Filter, LedgerState, Session
 
 charge, admits, freeze, recapped, budget = Filter.charge, Filter.admits, Filter.freeze, Filter.recapped, Filter.budget
 owed, totals = Session.owed, LedgerState.totals

@@ -7,15 +7,22 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.home.released import sha256
-from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, SigningKey
-from concord.artifacts.ledger.excerpt import Excerpt
-from concord.artifacts.published import LedgerHead, PrivacyClaim, Statement, Subject
-from concord.artifacts.schemas import Ref
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, leading
+from tests.world import (
+    PAYLOAD_TYPE,
+    Certificate,
+    Excerpt,
+    LedgerHead,
+    PrivacyClaim,
+    PublicKey,
+    Ref,
+    SigningKey,
+    StableVoting,
+    Statement,
+    Subject,
+    sha256,
+    verify_published,
+)
 
 STABLE = StableVoting.calibrate(epsilon=2.5, delta=1e-5, cutoff=20)
 

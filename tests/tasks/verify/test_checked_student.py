@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.released import HELD, READY, sha256
-from concord.flows.api import load_student
-from concord.flows.environment import published_by
 from tests.support.console import concord
 from tests.support.published import SESSION, World, rewrite
 from tests.tasks.verify.signed_folder import claim, sign_again
+from tests.world import HELD, READY, EnvironmentFailed, NotVerified, load_student, published_by, sha256
 
 SMALLER = claim("epsilon", 0.1)
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.tasks.verify.checks import equal
 from tests.support.sentences import facts
+from tests.world import NotVerified, equal
 
 
 @pytest.mark.parametrize(

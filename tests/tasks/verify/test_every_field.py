@@ -20,22 +20,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import sha256
-from concord.artifacts.published import SYNTHETIC
-from concord.artifacts.schemas import Encoding, Ref, canonical_json
-from concord.artifacts.stores import Stores
-from concord.tasks.data.grid import label_points
-from concord.tasks.publish.certify import certify_answers
-from concord.tasks.student.sketch import synthetic_file
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.released import LabelTable
 from tests.promises.kinds import KINDS, Kind
 from tests.support.edited import LAST_MODEL, MODEL, missed
 from tests.support.sentences import facts
 from tests.support.sketched import SCHEMA
+from tests.world import (
+    SYNTHETIC,
+    Certificate,
+    Encoding,
+    LabelTable,
+    NotVerified,
+    PublishedSession,
+    Ref,
+    Stores,
+    canonical_json,
+    certify_answers,
+    label_points,
+    sha256,
+    synthetic_file,
+    verify_published,
+)
 
 SUMS = {"sums.*", "sums.*.*"}
 DRAWN: dict[str, set[str]] = {

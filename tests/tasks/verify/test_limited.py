@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from concord.tasks.verify.limited import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, limited
-from concord.tasks.verify.published import verify_published
 from tests.support.checked_here import Here
 from tests.support.console import concord
 from tests.support.published import SESSION
 from tests.tasks.verify.signed_folder import entry, sign_again
 from tests.tasks.verify.test_verify_folder import of_nothing, put
+from tests.world import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, limited, verify_limited, verify_published
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -37,7 +36,7 @@ def test_checks_made_apart_are_those_made_here(folder: Path, monkeypatch: pytest
     assert not ended.ok
     assert checks == [verify_published(folder), verify_published(wrong)]
     assert [all(check.ok for check in found) for found in checks] == [True, False]
-    monkeypatch.setattr("concord.tasks.verify.limited.subprocess", Here)
+    monkeypatch.setattr(verify_limited, "subprocess", Here)
     assert [*map(limited, (("json:loads", ("{",)), job(folder), job(wrong)))] == [[ended], *checks]
 
 
@@ -49,7 +48,7 @@ def test_what_takes_time_without_end_is_broken_off_and_leaves_with_4(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_charge_of_a_billion_digits(folder)
-    monkeypatch.setattr("concord.tasks.verify.limited.limited.__kwdefaults__", LIMITS)
+    monkeypatch.setattr(limited, "__kwdefaults__", LIMITS)
     status, out, _ = concord("verify", str(folder), "--json")
     (check,) = json.loads(out)["checks"]
     broken_off = f"{BROKE_OFF}: Concord publishes nothing that takes so much"

@@ -13,27 +13,35 @@ from typing import Any, Literal
 
 import pytest
 
-from concord.artifacts.domains import NEIGHBOURS
-from concord.artifacts.errors import BudgetRefused, NotVerified
-from concord.artifacts.ledger.events import Entry, LogRecord, Remarks
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Draw, Opening
-from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
-from concord.tasks.mechanisms.sparse_vector import SparseVector
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.reckoning import HIDDEN, ledger_faults
-from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import batch, outcome
 from tests.artifacts.ledger.test_ledger_model import Answer, InMemory
 from tests.support.chained import Said, rewrite
 from tests.support.published import opening
 from tests.support.sentences import says
 from tests.tasks.verify.ledger_faults import FAULTS, UNBOUNDED
+from tests.world import (
+    HIDDEN,
+    NEIGHBOURS,
+    BudgetRefused,
+    Charge,
+    Draw,
+    Entry,
+    Ledger,
+    LedgerState,
+    LogRecord,
+    Mechanism,
+    NoisyVotes,
+    NotVerified,
+    Opening,
+    Relabelling,
+    Remarks,
+    SparseVector,
+    StableVoting,
+    Universal,
+    calibrate_relabelled,
+    ledger_faults,
+    verify,
+)
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-6, cutoff=4)
 NOISY = NoisyVotes.calibrate(epsilon=1.0, delta=1e-6, queries=150, classes=2)

@@ -9,18 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.privacy import ORDERS
-from concord.artifacts.sections import MECHANISMS
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
-from concord.tasks.mechanisms.queries import FORMS, SingleRelease
-from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling, calibrate_relabelled
-from concord.tasks.verify import recompute
 from tests.promises.kinds import EXAMPLES
 from tests.support.recomputed import charge, least_delta
 from tests.tasks.verify.planted_changes import leaves
+from tests.world import (
+    FORMS,
+    MECHANISMS,
+    ORDERS,
+    ErrorEstimate,
+    Mechanism,
+    NotVerified,
+    Relabelled,
+    Relabelling,
+    SingleRelease,
+    Universal,
+    calibrate,
+    calibrate_relabelled,
+    verify_recompute,
+)
 
 DELTA = 1e-5
 LOOSE = {"published"}
@@ -60,7 +66,7 @@ def test_it_proves_what_each_mechanism_claims(name: str, epsilon: float, cutoff:
 def test_noise_that_is_summed_in_parts_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(made("sparse_vector"))
     whole = least_delta(settings, 1.0)
-    monkeypatch.setattr(recompute, "AT_ONCE", 101)
+    monkeypatch.setattr(verify_recompute, "AT_ONCE", 101)
     assert least_delta(settings, 1.0) == pytest.approx(whole, rel=1e-12)
 
 

@@ -7,12 +7,16 @@ from math import prod
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.tasks.mechanisms.confident import ConfidentGNMax
-from concord.tasks.mechanisms.noise import gaussian_delta, gaussians_delta
-from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.verify import recompute_gaussian
-from concord.tasks.verify.recompute_gaussian import Group, sums_delta
+from tests.world import (
+    ConfidentGNMax,
+    Group,
+    NoisyVotes,
+    NotVerified,
+    gaussian_delta,
+    gaussians_delta,
+    sums_delta,
+    verify_recompute_gaussian,
+)
 
 Law = dict[int, Decimal]
 
@@ -108,18 +112,18 @@ def test_laws_taken_for_continuous_are_no_less_than_the_computed_ones(
     groups: tuple[Group, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for epsilon in (0.5, 2.0, 12.0):
-        monkeypatch.setattr(recompute_gaussian, "MOST_PLACES", 1 << 20)
+        monkeypatch.setattr(verify_recompute_gaussian, "MOST_PLACES", 1 << 20)
         computed = sums_delta(epsilon, *groups)
         for largest in (1, 1000):
-            monkeypatch.setattr(recompute_gaussian, "MOST_PLACES", largest)
+            monkeypatch.setattr(verify_recompute_gaussian, "MOST_PLACES", largest)
             assert computed <= sums_delta(epsilon, *groups) <= 1.2 * computed
 
 
 @pytest.mark.parametrize(("name", "bug"), [("_tilt", lambda *_: 0.0), ("COARSE", 0.0)])
 def test_planted_bugs_are_seen(name: str, bug: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not tilted; or small scales taken for smooth."""
-    recompute_gaussian._law.cache_clear()
-    monkeypatch.setattr(recompute_gaussian, name, bug)
+    verify_recompute_gaussian._law.cache_clear()
+    monkeypatch.setattr(verify_recompute_gaussian, name, bug)
     found = []
     for epsilon, group in NOISY_VOTES:
         delta = exact(epsilon, group)
@@ -127,5 +131,5 @@ def test_planted_bugs_are_seen(name: str, bug: object, monkeypatch: pytest.Monke
             found.append(delta <= sums_delta(epsilon, group) <= delta * Decimal(1 + 2e-9))
         except NotVerified:
             found.append(False)
-    recompute_gaussian._law.cache_clear()
+    verify_recompute_gaussian._law.cache_clear()
     assert not all(found)

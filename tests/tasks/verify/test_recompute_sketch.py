@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.kinds import Kind, Tallies
-from concord.artifacts.privacy import ORDERS
-from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
-from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
-from concord.tasks.verify.recompute_gaussian import moved_norm
+from tests.world import (
+    ORDERS,
+    Kind,
+    Sketch,
+    TalliesKind,
+    charge,
+    charge_of_refusal,
+    least_delta,
+    moved_norm,
+    sketch_rounds,
+)
 
 DELTA = 1e-5
 
@@ -26,8 +32,8 @@ def settings_of(mechanism: Sketch) -> dict[str, Any]:
     return recorded
 
 
-def kind_of(settings: dict[str, Any]) -> Tallies:
-    return Kind.of(settings).only(Tallies)
+def kind_of(settings: dict[str, Any]) -> TalliesKind:
+    return Kind.of(settings).only(TalliesKind)
 
 
 CASES = [

@@ -7,18 +7,24 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from concord.artifacts import kinds
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import Kind
-from concord.artifacts.privacy import ORDERS
-from concord.tasks.mechanisms.noise import moved_delta
-from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
-from concord.tasks.verify.recompute import charge_of_refusal
-from concord.tasks.verify.recompute_gaussian import _squares, moved_norm
-from concord.tasks.verify.rounds import round_fault, totals_off
 from tests.support.recomputed import charge, least_delta
 from tests.support.sentences import facts
+from tests.world import (
+    ORDERS,
+    Kind,
+    NotVerified,
+    Round,
+    Stream,
+    Tallies,
+    _squares,
+    artifacts_kinds,
+    charge_of_refusal,
+    moved_delta,
+    moved_norm,
+    planned_rounds,
+    round_fault,
+    totals_off,
+)
 
 DELTA = 1e-5
 Secret = Literal["rows", "labels"]
@@ -45,8 +51,8 @@ def settings_of(mechanism: Tallies) -> dict[str, Any]:
     return recorded
 
 
-def sums_of(settings: dict[str, Any]) -> kinds.Tallies:
-    return Kind.of(settings).only(kinds.Tallies)
+def sums_of(settings: dict[str, Any]) -> artifacts_kinds.Tallies:
+    return Kind.of(settings).only(artifacts_kinds.Tallies)
 
 
 @pytest.mark.parametrize(("epsilon", "classes", "rounds", "secret", "many"), CASES)
@@ -228,7 +234,7 @@ def test_another_matrix_is_not_known() -> None:
 def test_running_totals_follow_from_releases_by_another_path_and_others_do_not(releases: int, bits: int) -> None:
     mechanism, rng = season(1.0, 52, bits=bits), np.random.default_rng(5)
     released = [rng.integers(-(2**45), 2**45, 30) for _ in range(releases)]
-    totals, kind = mechanism.totals(released), Kind.of(settings_of(mechanism)).only(kinds.Stream)
+    totals, kind = mechanism.totals(released), Kind.of(settings_of(mechanism)).only(artifacts_kinds.Stream)
     assert totals_off(kind, released, totals) <= 0
     moved = totals + 2**20 * (np.arange(30) == 7)
     assert totals_off(kind, released, moved) > 2**19

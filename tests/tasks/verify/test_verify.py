@@ -14,16 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.ledger.excerpt import Excerpt
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import Tracked
-from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.stores import Stores
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.certify import certify_answers
-from concord.tasks.verify.limited import Check
-from concord.tasks.verify.verify import verify
 from tests.promises.kinds import KINDS, Kind
 from tests.support.chained import rewrite
 from tests.support.published import SESSION, World, opening, session, world
@@ -31,6 +21,19 @@ from tests.support.sentences import says
 from tests.support.tracked import tracked
 from tests.tasks.asks.test_questions import AGREED, STREAM, TORN, asked
 from tests.tasks.verify.signed_folder import entry
+from tests.world import (
+    Check,
+    Excerpt,
+    Ledger,
+    StableVoting,
+    Stores,
+    Tracked,
+    Tracking,
+    WrongInput,
+    certify_answers,
+    limited,
+    verify,
+)
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
@@ -184,7 +187,7 @@ def test_an_edit_that_takes_time_without_end_is_broken_off_in_its_home_as_well(
     honest: tuple[World, Tracked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = honest[0].home
-    monkeypatch.setattr("concord.tasks.verify.limited.limited.__kwdefaults__", {"memory": 1 << 30, "seconds": 3})
+    monkeypatch.setattr(limited, "__kwdefaults__", {"memory": 1 << 30, "seconds": 3})
     with changed(home / "released" / SESSION / "ledger.json", dear):
         assert "its check broke off" in failures(verify(home))["limits"]
 

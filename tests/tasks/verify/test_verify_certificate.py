@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.limited import Check
-from concord.tasks.verify.verify import verify
 from tests.support.published import SESSION, certified, opening, world
+from tests.world import Check, Ledger, StableVoting, verify
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 CERTIFICATE = f"released/{SESSION}/certificate.json"

@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.excerpt import Excerpt
-from concord.artifacts.ledger.ledger import Ledger
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.attest import excerpt_of
-from concord.tasks.publish.describe import describe
-from concord.tasks.verify import signed
-from concord.tasks.verify.verify import verify_kept
 from tests.support.console import concord
 from tests.support.published import SESSION, World, leading, opening, rewrite
 from tests.support.sentences import facts, says
 from tests.tasks.verify.signed_folder import STABLE, claim, entry, faults, sign_again, trusted
+from tests.world import (
+    Certificate,
+    Excerpt,
+    Ledger,
+    NotVerified,
+    StableVoting,
+    Vault,
+    describe,
+    excerpt_of,
+    verify_kept,
+    verify_signed,
+)
 
 
 def above_the_cap(values: dict[str, Any]) -> None:
@@ -104,13 +106,13 @@ def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
     made = describe(files, written.stated, ledger, home.released)
     text = excerpt_of(made, ledger, Vault(copy / "vault")).text
     if epsilon == 0.5:
-        assert "agree with the certified charges and claim" in signed.excerpt(made, lambda _: text)
+        assert "agree with the certified charges and claim" in verify_signed.excerpt(made, lambda _: text)
         again = made.model_copy(update={"sessions": (*made.sessions, *made.other_sessions)})
         with pytest.raises(NotVerified, match="names a session twice"):  # before each is priced
-            signed.excerpt(again, lambda _: text)
+            verify_signed.excerpt(again, lambda _: text)
     else:
         with pytest.raises(NotVerified, match=facts("session people-2", "prove δ")):
-            signed.excerpt(made, lambda _: text)
+            verify_signed.excerpt(made, lambda _: text)
 
 
 def test_a_home_s_excerpt_that_nobody_wrote_so_is_a_fault_and_no_traceback(home: World, tmp_path: Path) -> None:

@@ -12,13 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import labels_schema, table_bytes
-from concord.tasks.student.model import load
-from concord.tasks.verify.folder import LARGEST, PublishedSession
-from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, leading, rewrite
 from tests.tasks.verify.signed_folder import faults, sign_again
+from tests.world import (
+    LARGEST_FOLDER,
+    NotVerified,
+    PublishedSession,
+    labels_schema,
+    load,
+    table_bytes,
+    verify_published,
+)
 
 
 def put(folder: Path, data: bytes) -> None:
@@ -68,7 +72,7 @@ def test_a_statement_of_a_terabyte_of_nothing_is_not_read(folder: Path) -> None:
 
 def test_a_certificate_of_a_terabyte_of_nothing_is_not_read(folder: Path) -> None:
     os.truncate(folder / "certificate.json", 2**40)
-    assert f"of such a file {LARGEST:,} are read" in str(faults(folder))
+    assert f"of such a file {LARGEST_FOLDER:,} are read" in str(faults(folder))
 
 
 def test_a_student_is_digested_in_pieces(folder: Path) -> None:

@@ -12,22 +12,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.home.released import Released, labels_table
-from concord.artifacts.ledger.excerpt import Excerpt
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.sessions import Batch, Session
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.describe import describe
-from concord.tasks.verify.limited import Check
-from concord.tasks.verify.verify import verify
 from tests.support import postgresql
 from tests.support.chained import database
 from tests.support.copies import copied
 from tests.support.published import CLASSES, SESSION, opening, world
 from tests.support.sentences import says
 from tests.support.tracked import tracked
+from tests.world import (
+    Batch,
+    Certificate,
+    Check,
+    Excerpt,
+    Ledger,
+    LedgerState,
+    Released,
+    Session,
+    StableVoting,
+    describe,
+    labels_table,
+    verify,
+    verify_certificate,
+)
 
 STABLE = StableVoting.calibrate(epsilon=0.5, delta=1e-6, cutoff=20)
 HELD = "the home's sessions"
@@ -225,7 +230,7 @@ def test_history_is_folded_once_however_many_certificates_there_are(
         return describe(*result)
 
     monkeypatch.setattr(LedgerState, "read", counting)
-    monkeypatch.setattr("concord.tasks.verify.certificate.describe", describing)
+    monkeypatch.setattr(verify_certificate, "describe", describing)
     checks = verify(home)
     assert [check.ok for check in checks if check.name.endswith(": certificate on record")] == [True] * (sessions + 1)
     excerpt = Excerpt.read((home / "released" / SESSION / "ledger.json").read_bytes())

@@ -14,14 +14,21 @@ import pytest
 from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.measures import PublicTest
-from concord.artifacts.schemas import Encoding
-from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, number_measured
-from concord.tasks.student.intervals import mean_of_shares, share
-from concord.tasks.verify.measured import _check_student, public_test
 from tests.support.published import SESSION, World
+from tests.world import (
+    Certificate,
+    Encoding,
+    NotVerified,
+    PublicTest,
+    _check_student,
+    digest_of_table,
+    keep_table_path,
+    mean_of_shares,
+    measured,
+    number_measured,
+    public_test,
+    share,
+)
 
 
 def read(small: World) -> Certificate:

@@ -11,18 +11,27 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import DIGESTS, MODEL_FILE, NOTE, SERIES, Recorded, content_of, tags
-from concord.artifacts.mlflow.read import Records
-from concord.artifacts.settings import sqlite_address
-from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.checks import CheckedSession
-from concord.tasks.verify.verify import IN_MLFLOW, verify
 from tests.support.copies import copied
 from tests.support.published import SESSION, World, world
 from tests.support.tracked import tracked
+from tests.world import (
+    DIGESTS,
+    IN_MLFLOW,
+    MODEL_FILE,
+    NOTE,
+    SERIES,
+    Certificate,
+    CheckedSession,
+    Ledger,
+    NotVerified,
+    Recorded,
+    Records,
+    StableVoting,
+    content_of,
+    sqlite_address,
+    tags,
+    verify,
+)
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)

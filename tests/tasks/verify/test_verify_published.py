@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
 from tests.support.published import SESSION, leading, rewrite
 from tests.support.sentences import says
+from tests.world import verify_published
 
 
 def faults(folder: Path) -> list[str]:

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
 from tests.support.published import SESSION, World
 from tests.support.sentences import says
 from tests.tasks.verify.planted_changes import planted
 from tests.tasks.verify.signed_folder import THEIRS, faults, sign_again, trusted
+from tests.world import NotVerified, PublishedSession, verify_published
 
 EVIDENCE = ("attestation.json", "attestation.schema.json", "key.pem", "ledger.json")
 

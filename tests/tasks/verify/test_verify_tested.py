@@ -8,20 +8,23 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from concord.artifacts import kinds
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import Kind
-from concord.artifacts.measures import NumberTested, TestRecord
-from concord.tasks.asks.kinds import test_figures as certified
-from concord.tasks.asks.student_test import StudentTestAsk
-from concord.tasks.mechanisms.private_test import PrivateTest
-from concord.tasks.verify.released import check_tested
 from tests.privacy.exact import Silent
+from tests.world import (
+    Kind,
+    NotVerified,
+    NumberTested,
+    PrivateTest,
+    StudentTestAsk,
+    TestRecord,
+    artifacts_kinds,
+    check_tested,
+    test_figures,
+)
 
 CLASSES = ("no", "yes")
 
 
-def made(scale: float) -> tuple[TestRecord, kinds.PrivateTest, dict[str, Any]]:
+def made(scale: float) -> tuple[TestRecord, artifacts_kinds.PrivateTest, dict[str, Any]]:
     """The record of a test, its kind and its released file; the noise of its counts is below 3."""
     about = {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True}
     exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=2, secret="rows", scale=scale, pair_scale=scale)
@@ -30,13 +33,13 @@ def made(scale: float) -> tuple[TestRecord, kinds.PrivateTest, dict[str, Any]]:
     noise = np.random.default_rng(1).integers(-3, 4, size=1000)
     drawn = exact.release(counts, Silent())
     released = json.loads(json.dumps(ask.result(drawn + noise[: len(drawn)])))
-    kind = Kind.of(ask.settings()).only(kinds.PrivateTest)
-    test = certified(kind, released, 0)
+    kind = Kind.of(ask.settings()).only(artifacts_kinds.PrivateTest)
+    test = test_figures(kind, released, 0)
     assert isinstance(test, TestRecord)
     return test, kind, released
 
 
-def of_number(scale: float) -> tuple[NumberTested, kinds.PrivateTest, dict[str, Any]]:
+def of_number(scale: float) -> tuple[NumberTested, artifacts_kinds.PrivateTest, dict[str, Any]]:
     """The same of a test of a number from 10 to 60."""
     about = {
         "session": "d-0",
@@ -50,8 +53,8 @@ def of_number(scale: float) -> tuple[NumberTested, kinds.PrivateTest, dict[str, 
     ask = StudentTestAsk(exact, about, ())
     counts = [range(800, 0, -100), range(0, 800, 100)]
     released = json.loads(json.dumps(ask.result(exact.release(np.array(counts), Silent()))))
-    kind = Kind.of(ask.settings()).only(kinds.PrivateTest)
-    test = certified(kind, released, 0)
+    kind = Kind.of(ask.settings()).only(artifacts_kinds.PrivateTest)
+    test = test_figures(kind, released, 0)
     assert isinstance(test, NumberTested)
     return test, kind, released
 
@@ -104,7 +107,7 @@ def test_a_figure_without_its_interval_is_found(of: str) -> None:
 def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -> None:
     _, kind, released = made(5.0)
     released["matrix"] = [[100, 3], [-2, -1]]
-    test = certified(kind, released, 0)
+    test = test_figures(kind, released, 0)
     assert isinstance(test, TestRecord)
     check_tested(test, kind, released)
     for recall, mean in ((0.4, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.7)):
@@ -169,12 +172,12 @@ def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None
         check_tested(test, kind.model_copy(update={"classes": 2}), released)
     shorter = {**released, "constant_errors": released["constant_errors"][1:]}
     with pytest.raises(NotVerified, match="the number of counts"):
-        check_tested(certified(kind, shorter, 0), kind, shorter)
+        check_tested(test_figures(kind, shorter, 0), kind, shorter)
     beyond = test.model_copy(update={"constant": 60.5})
     with pytest.raises(NotVerified, match="constant is"):
         check_tested(beyond, kind.model_copy(update={"constant": 60.5}), released)
     empty = {**released, "errors": [-3] * 8, "constant_errors": [-1] * 8}
-    nothing = certified(kind, empty, 0)
+    nothing = test_figures(kind, empty, 0)
     check_tested(nothing, kind, empty)
     assert isinstance(nothing, NumberTested)
     assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
@@ -189,7 +192,7 @@ def test_a_number_s_figures_are_compared_whatever_its_unit(length: float) -> Non
     """A difference of a thousandth of the bounds' length was none in tons, and rounding was one in grams."""
     _, kind, released = of_number(5.0)
     kind = kind.model_copy(update={"bounds": (0.0, length), "constant": length / 2})
-    test = certified(kind, released, 0)
+    test = test_figures(kind, released, 0)
     check_tested(test, kind, released)
     said = test.model_dump(mode="json")
     said["rmse"]["value"] += length / 1000

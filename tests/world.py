@@ -1,0 +1,412 @@
+"""The product as tests reach it: every name of its modules that a test takes, so that where a module moves, or is split
+or joined, this file alone changes. Each is imported when a test first asks for it.
+"""
+# ruff: noqa: F401, I001
+
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # fmt: off
+    from concord.artifacts import (
+        certificate as artifacts_certificate, errors as artifacts_errors, kinds as artifacts_kinds,
+        parts as artifacts_parts, plan as artifacts_plan, settings as artifacts_settings
+    )
+    from concord.artifacts.certificate import (
+        CERTIFICATE_FORMAT, SCHEMA_FILE, Certificate, Certified, StudentRecord, library_versions, schema
+    )
+    from concord.artifacts.domains import NEIGHBOURS, Division, Domain, Filter, NewCap
+    from concord.artifacts.errors import (
+        BudgetRefused, ConcordError, EnvironmentFailed, NotKept, NotVerified, WrongInput, in_json, in_lines,
+        in_one_line, is_printable
+    )
+    from concord.artifacts.gone import GONE
+    from concord.artifacts.guarantee import (
+        CAVEATS, LABELS_ALONE, RELABELLED, RESTORED, DomainCharge, Guarantee, later_rows_in_words,
+        season_in_words
+    )
+    from concord.artifacts.home import empty as home_empty, released as home_released
+    from concord.artifacts.home.atomic import FORMAT, TOKEN, UNFINISHED, check_format, locked, sweep, tidy, write_whole
+    from concord.artifacts.home.empty import copy_empty, keep_as_empty
+    from concord.artifacts.home.released import (
+        HELD, READY, Released, labels_path, labels_schema, labels_table, publish_together, settle, sha256,
+        table_bytes
+    )
+    from concord.artifacts.home.signing import PAYLOAD_TYPE, Envelope, PublicKey, SigningKey, payload_of
+    from concord.artifacts.home.users import check_own
+    from concord.artifacts.home.vault import KEY_BYTES, SEAL_BYTES, Vault, derive, hashed, keyed_digest
+    from concord.artifacts.kinds import KINDS, Kind, Tallies as TalliesKind, Unknown, Votes
+    from concord.artifacts.learners import HypothesesPlan, StudentPlan, TeachersPlan
+    from concord.artifacts.ledger import (
+        database as ledger_database, excerpt as ledger_excerpt, ledger as ledger_ledger, state as ledger_state
+    )
+    from concord.artifacts.ledger.database import LedgerRows
+    from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord, Remark, RemarkKind, Remarks
+    from concord.artifacts.ledger.excerpt import Excerpt, hiding
+    from concord.artifacts.ledger.home_contents import HomeContents
+    from concord.artifacts.ledger.ledger import AsItStands, Ledger, _catch_up
+    from concord.artifacts.ledger.reading import Reading
+    from concord.artifacts.ledger.state import LedgerState
+    from concord.artifacts.measures import (
+        LEVEL, AnyPublicTest, CalibrationBin, ClassMeasured, ClassTested, ConfusionMatrix, Estimate, NumberTest,
+        NumberTested, PublicTest, TestRecord, Threshold, thresholds_of
+    )
+    from concord.artifacts.mlflow import (
+        describe as mlflow_describe, read as mlflow_read, store as mlflow_store, write as mlflow_write
+    )
+    from concord.artifacts.mlflow.describe import (
+        DIGESTS, MODEL_FILE, NOTE, SERIES, Champion, Recorded, Tracked, content_of, logged_digests, tags,
+        takes_alias
+    )
+    from concord.artifacts.mlflow.last_answer import LastAnswer
+    from concord.artifacts.mlflow.read import Records
+    from concord.artifacts.mlflow.store import STORE_LOCK, in_one_sentence, keep_empty_store, ready_store
+    from concord.artifacts.mlflow.write import Tracking
+    from concord.artifacts.parts import EVERY, LEARNING, PARTS, TEST, Counted, Parts, running_totals
+    from concord.artifacts.plan import Plan, load_plan, parse_plan, read_tables
+    from concord.artifacts.privacy import (
+        FFT_ERROR, ORDERS, RENYI_QUANTUM, UP, Charge, Cost, bounded_range, compose, hockey_stick,
+        optimal_composition, randomised_response
+    )
+    from concord.artifacts.process import VARIABLES, our_settings, variables
+    from concord.artifacts.properties import PROPERTIES
+    from concord.artifacts.published import (
+        ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EVIDENCE, NOBODYS, PREDICATE_TYPE, SYNTHETIC, LedgerHead,
+        PrivacyClaim, Published as PublishedSet, Statement, Subject, attestation_schema
+    )
+    from concord.artifacts.records import Counts, MechanismRecord, SessionRecord, promised
+    from concord.artifacts.schemas import (
+        COMMAS, LARGEST_NUMBER, NULL_WORDS, Budget, Column, Empty, Encoding, Hashed, Kind as ColumnKind, OneHot,
+        Passed, PublicRows, Ref, Scaled, Spelling, TextFormat, canonical_json
+    )
+    from concord.artifacts.sections import MECHANISMS, TALLIES, AboutPlan, DataPlan, PrivateTestPlan, StreamPlan
+    from concord.artifacts.sessions import (
+        LABELS, STUDENT_TEST, Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
+    )
+    from concord.artifacts.settings import (
+        LEDGER, SIGNING_KEY, STORE, Settings, check_answers, sqlite_address, sqlite_file
+    )
+    from concord.artifacts.sources import TableSource
+    from concord.artifacts.stores import Stores, checked_ledger
+    from concord.artifacts.student_warnings import LARGE, UNTESTED, student_warnings, untested, warnings_of
+    from concord.artifacts.table_schema import (
+        SCALARS, DeclaredCategories, DeclaredColumn, DeclaredRange, DeclaredText, DeclaredTruth, TableSchema,
+        read_schema, schema_of
+    )
+    from concord.artifacts.threads import Abandoned, Threads
+    from concord.tasks import asks as tasks_asks, mechanisms as tasks_mechanisms
+    from concord.tasks.advice import (
+        rehearse_sketch as advice_rehearse_sketch, rehearse_tallies as advice_rehearse_tallies,
+        rehearse_votes as advice_rehearse_votes
+    )
+    from concord.tasks.advice.choose import REHEARSED, PublicFacts, decided
+    from concord.tasks.advice.cover import EPSILONS, Account, check_cover, costs_of, largest_epsilon
+    from concord.tasks.advice.demo import DEMO_TABLES, UNFORESEEN, write_demo, write_stays
+    from concord.tasks.advice.draft import INDEX, UNREAD, PlanFacts, classes_of, features_of, usual_delta
+    from concord.tasks.advice.draft_schema import answered
+    from concord.tasks.advice.init import parse_setting
+    from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SCHEMA_LINE, SHIPPED, plan_schema, schema_text, sections
+    from concord.tasks.advice.rehearse import ClassRehearsed, Rehearsed, expect_classes, in_words, span
+    from concord.tasks.advice.rehearse_sketch import (
+        MOST_COLUMNS, SketchAhead, SketchStage, expect_sketch, plausible_cells, rehearsed_columns
+    )
+    from concord.tasks.advice.rehearse_tallies import (
+        DRAWS, MOST_WORK, SumsStage, TalliesAhead, TalliesStage, expect_tallies, rehearse
+    )
+    from concord.tasks.advice.rehearse_votes import (
+        LEAST_TRAINED, MOST_ASKED, MOST_NOT_LINEAR, MOST_SHARD, MOST_TRAINED, USUAL_SHARD, SimulatedNoise,
+        VotesAhead, VotesStage, expect_votes, expected_answers
+    )
+    from concord.tasks.advice.synthetic_labels import (
+        SIGNALS, clearest, principal_components, random_logits, separated, typical_truth, with_shares
+    )
+    from concord.tasks.advice.tallies import (
+        asks_pairs, cells_that_are_heard, check_columns, later_fields, planned_sizes, planned_sketch,
+        planned_tallies, rounds_of, rounds_of_spaces
+    )
+    from concord.tasks.asking import (
+        questions as asking_questions, relabel as asking_relabel, tally as asking_tally,
+        teachers as asking_teachers
+    )
+    from concord.tasks.asking.answers import DEEPEST, LARGEST_INTEGER, LONGEST, NO_ANSWER, canonical, frame, from_plain
+    from concord.tasks.asking.arrays import LACKS, LINEAR, LinearTeachers, is_linear as is_linear_learner, weights_of
+    from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
+    from concord.tasks.asking.relabel import (
+        CLASSES, CUTS, RelabelledRows, candidates, cut_points, from_description, hypothesis_class,
+        hypothesis_space, positions_of, public_matrix, relabel, relabelling, resampled
+    )
+    from concord.tasks.asking.tally import (
+        BLOCKS, Coding, Step, _coded, _in_blocks, _labels, code_rows, columns_asked, count, gather, known_codes,
+        sums_bytes, total_of
+    )
+    from concord.tasks.asking.teachers import (
+        PROPOSED, Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, poll,
+        teach, votes_schema
+    )
+    from concord.tasks.asks import (
+        estimate as asks_estimate, hypothesis as asks_hypothesis, unit_counts as asks_unit_counts
+    )
+    from concord.tasks.asks.estimate import EstimateAsk, measure
+    from concord.tasks.asks.hypothesis import HypothesisAsk, count_errors
+    from concord.tasks.asks.kinds import (
+        OTHERS, RELEASES, asks_shards, delta_of, mechanism_of, outcomes_of, remarks_of, test_figures
+    )
+    from concord.tasks.asks.questions import (
+        QuestionsAsk, QuestionTerms, answer_path, batch_of, check_code, keep_answers
+    )
+    from concord.tasks.asks.sketch import SketchAsk
+    from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, counted_again, keep_counted, periods_counted
+    from concord.tasks.asks.student_test import StudentTestAsk, planned_test
+    from concord.tasks.asks.tallies import CountedRound, TalliesAsk
+    from concord.tasks.asks.unit_counts import (
+        Confusion, NumberErrors, classes_given, count_units, is_clean, numbers_given
+    )
+    from concord.tasks.asks.votes import VotesAsk, read_votes, replay_votes
+    from concord.tasks.data import (
+        arrivals as data_arrivals, cells as data_cells, codes as data_codes,
+        concord_pictures as data_concord_pictures, concord_student as data_concord_student,
+        csv_files as data_csv_files, files as data_files, frames as data_frames,
+        identifiers as data_identifiers, parts as data_parts, remote as data_remote, sources as data_sources,
+        spill as data_spill, split as data_split, stored_columns as data_stored_columns, units as data_units,
+        vectors as data_vectors
+    )
+    from concord.tasks.data.arrivals import (
+        NAME, Arriving, Period, check_unchanged, contents_by_place, files_by_place, table_of, take
+    )
+    from concord.tasks.data.cells import (
+        LABEL, canonical_id, cast_columns, cast_labels, cast_numbers, cast_rows, distinct, number, numbers_of,
+        steps_between, systematic_sample, text
+    )
+    from concord.tasks.data.codes import (
+        MOST_CODES, VECTOR_CELLS, CodedField, CodeMatrix, Codes, CodeSizes, NumberField, WordField, coarse_bins,
+        coarser, codes_of_numbers, deepens, interval_cuts, learn_codes
+    )
+    from concord.tasks.data.concord_pictures import (
+        FEATURES, LARGEST as LARGEST_PICTURE, Pictures, gradients, levels_of, main_components, moved
+    )
+    from concord.tasks.data.concord_student import (
+        LARGEST, MOST_MARKS, TRUTH, Cells, Chosen, ScoreClassifier, bucket, signed_log, word
+    )
+    from concord.tasks.data.csv_files import csv_names, find_format, read_lines, split_line, words_of
+    from concord.tasks.data.encode import (
+        VOCABULARY, PublicBatch, as_declared, grouping, labelled_rows, learn_column, learn_columns,
+        learn_encoding, public_features, read_frame, row_digests, stage_public, write_frame
+    )
+    from concord.tasks.data.files import PRIVATE, TableFile, format_of, format_of_private
+    from concord.tasks.data.frames import frame_table
+    from concord.tasks.data.grid import (
+        NARROW, STAND_INS, WIDE, check_stored, check_types, grid_cuts, grid_of, groups_of, label_points,
+        outside_of_schema, reading_columns, reading_encoding, recoded, stand_ins, values_in, with_tables
+    )
+    from concord.tasks.data.guard import private_stage, silenced
+    from concord.tasks.data.identifiers import LONGEST_TEXT, PLAIN, _named, name_of
+    from concord.tasks.data.matrix import Matrix, encode, published_encoding
+    from concord.tasks.data.parts import NULL_CELL, division_of, naming_rule, of_part, public_key, row_names
+    from concord.tasks.data.remarks import (
+        ALL_DIFFER, DATES, FREE_TEXT, LEADING_ZEROS, MAY_BE_NAMES, MAY_NAME_ROWS, MOSTLY_NUMBERS,
+        NUMBERS_DIFFER, ONE_VALUE, TOO_MANY, WITH_COMMAS, Unmatched, check_target, remarks_on, unmatched
+    )
+    from concord.tasks.data.remote import rows_of_query
+    from concord.tasks.data.sources import keep_frame, with_rows, with_snapshots
+    from concord.tasks.data.spill import SPILLS, spilling
+    from concord.tasks.data.split import ASIDE, SHARD, one_row_a_unit, split, with_public
+    from concord.tasks.data.stored_columns import (
+        CELLS_A_WORD, columns_by_words, polars_type, read_column, words_and_places, words_as_enum
+    )
+    from concord.tasks.data.tables import find_files, open_public
+    from concord.tasks.data.units import (
+        NOBODY, UNIT, Erased, PrivateRows, PrivateTable, keyed_bits, names_held, open_private, private_table,
+        sampled, shards_of, unit_names
+    )
+    from concord.tasks.data.vectors import (
+        ROWS_AT_A_TIME, Layer, VectorField, centres_of, learn_layer, learn_view, nearest
+    )
+    from concord.tasks.door import admit as door_admit, door as door_door, erase as door_erase, locks as door_locks
+    from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
+    from concord.tasks.door.ask import Ask, SingleAsk
+    from concord.tasks.door.checkpoint import (
+        Checkpoint, PublicSource, Randomness, commitment, read_checkpoint, sums_folder, votes_folder,
+        write_checkpoint
+    )
+    from concord.tasks.door.door import release
+    from concord.tasks.door.erase import close, erase, erased_units, forget
+    from concord.tasks.door.locks import RUN, a_run_in
+    from concord.tasks.mechanisms import (
+        contributions as mechanisms_contributions, distance as mechanisms_distance,
+        mechanism as mechanisms_mechanism, noise as mechanisms_noise, private_test as mechanisms_private_test,
+        stable as mechanisms_stable, tallies as mechanisms_tallies
+    )
+    from concord.tasks.mechanisms.confident import ConfidentGNMax
+    from concord.tasks.mechanisms.contributions import (
+        LARGEST_WEIGHT, STEPS_A_NAT, TABLE_DIGEST, CodeRows, IntegerModel, RoundQuestion, What, columns,
+        expected, odds_table, residuals, row_square, row_sums, tally, unit_mean
+    )
+    from concord.tasks.mechanisms.distance import (
+        FLOOR, REFUSED, WHOLE, Answers, Draws, Floats, Ints, RandomSource, Table, distance_to_instability,
+        greedy_table, margin, per_refusal, plurality, probabilities, table_of as distance_table_of
+    )
+    from concord.tasks.mechanisms.error_estimate import RATE_STEPS, ErrorEstimate, exact_cutoff
+    from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
+    from concord.tasks.mechanisms.gaussian import delta_above
+    from concord.tasks.mechanisms.hypotheses import Hypotheses, HypothesisClass, Stumps
+    from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
+    from concord.tasks.mechanisms.mechanism import (
+        FieldSettings, Mechanism, VoteTerms, calibrate, expectation, from_settings, mechanism_class
+    )
+    from concord.tasks.mechanisms.noise import (
+        ROUNDED, check_budget, gaussian, gaussian_delta, gaussians_delta, keyed_draws, least_noise, moved_delta
+    )
+    from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, noises, noisy_labels, shifts
+    from concord.tasks.mechanisms.odds import PROFILE_ROWS, Odds, profile
+    from concord.tasks.mechanisms.private_test import (
+        PLACES, Measured, Measures, Noisy, PrivateTest, measured_error, measured_share, placed, quantile
+    )
+    from concord.tasks.mechanisms.progress import reporting
+    from concord.tasks.mechanisms.published import PublishedAlgorithm, noise_scale, printed_cost, teachers_required
+    from concord.tasks.mechanisms.queries import (
+        FORMS, LaplaceRelease, OptimalRelease, SingleRelease, ask as ask_query, leaders
+    )
+    from concord.tasks.mechanisms.relabelled import (
+        Relabelled, Relabelling, amplified, boost, calibrate_relabelled, choose_hypothesis, inner_budget,
+        label_boost, share_for
+    )
+    from concord.tasks.mechanisms.sketch import MOST_PAIR_CELLS, Sketch, most_groups, sketch_rounds
+    from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, SparseVector, least_with_tail, sum_tail
+    from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
+    from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
+    from concord.tasks.mechanisms.tallies import FINER, GROUPS, LATER_FIELDS, Round, Tallies, planned_rounds
+    from concord.tasks.publish import (
+        certify as publish_certify, disclosures as publish_disclosures, explain as publish_explain,
+        figures as publish_figures
+    )
+    from concord.tasks.publish.attest import excerpt_of
+    from concord.tasks.publish.certify import (
+        certificate_of, certify_answers, render, small_counts, write as write_certificate, written_now
+    )
+    from concord.tasks.publish.describe import Outcomes, caveats, counted, describe, domain_charge
+    from concord.tasks.publish.disclosures import columns_of, holds
+    from concord.tasks.publish.explain import CellPoints, Scorecard, scorecard as explained_scorecard
+    from concord.tasks.publish.export import FORMS as EXPORT_FORMS, Form, _needed, example_row, export
+    from concord.tasks.publish.figures import (
+        PLANS, Spending, _svg, budget_figure, charge_of, epsilon_if_stopped_early, labels_figure, spend_figure,
+        spending, what_if_figure
+    )
+    from concord.tasks.publish.first_page import first_page, guarantees_of, most_found, verdict_of
+    from concord.tasks.publish.predict import Thresholded, at_point, student_of
+    from concord.tasks.publish.spreadsheet import CsvFile, as_named, csv_text, in_spreadsheet
+    from concord.tasks.publish.track import column_types, publication_of
+    from concord.tasks.student import (
+        concord_published as student_concord_published, concord_tallied as student_concord_tallied,
+        crossed as student_crossed, directions as student_directions, infer as student_infer,
+        joint as student_joint, prior as student_prior, study as student_study, synthetic as student_synthetic
+    )
+    from concord.tasks.student.concord_published import EMPTY, LOOKED_AT, Published, unread
+    from concord.tasks.student.concord_tallied import POINTS, Code, Tallied, added
+    from concord.tasks.student.crossed import (
+        SAMPLE, CrossedRows, ReducedRows, digests, sampled_of, sampled as sampled_pairs
+    )
+    from concord.tasks.student.decode import (
+        Decoded, NoisyRound, decode, estimated_units, guess_of, logits, measured as decode_measured,
+        next_fields, next_model, odds_scores, scores, unlike_fields
+    )
+    from concord.tasks.student.directions import Directions, most_rows
+    from concord.tasks.student.evaluate import (
+        at_threshold, best_threshold, by_group, digest_of_table, evaluate, keep_table_path, measured,
+        number_measured, remembered
+    )
+    from concord.tasks.student.infer import RoundFile, RoundPlanner, inferred, linear_student, with_pairs
+    from concord.tasks.student.intervals import (
+        auc, average_precision, explained, mean_of_shares, root_mean_square, share
+    )
+    from concord.tasks.student.joint import MeasuredColumn, MeasuredRounds, Search
+    from concord.tasks.student.margins import Margins, drawn, margins_of, nearest as nearest_margins
+    from concord.tasks.student.model import canonical_file, dump, load, modules_needed, published_student
+    from concord.tasks.student.prior import (
+        SPREADS, Linear, Prior, Totals, correlations, evidence, improved, likelihood, posterior, prior_of,
+        repaired, straightened, straighter, whitened
+    )
+    from concord.tasks.student.scorecard import has_statement, is_linear, scorecard, scorecard_json, scorecard_sql
+    from concord.tasks.student.seasons import decoded_of, joined
+    from concord.tasks.student.sketch import (
+        SketchPlanner, published_cells, rehearse_steps, synthetic_features, synthetic_file
+    )
+    from concord.tasks.student.study import (
+        Refused, Student, even_sample, fitted, lessons, named_by, publish_student, study, teaching
+    )
+    from concord.tasks.student.synthetic import (
+        FINER_FROM, ROWS, UPDATES, Mixture, NoisyTables, TwoWay, bins_of, fitted_mixture, label_codes,
+        synthetic_cells, table_codes
+    )
+    from concord.tasks.student.trust import trusted_types
+    from concord.tasks.verify import (
+        certificate as verify_certificate, limited as verify_limited,
+        recompute_gaussian as verify_recompute_gaussian, recompute as verify_recompute, signed as verify_signed
+    )
+    from concord.tasks.verify.checked_student import handed_on
+    from concord.tasks.verify.checks import CheckedSession, equal, proved
+    from concord.tasks.verify.folder import LARGEST as LARGEST_FOLDER, PublishedSession
+    from concord.tasks.verify.limited import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, limited
+    from concord.tasks.verify.measured import _check_student, _groups_follow, public_test
+    from concord.tasks.verify.published import _consistent, verify_published
+    from concord.tasks.verify.reckoning import HIDDEN, ledger_faults
+    from concord.tasks.verify.recompute import ROUTES, Route, charge, charge_of_refusal, least_delta, releases
+    from concord.tasks.verify.recompute_gaussian import Group, _squares, moved_norm, sums_delta
+    from concord.tasks.verify.released import LabelTable, check_tested, released_as_certified
+    from concord.tasks.verify.rounds import round_fault, season_fault, totals_off
+    from concord.tasks.verify.signed import excerpt as signed_excerpt
+    from concord.tasks.verify.verify import BEHIND, IN_MLFLOW, verify, verify_kept
+    from concord.flows import (
+        admit as flows_admit, api as flows_api, classifier as flows_classifier, cluster as flows_cluster,
+        console as flows_console, database as flows_database, environment as flows_environment,
+        learn as flows_learn, outcome as flows_outcome, refresh as flows_refresh, run as flows_run,
+        scheduled as flows_scheduled, season as flows_season, server as flows_server, serving as flows_serving,
+        stages as flows_stages, start as flows_start, steps as flows_steps, tally as flows_tally,
+        vote as flows_vote
+    )
+    from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
+    from concord.flows.api import ask, load_student, run
+    from concord.flows.ask import estimate
+    from concord.flows.cache import Files, Place, PrivateInput, PublicTables, SealedResults, digested, key_of, only
+    from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
+    from concord.flows.cli import main
+    from concord.flows.cli.app import HOME, PANELS, speak_plainly
+    from concord.flows.cli.commands import app, command
+    from concord.flows.cli.show import show, show_budget, show_erasure
+    from concord.flows.cluster import closed_cluster, task_runner
+    from concord.flows.console import err, out
+    from concord.flows.database import DATABASE, NAMED, UNRECORDED, database_of_its_own
+    from concord.flows.environment import is_known, prepare, published_by, remember, reopen
+    from concord.flows.learn import extend, learn, study_again
+    from concord.flows.outcome import (
+        STAGES, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,
+        spent_in_words
+    )
+    from concord.flows.refresh import refresh
+    from concord.flows.replay import replayed
+    from concord.flows.results import Run, budget_of, erased
+    from concord.flows.run import Admitted, PrivateFiles, RunContext, running
+    from concord.flows.scheduled import refused, scheduled_extend, scheduled_learn
+    from concord.flows.season import NewUnits
+    from concord.flows.server import ADDRESS_VARIABLE, NO_BLOCKS, Page, Server, own_server, serving
+    from concord.flows.serving import SERVERS_OWN, run_once, serving_flows
+    from concord.flows.stage import (
+        Begun, Call, Described, Disclosure, Stages, Steps, disclose, mapped, on_workers, stage
+    )
+    from concord.flows.stages import UNITS, StudentFile
+    from concord.flows.start import latest, start, start_again, start_asking, start_extension, start_question
+    from concord.flows.vote import FAR_AHEAD
+    # fmt: on
+else:
+    BLOCK = next(
+        node for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body if isinstance(node, ast.If)
+    )
+    PLACES = {alias.asname or alias.name: (node.module, alias.name) for node in BLOCK.body for alias in node.names}
+
+    def __getattr__(name: str) -> object:
+        if name not in PLACES:
+            raise AttributeError(name)
+        module, attribute = PLACES[name]
+        found = import_module(module)
+        return getattr(found, attribute) if hasattr(found, attribute) else import_module(f"{module}.{attribute}")
