@@ -111,7 +111,7 @@ def figures(house: House) -> Iterator[tuple[str, object]]:
     """What each figure is called, and the figure."""
     from typer.main import get_command
 
-    from concord.flows.cli.commands import app
+    from tests.world import app
 
     tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
     reached = [house.reached(ast.parse(text)) for text in tests]

@@ -6,15 +6,19 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import TypeGuard
 
 import pytest
 
-from concord.artifacts import kinds
-from concord.artifacts.sessions import STUDENT_TEST
 from tests.house import House, imported, words
+from tests.world import STUDENT_TEST, artifacts_kinds
 
 ROOT = Path(__file__).parents[1]
 HOUSE = House(ROOT)
+FACADE = "tests/world.py"
+TESTS = {
+    str(file.relative_to(ROOT)): ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "tests").rglob("*.py")
+}
 
 TYPES = {"concord.artifacts", "concord.__version__"}
 PURE = {"numpy", "scipy", "dp_accounting"}
@@ -154,7 +158,7 @@ KINDS = {
     if path.startswith("tasks/asks/")
     for node in ast.walk(HOUSE.trees[path])
     if isinstance(node, ast.ClassDef)
-} | (kinds.KINDS.keys() - {"published", "stream"})  # names that stand for other things as well
+} | (artifacts_kinds.KINDS.keys() - {"published", "stream"})  # names that stand for other things as well
 ABOUT_A_KIND = {"LABELS", "STUDENT_TEST", STUDENT_TEST, "tallied", "learner"}
 
 
@@ -298,6 +302,29 @@ def _names(node: ast.stmt) -> Iterator[str]:
 
 def test_our_packages_are_known_by_one_name() -> None:
     """A module imported as `tasks.…` beside `concord.tasks.…` would be there twice."""
-    for path in (*HOUSE.texts, *(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("*.py"))):
-        modules = imported(ast.parse((ROOT / path).read_text(encoding="utf-8")))
-        assert not {name for name in modules if name.split(".")[0] in ("flows", "tasks", "artifacts")}, path
+    for path, tree in (HOUSE.trees | TESTS).items():
+        assert not {name for name in imported(tree) if name.split(".")[0] in ("flows", "tasks", "artifacts")}, path
+
+
+def test_tests_reach_the_product_through_one_facade() -> None:
+    """So a module that moves, or is split or joined, changes no other test; and tests patch by the object, or where
+    another process is told, by its name in the façade."""
+    deep = re.compile(r"concord\.(flows|tasks|artifacts)\.")
+    for path in TESTS.keys() - {FACADE}:
+        assert not {name for name in imported(TESTS[path]) if deep.match(name)}, path
+        patched = {ast.unparse(node.args[0]).strip("f'") for node in ast.walk(TESTS[path]) if _sets_attribute(node)}
+        assert not {name for name in patched if deep.match(name)}, path
+
+
+def _sets_attribute(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr"
+
+
+def test_the_facade_offers_what_some_test_takes() -> None:
+    offered = {alias.asname or alias.name for node in ast.walk(TESTS[FACADE]) for alias in _of_the_product(node)}
+    named = {word for path in TESTS.keys() - {FACADE} for word in re.findall(r"\w+", (ROOT / path).read_text("utf-8"))}
+    assert offered - named == set()
+
+
+def _of_the_product(node: ast.AST) -> list[ast.alias]:
+    return node.names if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("concord.") else []

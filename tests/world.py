@@ -300,7 +300,8 @@ if TYPE_CHECKING:
     from concord.tasks.student import (
         concord_published as student_concord_published, concord_tallied as student_concord_tallied,
         crossed as student_crossed, directions as student_directions, infer as student_infer,
-        joint as student_joint, prior as student_prior, study as student_study, synthetic as student_synthetic
+        joint as student_joint, prior as student_prior, sketch as student_sketch, study as student_study,
+        synthetic as student_synthetic
     )
     from concord.tasks.student.concord_published import EMPTY, LOOKED_AT, Published, unread
     from concord.tasks.student.concord_tallied import POINTS, Code, Tallied, added

@@ -37,6 +37,7 @@ from tests.world import (
     rehearse_steps,
     scores,
     sketch_rounds,
+    student_sketch,
     student_synthetic,
     synthetic_features,
     synthetic_file,
@@ -282,6 +283,6 @@ def test_a_step_that_cannot_be_taken_fails_before_anything_is_charged(
 ) -> None:
     of = planner(schema, 3)
     rehearse_steps(of)
-    monkeypatch.setattr(f"concord.tasks.student.sketch.{broken}", Mock(side_effect=ValueError("broken")))
+    monkeypatch.setattr(student_sketch, broken, Mock(side_effect=ValueError("broken")))
     with pytest.raises(ValueError, match="broken"):
         rehearse_steps(of)
