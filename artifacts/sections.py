@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.kinds import KINDS, End, Votes
 from concord.artifacts.schemas import COMMAS, LARGEST_NUMBER, Bounds, Frozen, TextFormat
 from concord.artifacts.sources import PlanTable
@@ -39,6 +39,8 @@ IN_THE_CALENDAR = AfterValidator(lambda day: date.fromisoformat(day).isoformat()
 DAY_PATTERN = r"^\d{4}-\d{2}-\d{2}$"
 Day = Annotated[str, Text, StringConstraints(pattern=DAY_PATTERN), IN_THE_CALENDAR]
 ShortText = Annotated[str, Field(max_length=200)]
+SHARES_OFF = 1e-6
+"""Tolerance for the sum of shares, which rounding moves."""
 LONGEST_CLASS = 2**12
 """Most characters of a class, of which each row of labels holds one."""
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -85,6 +87,9 @@ class DataPlan(Section):
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000, exclude_if=lambda names: not names)] = ()
     """The classes, as publicly known; required unless the label is a number. Any other private label counts as the
     first class."""
+    shares: dict[str, Share] | None = None
+    """The classes' shares of the private rows, as publicly known, such as { no = 0.95, yes = 0.05 }. Only simulations
+    use them: without public rows and a test table, accuracy cannot be foreseen otherwise."""
     bounds: Bounds | None = None
     """In place of classes, if the label is a number: its smallest and largest value, as publicly known. Private labels
     outside the bounds are clipped to the nearer bound; missing ones count as the midpoint."""
@@ -139,6 +144,15 @@ class DataPlan(Section):
         if not self.bounds[0] < self.bounds[1] < LARGEST_NUMBER or self.bounds[0] < -LARGEST_NUMBER:
             rule = f"bounds must be two numbers, the lower one first, of less than {LARGEST_NUMBER:g}"
             raise ValueError(f"{rule}, got {[*self.bounds]}")
+        return self
+
+    @model_validator(mode="after")
+    def shares_are_of_the_classes(self) -> Self:
+        if self.shares is None:
+            return self
+        if self.shares.keys() != {*self.classes} or abs(sum(self.shares.values()) - 1) > SHARES_OFF:
+            rule = "shares must give each of the classes a share, and these must sum to 1"
+            raise ValueError(f"{rule}, got {self.shares} of {quoted(self.classes) or 'a number'}")
         return self
 
     @model_validator(mode="after")

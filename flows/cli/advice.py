@@ -131,7 +131,8 @@ def _show_rehearsed(found: dict[str, Any]) -> None:
     for signal in dict.fromkeys(each["signal"] for each in found["rehearsed"]):
         draws = [each for each in found["rehearsed"] if each["signal"] == signal]
         table.add_row(signal, *(span(each[name] for each in draws) for name in ("right", "possible", "largest")))
-    out.print(table)
+    if found["rehearsed"]:
+        out.print(table)
     show_classes(found["classes"])
     out.print(f"{found['reason'][:1].upper()}{found['reason'][1:]}.", markup=False, soft_wrap=True)
 

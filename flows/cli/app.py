@@ -45,7 +45,6 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "demo": ("concord demo --home /tmp/try",),
         "init": (
-            "concord init",
             "concord init --private in.csv --public out.csv --label ill --classes no,yes --domain w --rows 9000",
             "concord init --private in.csv --label ill --format 'encoding=cp1252 decimal=, missing=-99'",
         ),

@@ -156,6 +156,7 @@ class InitOptions:
     ] = None
     label: Annotated[str | None, typer.Option(help="The label column.")] = None
     classes: Annotated[list[str] | None, typer.Option(metavar="A,B", help="The classes; they are published.")] = None
+    shares: Annotated[str | None, typer.Option(metavar="A=SHARE", help="Their shares, if publicly known.")] = None
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Bounds of a label that is a number.")
     ] = None

@@ -42,7 +42,7 @@ class PublicFacts:
     codes     their codes for a plan
     order     Rényi order of the domain that is charged
     sample    some of the rows, cast; empty if nothing is to be rehearsed
-    shares    of the classes in the public test table; None without a test table
+    shares    of the classes, by `class_shares`
     """
 
     rows: int
@@ -80,8 +80,10 @@ class PublicFacts:
 
 
 def class_shares(plan: Plan, encoding: Encoding) -> tuple[float, ...] | None:
-    """Shares of the classes in the public test table; None without such a table. Raises WrongInput if it does not
-    fit the plan."""
+    """Shares of the classes, as declared or else in the public test table; None if neither is given. Raises WrongInput
+    if the table does not fit the plan."""
+    if plan.data.shares is not None:
+        return tuple(plan.data.shares[name] for name in encoding.classes)
     if plan.data.test is None or not encoding.classes:
         return None
     counts = np.bincount(labelled_rows(plan.path("test"), encoding)[1], minlength=len(encoding.classes)) + 0.5

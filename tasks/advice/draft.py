@@ -112,6 +112,7 @@ class InitSettings(PlanFacts):
     public: str | None
     test: str | None
     format: TextFormat = COMMAS
+    shares: Mapping[str, float] | None = None
     categories: tuple[str, ...] = ()
     season: int | None = None
     issuer: str | None = None
@@ -236,7 +237,12 @@ def _data(settings: InitSettings, features: Mapping[str, str], folder: Path) -> 
     else:
         bounds = _toml(list(settings.bounds))
         label = f"bounds = {bounds} # the label is a number; private ones are clipped to these bounds"
-    form = categories = ""
+    form = categories = shares = ""
+    if settings.shares:
+        of_classes = ", ".join(f"{_toml(name)} = {share!r}" for name, share in settings.shares.items())
+        shares = f"shares = {{ {of_classes} }} # of the classes, as publicly known; only simulations use them\n"
+    elif not (settings.public or settings.test or settings.bounds):
+        shares = "# shares = { … } # of the classes, if publicly known: accuracy can then be foreseen\n"
     if settings.format != COMMAS:
         given = settings.format.model_dump(exclude_defaults=True)
         keys = ", ".join(f"{key} = {_toml(value)}" for key, value in given.items())
@@ -252,7 +258,7 @@ private = {_path(settings.private, folder)}
 {test if settings.test else no_test}
 label = {_toml(settings.label)}
 {label}
-{unit if settings.unit else no_unit}
+{shares}{unit if settings.unit else no_unit}
 {form}version = {_toml(settings.version)} # change it when the private data changes
 {categories}features = [ # remove columns without information, such as record numbers
 {names}

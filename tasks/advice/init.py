@@ -17,11 +17,11 @@ from concord.artifacts.errors import EnvironmentFailed, WrongInput, quoted
 from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, parsed
 from concord.artifacts.schemas import COMMAS, TextFormat
-from concord.artifacts.sections import NAME_PATTERN, AboutPlan
+from concord.artifacts.sections import NAME_PATTERN, AboutPlan, DataPlan
 from concord.artifacts.sources import check_address
 from concord.artifacts.table_schema import schema_of
 from concord.artifacts.wrong_plan import PATTERNS
-from concord.tasks.advice.choose import PublicFacts, class_shares, no_tallies
+from concord.tasks.advice.choose import PublicFacts, no_tallies
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import (
     ABOUT,
@@ -50,7 +50,6 @@ from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
 from concord.tasks.advice.rehearse_votes import VotesAhead, expect_votes
 from concord.tasks.data.csv_files import UTF_16, first_line, words_of
 from concord.tasks.data.files import csv_files, format_of, format_of_private
-from concord.tasks.data.grid import reading_encoding
 from concord.tasks.data.remarks import MAY_BE_NAMES, remarks_on
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
 from concord.tasks.data.units import open_private
@@ -70,6 +69,7 @@ PROMPTS = {
     ),
     "label": "Label column",
     "classes": "Classes, separated by commas; they are published",
+    "shares": "Shares of the classes, if publicly known, such as no=.95,yes=.05: accuracy is foreseen by them",
     "unit": "Column that identifies a person; `row` to protect each row by itself",
     "domain": "Name of this body of private data; it is published",
     "rows": "About how many private rows, or people if a column identifies them; this number is published",
@@ -159,7 +159,7 @@ def _with_expectation(
     ahead: SketchAhead | TalliesAhead | VotesAhead | None
     reasons = list[str]()
     if settings.public is None:
-        ahead, reasons = expect_sketch(plan, class_shares(plan, reading_encoding(plan))), [SKETCHED]
+        ahead, reasons = expect_sketch(plan), [SKETCHED]
     else:
         public = PublicFacts.of(plan, account.domain.filter.order)
         against = no_tallies(plan, public.encoding)
@@ -200,6 +200,8 @@ def settings_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> I
     for name, prompt in PROMPTS.items():
         if name == "format" and (stated["public"] or not csv_files(stated["private"])):
             stated.setdefault(name, "")  # it was found, or there is none
+        if name == "shares" and (stated["public"] or stated["test"] or "bounds" in stated):
+            stated.setdefault(name, "")  # accuracy is foreseen without
         if name == "classes" and "bounds" in stated:
             continue
         parse = partial(parse_setting, name, stated=stated)
@@ -274,7 +276,7 @@ def _usual(name: str, stated: Mapping[str, Any], terminal: Terminal | None) -> A
     WrongInput, naming such columns, if nobody can be asked. They are schema: no private row is read.
     """
     match name:
-        case "public" | "test" | "format":
+        case "public" | "test" | "format" | "shares":
             return ""
         case "classes" if stated.get("test"):
             return classes_of(stated["test"], stated["label"], stated["format"])
@@ -313,6 +315,12 @@ def parse_setting(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
     match name:
         case "classes":
             return _classes(value)
+        case "shares" if value:
+            words = value.split(",") if isinstance(value, str) else ()
+            pairs = [word.rpartition("=") for word in words if "=" in word]
+            shares = {key.strip(): share for key, _, share in pairs} or value
+            known = {key: stated.get(key) for key in ("label", "bounds")} | {"classes": stated.get("classes", ())}
+            return parsed(DataPlan, {"private": "", **known, "shares": shares}).shares
         case "rows":
             digits = re.sub(r"(?<=\d)[., _'](?=\d{3}(?!\d))", "", str(value).strip())
             if not digits.isdecimal() or not int(digits):

@@ -32,12 +32,13 @@ import numpy as np
 
 from concord.artifacts.plan import Plan
 from concord.artifacts.table_schema import DeclaredRange, TableSchema, varies
+from concord.tasks.advice.choose import class_shares
 from concord.tasks.advice.rehearse import ClassAhead, Rehearsed, expect_classes, in_words, learned, missed_in_words
 from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, rehearse_labels, simulated_steps
 from concord.tasks.advice.synthetic_labels import SIGNALS
 from concord.tasks.advice.tallies import learning_units, planned_sketch
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, coarser
-from concord.tasks.data.grid import grid_of, recoded
+from concord.tasks.data.grid import grid_of, reading_encoding, recoded
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.tallies import Tallies
@@ -173,19 +174,27 @@ class SketchAhead:
     reason: str
 
 
-def expect_sketch(plan: Plan, shares: Sequence[float] | None = None) -> SketchAhead:
-    """What to expect of a plan that declares a schema, with these shares of the classes, if they are known.
+UNFORESEEN = (
+    "accuracy cannot be foreseen without the classes' shares: if they are publicly known, state them with --shares, or "
+    "in the plan as data.shares"
+)
+
+
+def expect_sketch(plan: Plan) -> SketchAhead:
+    """What to expect of a plan that declares a schema; of classes whose shares nobody states, nothing is simulated.
 
     Raises WrongInput if a sketch does not fit the budget.
     """
     schema, units = plan.data.sketched, plan.labeling.rows
     assert units is not None
     mechanism = planned_sketch(plan, grid_of(schema))
-    stages = [SketchStage.of(plan, draw) for draw in range(DRAWS)]
+    shares = class_shares(plan, reading_encoding(plan))
+    stages = [SketchStage.of(plan, draw) for draw in range(DRAWS if shares or plan.data.bounds else 0)]
     rehearsed = tuple(
         rehearse_labels(signal, stage, draw, shares) for signal in SIGNALS for draw, stage in enumerate(stages)
     )
-    classes = expect_classes(plan.data.classes, rehearsed)
+    classes = expect_classes(plan.data.classes if rehearsed else (), rehearsed)
+    foreseen = rehearsed and f"{in_words(rehearsed, 'plausible rows of the schema')}{missed_in_words(classes)}"
     return SketchAhead(
         columns=schema.names,
         left_out=schema.undeclared,
@@ -194,8 +203,8 @@ def expect_sketch(plan: Plan, shares: Sequence[float] | None = None) -> SketchAh
         units=units,
         rehearsed=rehearsed,
         classes=classes,
-        feasible=learned(rehearsed),
-        reason=f"{in_words(rehearsed, 'plausible rows of the schema')}{missed_in_words(classes)}",
+        feasible=not rehearsed or learned(rehearsed),
+        reason=foreseen or UNFORESEEN,
     )
 
 

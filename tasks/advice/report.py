@@ -11,13 +11,12 @@ from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import TALLIES
-from concord.tasks.advice.choose import PublicFacts, class_shares
+from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.cover import Account, as_decided, check_cover
 from concord.tasks.advice.rehearse_sketch import SketchAhead, expect_sketch
 from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
 from concord.tasks.advice.rehearse_votes import expect_votes, expected_answers
 from concord.tasks.advice.tallies import check_columns
-from concord.tasks.data.grid import reading_encoding
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.sketch import Sketch
@@ -40,7 +39,7 @@ def plan_report(path: Path, home: Path) -> dict[str, Any]:
     covered = check_cover(plan, public, account)
     match plan.ways:
         case ("sketch",):
-            sketch = expect_sketch(plan, class_shares(plan, reading_encoding(plan)))
+            sketch = expect_sketch(plan)
             found = {"sketch": asdict(sketch), **_of_sums(Sketch.name, ROWS, sketch)}
         case ("tallies",) if public is not None:
             check_columns(plan, public.encoding)

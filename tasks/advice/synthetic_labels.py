@@ -142,7 +142,7 @@ def _logits(total: Floats) -> Floats:
 def with_shares(logits: Floats, shares: Floats) -> Floats:
     """Probabilities of these logits, shifted by class until their means are the shares, nearly."""
     shift = np.log(shares)
-    for _ in range(50):
+    for _ in range(500):  # of rows in clumps, which a shift moves past one another, it takes hundreds
         found: Floats = softmax(logits + shift, axis=1)
         missed = np.log(shares) - np.log(found.mean(axis=0))
         if np.abs(missed).max() < CLOSE:

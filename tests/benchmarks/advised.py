@@ -51,7 +51,9 @@ def measured(lines: Lines) -> dict[str, dict[float, float]]:
 def advised(data: Coded, epsilon: float, shares: tuple[float, ...] | None) -> TalliesAhead | SketchAhead:
     """What the plan of this case would say."""
     if data.schema is not None:
-        return expect_sketch(plan_of(data, epsilon), shares)
+        plan = plan_of(data, epsilon)
+        shared = {"shares": shares and dict(zip(plan.data.classes, shares, strict=True))}
+        return expect_sketch(plan.model_copy(update={"data": plan.data.model_copy(update=shared)}))
     facts = PublicFacts(
         rows=len(data.labels.public),
         encoding=data.encoding,
@@ -67,7 +69,7 @@ def stated(case: str, data: Coded, epsilons: Iterable[float]) -> Iterator[dict[s
     """What the plans of this case would say: a line for each ε, with the shares of the classes and without."""
     of_test = np.bincount(data.labels.test, minlength=data.classes) / len(data.labels.test)
     for epsilon in epsilons:
-        for shares in (tuple(of_test.tolist()), None):
+        for shares in (tuple(of_test.tolist()), None)[: 1 if data.schema else 2]:  # a schema foresees none without
             began = time.process_time()
             found = advised(data, epsilon, shares)
             low, *_, high = sorted(round(100 * each.right, 2) for each in found.rehearsed)

@@ -134,13 +134,20 @@ def test_with_the_schema_filled_in_the_same_command_writes_the_plan(given: tuple
     found = json.loads(printed)
     assert (found["plan"], found["schema"], found["mechanism"]) == ("plan.toml", "schema.json", "tallies")
     assert found["columns"]["note"] == "no range or categories declared, left out"
+    assert says(found["reason"], "cannot be foreseen", "--shares")
+    assert (found["classes"], without_home("plan", "plan.toml")[0]) == ([], 0)
+    Path("plan.toml").unlink()
+    shared = ("--shares", "low=.06, high=.94")
+    found = json.loads(without_home("init", *given, *STATED, *shared, "--unit", "person", "--json")[1])
     assert "simulated with synthetic labels on plausible rows of the schema: expect an accuracy of" in found["reason"]
-    assert [each["name"] for each in found["classes"]] == ["low", "high"]
+    assert "majority-class baseline 94%" in found["reason"]
+    assert [(each["name"], round(each["share"][0], 2)) for each in found["classes"]] == [("low", 0.06), ("high", 0.94)]
+    assert load_plan(Path("plan.toml")).data.shares == {"low": 0.06, "high": 0.94}
     status, printed, error = without_home("plan", "plan.toml", "--json")
     assert (status, error) == (0, "")
     planned = json.loads(printed)
     assert [(each["name"], each["feasible"]) for each in planned["mechanisms"]] == [("sketch", True)]
-    assert planned["mechanisms"][0]["reason"] == planned["sketch"]["reason"]
+    assert planned["mechanisms"][0]["reason"] == planned["sketch"]["reason"] in found["reason"]
     status, printed, error = without_home("plan", "plan.toml")
     assert (status, "two-way tables" in printed, "without privacy" in printed) == (0, True, True)
     data = load_plan(Path("plan.toml")).data
@@ -214,6 +221,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "votes": ((*STATED, "--unit", "row", "--no-tallies"), "--no-tallies needs --public"),
     "a stream": ((*STATED, "--unit", "person", "--season", "4"), "data.schema cannot be used with [stream]"),
     "categories": ((*STATED, "--unit", "row", "--categories", "age"), "categories cannot be used with schema"),
+    "other shares": ((*STATED, "--unit", "row", "--shares", "low=.4,medium=.6"), "shares must give each"),
+    "half": ((*STATED, "--unit", "row", "--shares", "low=.4,high=.1"), "these must sum to 1"),
+    "no share": ((*STATED, "--unit", "row", "--shares", "low=1,high=0"), "shares.low"),
+    "no number": ((*STATED, "--unit", "row", "--shares", "low,high"), "shares"),
     "no such label": (("--label", "income"), "'income' that --label"),
     "more than the lifetime": ((*STATED, "--unit", "row", "--lifetime-epsilon", "0.5"), "--lifetime-epsilon must be"),
 }
@@ -263,7 +274,8 @@ def test_a_table_as_excel_writes_it_was_a_dead_end_without_a_public_one(
     assert says(error, "--format", "encoding", "cp1252", "first line", "t.csv")
     if how == "dialogue":
         typed = (
-            f"t.csv\n\n\n\n{SAID}\nclass\nlow,high\nrow\nd\n4000\n\n\n\n\nnumber 0 10\nnumber 1 2\nmännlich, weiblich\n"
+            f"t.csv\n\n\n\n{SAID}\nclass\nlow,high\nlow=.5\nlow=.9,high=.1\nrow\nd\n4000\n\n\n\n\n"
+            "number 0 10\nnumber 1 2\nmännlich, weiblich\n"
         )
         status, _, error = heard("init", stdin=Terminal(typed + "\n" * 5))
         assert status == 0, error

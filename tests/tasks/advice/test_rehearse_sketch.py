@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.sentences import says
 from tests.world import (
     MOST_COLUMNS,
     Plan,
@@ -19,6 +20,7 @@ from tests.world import (
     schema_of,
 )
 
+SHARES = {"low": 0.7, "high": 0.3}
 RANGE = {"minimum": 0, "maximum": 1e6}
 FIELDS: list[dict[str, Any]] = [
     {"name": "wage", "type": "number", "constraints": RANGE},
@@ -64,7 +66,7 @@ def test_plausible_rows_are_cells_of_the_schema_that_depend_on_one_another() -> 
 
 
 def test_what_is_expected_grows_with_the_budget_and_lies_between_the_largest_class_and_the_possible() -> None:
-    little, much = expect_sketch(plan_of(200, 0.01), (0.7, 0.3)), expect_sketch(plan_of(200_000, 8.0), (0.7, 0.3))
+    little, much = (expect_sketch(plan_of(*given, shares=SHARES)) for given in ((200, 0.01), (200_000, 8.0)))
     assert (little.feasible, much.feasible) == (False, True)
     assert "not expected to beat the baseline" in little.reason
     assert much.reason.startswith("simulated with synthetic labels on plausible rows of the schema: expect an accuracy")
@@ -77,6 +79,14 @@ def test_what_is_expected_grows_with_the_budget_and_lies_between_the_largest_cla
     assert [step.what for step in much.steps] == ["one-way tables", "two-way tables", "labels", "labels", "labels"]
     assert [step.columns for step in much.steps] == [8, 10, 5, 5, 5]
     assert sum(step.share for step in much.steps) == pytest.approx(1)
+
+
+def test_without_the_shares_of_classes_no_accuracy_is_foreseen() -> None:
+    """It was "64 % to 99 %" of a 5.7 % outcome."""
+    for classes in (["low", "high"], ["low", "middle", "high"]):
+        found = expect_sketch(plan_of(50_000, 4.0, classes=classes))
+        assert says(found.reason, "cannot be foreseen", "--shares", "data.shares")
+        assert (found.rehearsed, found.classes, found.feasible) == ((), (), True)
 
 
 def test_a_number_as_label_is_expected_by_how_much_of_it_is_explained() -> None:
