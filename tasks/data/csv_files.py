@@ -7,7 +7,7 @@ return is a blank within its cell. A line longer than LONGEST_LINE is cut there,
 are ignored, within quotes and outside. Bytes that are no character are escaped. The separator is the one that the plan
 declares (TextFormat) and depends on nothing in a file. A quote (") ends with its line: otherwise one that a private row
 leaves open would swallow the next row. Tables whose cells hold line breaks are written as Parquet.
-Checked by tests/tasks/data/test_csv_files.py and tests/privacy/test_text_alone.py.
+Checked by tests/tasks/data/test_csv_files.py and tests/privacy/test_row_alone.py.
 
 Formats. Only `concord init`, `predict` and `verify --table` detect one, in tables that are not private: a format
 detected in private rows would be learned from them. The result fits the first lines, or is the default; it is written

@@ -6,7 +6,7 @@ would decide what every other becomes. A type is that of the container, or there
 Assumes      the type of a container is public, as that of a file's column is: what made it may have looked at all cells
 Guarantees   a cell of a container becomes the same, to the bit, whatever cells are beside it, and none can make it fail
 Not covered  what NumPy or pandas inferred before: an array of doubles in which one missing cell made all ids doubles
-             Checked by tests/privacy/test_source_alone.py, and for every container by tests/promises/test_containers.py
+             Checked by tests/privacy/test_row_alone.py, and for every container by tests/promises/test_containers.py
 """
 
 from collections.abc import Callable, Iterable

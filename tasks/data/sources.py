@@ -8,7 +8,7 @@ Assumes      a plan's `[data] version` names the state of the private data: a ta
 Guarantees   nothing is read from a snapshot that was not written by this vault. The same rows of a query give the same
              bytes in any order, and their order reveals nothing. No cell can fail: rows are copied, and cast later
              (tasks.data.cells). A keyed digest of the query is on record. Checked by tests/tasks/data/test_sources.py,
-             and to the bit by tests/privacy/test_source_alone.py
+             and to the bit by tests/privacy/test_row_alone.py
 """
 
 import json

@@ -1,16 +1,16 @@
 """A row alone: what a private row becomes is the same, to the bit, whatever rows, frames and files it comes with.
 
-Law 8. Columns of every Arrow type are made of any bits; every rule of tasks.data.cells, the matrix that teachers learn
-from, the codes that tallies add up, the cells of a declared grid, the digest, the unit's name and the shard of a row
-are compared as bytes, alone against in company.
+Law 8, for every door (tests/support/doors.py) and every rule (tests/support/rules.py). Rows of any bits, lines of any
+signs and objects of any type are read alone and in company; what the door hands on (cells, types, names of units) and
+what each rule makes of that (values, matrix, codes, cells of a grid, digest, unit, shard) are compared as bytes.
 """
 
-import functools
-import math
-import struct
-from collections.abc import Collection, Iterable
+import csv
+import io
+from collections.abc import Callable, Collection, Iterable
 from itertools import cycle
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,186 +18,84 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from tests.privacy.test_neighbouring_tables import from_least
-from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact
+from tests.support.doors import DOORS, KEYS, OBJECTS, formats, frames_of, lines
+from tests.support.raw import CELLS, exact
+from tests.support.rules import through_the_rules
 from tests.world import (
-    LABEL,
-    Codes,
-    Column,
-    DeclaredCategories,
-    DeclaredRange,
-    DeclaredText,
-    DeclaredTruth,
-    Encoding,
-    Hashed,
-    NumberField,
-    OneHot,
-    Passed,
-    Scaled,
-    TableSchema,
-    VectorField,
-    WordField,
-    canonical_id,
-    cast_labels,
-    cast_numbers,
-    cast_rows,
+    TextFormat,
+    WrongInput,
     data_cells,
-    encode,
-    grid_of,
-    numbers_of,
-    polars_type,
-    read_column,
-    reading_columns,
-    row_digests,
-    shards_of,
-    steps_between,
+    data_files,
+    data_frames,
+    data_stored_columns,
+    number,
+    open_private,
     text,
 )
-
-KEY = bytes(range(32))
-PLAIN = Scaled(kind="numeric", name="plain", mean=0.1, scale=3, fill=-0.7, low=-1e30, high=1e30, missing=True)
-BUCKETS = DeclaredText(kind="text", name="hashed", buckets=32)
-COLUMNS: tuple[Column, ...] = (
-    PLAIN,
-    PLAIN.model_copy(update={"name": "log", "log": True}),
-    PLAIN.model_copy(update={"name": "truth", "kind": "boolean"}),
-    PLAIN.model_copy(update={"name": "date", "kind": "date", "low": -1e9, "high": 1e9}),
-    OneHot(name="word", vocabulary=("a", "0", "-0.5", "Rome", "1970-01-01"), missing=True),
-    OneHot(name="hashed", vocabulary=BUCKETS.words, missing=True, hashed=True),
-    Passed(name="bytes", element="uint8", size=2),
-    Passed(name="wave", element="float32", size=2),
-    Hashed(name="text", size=16),
-)
-ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
-WITHIN = Encoding(columns=(), label="label", classes=(), bounds=(-1e3, 7.7))
-VECTORS: dict[str, Any] = {"view": "values", "length": 2, "low": -0.5}
-CODES = Codes(
-    fields=(
-        NumberField(kind="numeric", name="plain", start=0, cuts=(-1.0, -0.0, 5e-324, 1.5)),
-        NumberField(kind="numeric", name="plain", start=6, cuts=(-1e100, -0.1, 0.0, 1.0, 1.5, 2.0**53, 1e100)),
-        NumberField(kind="boolean", name="truth", start=15, cuts=(1.0,)),
-        NumberField(kind="date", name="date", start=18, cuts=(-719_162.0, 0.0, 16_801.5)),
-        WordField(name="word", start=23, words=("0", "a")),
-        VectorField(name="bytes", start=27, element="uint8", high=255.0, centres="AAAAAAAA/wABAP8A", **VECTORS),
-        VectorField(name="wave", start=31, element="float32", high=2.5, centres="AAAAAGYAZgBnAGYA/wD/AA==", **VECTORS),
-    ),
-    coarse=(0, 2, 3, 4, 5, 6),
-    fine=(1, 2, 3, 4, 5, 6),
-)
-
-SCHEMA = TableSchema(
-    columns=(
-        DeclaredRange(kind="numeric", name="plain", low=-1e3, high=1e9, whole=False),
-        DeclaredRange(kind="numeric", name="log", low=-3, high=90, whole=True),
-        DeclaredTruth(kind="boolean", name="truth"),
-        DeclaredRange(kind="date", name="date", low=-719_162, high=20_000.5, whole=False),
-        DeclaredCategories(kind="categorical", name="word", words=("a", "0", "-0.5", "Rome", "1970-01-01")),
-        BUCKETS,
-    ),
-    undeclared=(),
-)
-GRID = grid_of(SCHEMA)
 
 LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)
 PLACES = ("first", "middle", "last")
 STORED = (pa.float64(), pa.string(), pa.timestamp("us"), pa.float32(), pa.int64(), pa.uint64(), pa.date32())
 LONG = (255, 256, 257, 1023, 1024, 1025, 4095, 4097, 65_535, 65_536, 65_537)
-
-PLAIN_CELLS = (None, b"a", struct.pack("<d", 1.5), bytes(8))
-
-
-columns = st.sampled_from(TYPES).flatmap(lambda stored: st.tuples(st.just(stored), cells_of(stored), cells_of(stored)))
+Bits = tuple[Any, ...]
 
 
-class Became(NamedTuple):
-    """What rows became: columns of bits, one for every rule."""
-
-    rules: dict[str, list[bytes | None]]
-
-    def row(self, at: int) -> dict[str, bytes | None]:
-        return {rule: found[at] for rule, found in self.rules.items()}
-
-
-def became(stored: pa.DataType, cells: list[Cell]) -> Became:
-    """What every rule makes of a stored column, which stands for each column of the table in turn."""
-    if polars_type(stored) == pl.Unknown:
-        return through_the_rules(pl.Series([None] * len(cells), dtype=pl.Null))
-    return through_the_rules(read_column("c", column(stored, cells), stored))
+def became(door: str, folder: Path, way: Any, rows: list[Any], *, whole: bool) -> list[Bits]:
+    """What each row becomes: its cells with their types, its unit's name; on the `whole`, what any rule makes of it."""
+    found: list[Bits] = []
+    for frame, owner in DOORS[door].read(folder, way, rows):
+        rules = through_the_rules(frame["c"]).values() if whole else []
+        cells = [exact(cells) for cells in frame.get_columns()]
+        found += [(frame.dtypes, *row) for row in zip(*cells, owner, *rules, strict=True)]
+    return found
 
 
-def through_the_rules(read: pl.Series) -> Became:
-    names = (*ENCODING.features, ENCODING.label)
-    raw = pl.DataFrame([read.alias(name) for name in names])
-    rows = cast_rows(raw, ENCODING)
-    units = raw.select(canonical_id("plain", read.dtype).cast(pl.Binary)).to_series()
-    found = {name: exact(rows[name]) for name in rows.columns if name != "log"}
-    for name, kind in (("plain", "numeric"), ("date", "date")):
-        found[f"{name} as a number"] = in_rows(numbers_of(rows[name], kind))  # type: ignore[arg-type]
-    found["matrix"] = in_rows(encode(rows, ENCODING))
-    found["codes"] = in_rows(CODES.of(rows))
-    found["codes of what is not cast"] = in_rows(CODES.of_raw(raw, COLUMNS).astype(np.int32))
-    found["cells of a grid"] = in_rows(GRID.of_raw(raw, reading_columns(SCHEMA)).astype(np.int32))
-    found["label as a number"] = in_rows(
-        steps_between(cast_numbers(raw[ENCODING.label], math.inf), (-1e3, 7.7), 1 << 16)
-    )
-    found["label within bounds"] = in_rows(cast_rows(raw, WITHIN)[LABEL].to_numpy())
-    found["label alone"] = in_rows(cast_labels(raw[ENCODING.label], ENCODING))
-    assert found["codes of what is not cast"] == found["codes"]
-    assert found["label alone"] == in_rows(rows[LABEL].to_numpy())
-    found["digest"] = list(row_digests(rows, ENCODING, KEY))
-    found["unit"] = units.to_list()
-    found["shard"] = exact(shards_of(units.fill_null(b""), KEY, 1000))
-    return Became(found)
+def check_alone(
+    door: str, folder: Path, cases: int, phases: Collection[Phase] = tuple(Phase), *, whole: bool = False
+) -> None:
+    """Two rows among as many of another, of all lengths at which libraries change how they compute."""
+    made = DOORS[door]
 
-
-def in_rows(numbers: NDArray[np.generic]) -> list[bytes | None]:
-    return [row.tobytes() for row in numbers]
-
-
-@functools.cache
-def alone(stored: pa.DataType, cell: Cell) -> dict[str, bytes | None]:
-    return became(stored, [cell]).row(0)
-
-
-def check_alone(cases: int, phases: Collection[Phase] = tuple(Phase)) -> None:
     @settings(max_examples=cases, phases=phases)
-    @given(columns, st.sampled_from(PLAIN_CELLS), st.sampled_from(LENGTHS), st.floats(0, 1))
-    def holds(typed: tuple[pa.DataType, Cell, Cell], other: Cell, rows: int, where: float) -> None:
-        stored, odd, second = typed
-        company = [other] * rows
+    @given(st.data(), made.ways, st.sampled_from(LENGTHS), st.floats(0, 1))
+    def holds(data: st.DataObject, way: Any, length: int, where: float) -> None:
+        other, odd, second = (data.draw(made.rows(way)) for _ in range(3))
+        company = [other] * length
         company[-1] = second
-        company[round(where * (rows - 1))] = odd
-        together = became(stored, company)
-        assert {len(found) for found in together.rules.values()} == {rows}
-        for at, cell in enumerate(company):
-            assert together.row(at) == alone(stored, cell), f"row {at}"
+        company[round(where * (length - 1))] = odd
+        alone = {repr(row): became(door, folder, way, [row], whole=whole) for row in (other, odd, second)}
+        assert all(len(alone[repr(row)]) == made.is_row(way, row) for row in (other, odd, second))
+        due = [bits for row in company for bits in alone[repr(row)]]
+        assert sorted(became(door, folder, way, company, whole=whole), key=repr) == sorted(due, key=repr)
 
-    alone.cache_clear()
     holds()
 
 
+CASES = {"columns": 200, "files": 40, "text": 60, "query": 3, "frame": 5}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_row_is_read_the_same_alone_as_in_company(tmp_path: Path, door: str) -> None:
+    check_alone(door, tmp_path, CASES[door])
+
+
 @pytest.mark.parametrize("cases", [60, pytest.param(500, marks=pytest.mark.slow)])
-def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> None:
-    check_alone(cases)
+def test_every_rule_makes_the_same_of_a_cell_of_any_bits_alone_as_in_company(tmp_path: Path, cases: int) -> None:
+    check_alone("columns", tmp_path, cases, whole=True)
 
 
-def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_rejected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """By as many cases as are always searched."""
-    monkeypatch.setattr(data_cells, "number", from_least)
-    with pytest.raises(AssertionError, match="row "):
-        check_alone(60, [Phase.generate])
-    alone.cache_clear()  # of what the fault made
+@pytest.mark.slow
+@pytest.mark.parametrize("door", DOORS)
+def test_a_row_of_any_door_becomes_the_same_by_every_rule(tmp_path: Path, door: str) -> None:
+    check_alone(door, tmp_path, 7 * CASES[door], whole=True)
 
 
 @pytest.mark.parametrize(
     ("rows", "place", "kinds"),
     [
-        *((65, place, STORED[:3]) for place in PLACES[:2]),
+        (65, "middle", STORED[:3]),
         *(
             pytest.param(rows, place, STORED, marks=pytest.mark.slow)
             for rows, place in zip(LONG, cycle(PLACES), strict=False)
@@ -205,41 +103,120 @@ def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_reje
     ],
 )
 def test_odd_cells_become_the_same_in_frames_of_any_length(
-    rows: int, place: str, kinds: tuple[pa.DataType, ...]
+    tmp_path: Path, rows: int, place: str, kinds: tuple[pa.DataType, ...]
 ) -> None:
     """All odd cells of a type in one long frame, at its start, its end and in the middle of cells that are plain."""
     at = {"first": 0, "middle": (rows - 1) // 2, "last": max(0, rows - len(CELLS))}[place]
+    plain = b"1.5\x00\x00\x00\x00\x00"
     for stored in kinds:
-        cells = ([b"1.5\x00\x00\x00\x00\x00"] * at + [*CELLS] + [b"1.5\x00\x00\x00\x00\x00"] * rows)[:rows]
-        together = became(stored, cells)
-        for place_of, cell in enumerate(cells[at : at + len(CELLS)], start=at):
-            assert together.row(place_of) == alone(stored, cell), (stored, cell)
+        cells = ([plain] * at + [*CELLS] + [plain] * rows)[:rows]
+        together = became("columns", tmp_path, stored, cells, whole=True)
+        for found, cell in list(zip(together, cells, strict=True))[at : at + len(CELLS)]:
+            assert [found] == became("columns", tmp_path, stored, [cell], whole=True), (stored, cell)
 
 
-def test_words_that_are_weighed_by_how_many_rows_have_them_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: what is usual for text, where a word counts less if other rows hold it as well."""
-    note, other = (pl.Series("c", [text]) for text in ("a cough again", "a cough"))
-    assert through_the_rules(pl.concat([note, other])).row(0) == through_the_rules(note).row(0)
-
-    transform = HashingVectorizer.transform
-
-    def weighed(words: HashingVectorizer, cells: Iterable[str]) -> Any:
-        there = transform(words, cells)
-        return there.multiply(1 / np.maximum(there.sum(axis=0), 1)).tocsr()
-
-    monkeypatch.setattr(HashingVectorizer, "transform", weighed)
-    together, by_itself = through_the_rules(pl.concat([note, other])).row(0), through_the_rules(note).row(0)
-    assert {rule for rule, bits in together.items() if bits != by_itself[rule]} == {"matrix", "digest"}
+@pytest.mark.parametrize("door", ["query", "frame"])
+def test_every_odd_object_is_read(tmp_path: Path, door: str) -> None:
+    assert len(became(door, tmp_path, None, [(cell, "no", "u") for cell in OBJECTS], whole=True)) == len(OBJECTS)
 
 
-def test_buckets_that_depend_on_the_words_of_other_rows_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: what most encoders do, which number the words that they find."""
-    note, other = (pl.Series("c", [text]) for text in ("a cough again", "a cough"))
-    assert through_the_rules(pl.concat([note, other])).row(0) == through_the_rules(note).row(0)
+# Planted faults -------------------------------------------------------------------------------------------------------
 
-    def numbered(name: str, dtype: pl.DataType, size: int) -> pl.Expr:
-        place = text(name, dtype).rank("dense") % size + 1
-        return pl.format("bucket {} of {}", place, pl.lit(size))
 
-    monkeypatch.setattr(data_cells, "bucketed", numbered)
-    assert through_the_rules(pl.concat([note, other])).row(0) != through_the_rules(note).row(0)
+def from_least(name: str, dtype: pl.DataType, *largest: float) -> pl.Expr:
+    """What most scalers do, which learn a column's range from the rows that they find."""
+    return number(name, dtype, *largest) - number(name, dtype, *largest).min()
+
+
+def numbered(name: str, dtype: pl.DataType, size: int) -> pl.Expr:
+    """What most encoders do, which number the words that they find."""
+    return pl.format("bucket {} of {}", text(name, dtype).rank("dense") % size + 1, pl.lit(size))
+
+
+hashed_words = HashingVectorizer.transform
+
+
+def weighed(words: HashingVectorizer, cells: Iterable[str]) -> Any:
+    """What is usual for text, where a word counts less if other rows hold it as well."""
+    there = hashed_words(words, cells)
+    return there.multiply(1 / np.maximum(there.sum(axis=0), 1)).tocsr()
+
+
+honest_column = data_frames._of_pandas
+
+
+def guessed(column: Any, word: Any = None) -> Any:
+    """A column of numbers stays one, as a reader that looks at all cells would have it."""
+    try:
+        return pa.array([None if cell is None else float(cell) for cell in column])
+    except (TypeError, ValueError):
+        return honest_column(column, word)
+
+
+def quotes_left_open(path: Path, form: TextFormat, **_: Any) -> list[list[str]]:
+    """Line breaks within quotes, as a common reader has them."""
+    return list(csv.reader(io.StringIO(path.read_text("latin-1")), delimiter=form.separator))[1:]
+
+
+FAULTS: dict[str, tuple[str, bool, Any, str, Callable[..., Any]]] = {
+    "a number from the least of its column": ("columns", True, data_cells, "number", from_least),
+    "buckets that depend on other words": ("columns", True, data_cells, "bucketed", numbered),
+    "words weighed by how many rows have them": ("columns", True, HashingVectorizer, "transform", weighed),
+    "a column that one bad cell empties": (
+        *("columns", False, data_stored_columns, "_cells"),
+        lambda column: [None] * len(column),
+    ),
+    "types guessed from cells": ("frame", False, data_frames, "_of_pandas", guessed),
+    "quotes that run on": ("text", False, data_files, "read_rows", quotes_left_open),
+}
+"""Of each: the door, whether the rules are compared, and what is put in whose place."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    door, whole, owner, name, planted = FAULTS[fault]
+    monkeypatch.setattr(owner, name, planted)
+    with pytest.raises((AssertionError, WrongInput)):
+        check_alone(door, tmp_path, 2000, [Phase.generate], whole=whole)
+
+
+# Lines of text --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "shift_jis", "gb18030", "utf-7", "utf-8-sig"])
+def test_no_encoding_in_which_a_byte_could_take_the_next_line_is_known(encoding: Any) -> None:
+    with pytest.raises(ValueError, match="encoding"):
+        TextFormat.model_validate({"encoding": encoding})
+
+
+@pytest.mark.parametrize("encoding", KEYS["encoding"])
+def test_every_byte_of_an_encoding_stays_within_its_line(tmp_path: Path, encoding: str) -> None:
+    rows = [bytes([byte]) + b",x,7" for byte in range(256) if byte not in b'\n"']
+    rows += [bytes([lead, byte]) + b",x,7" for lead in (0xC3, 0xE2, 0xF0, 0xED) for byte in (0x80, 0x0D, 0x2C)]
+    (tmp_path / "t.csv").write_bytes(b"\n".join([b"c,label,unit", *rows, b""]))
+    read = frames_of(str(tmp_path / "t.csv"), TextFormat.model_validate({"encoding": encoding}))
+    assert sum(frame.height for frame, _ in read) == len(rows)
+
+
+def test_no_rule_for_numbers_changes_whose_a_row_is(tmp_path: Path) -> None:
+    """An erased `1.234` was read as `1234`, whom nobody had erased, once digits came in groups."""
+    digits = st.from_regex(rb"[+-]?[0-9]{1,3}([.,' ][0-9]{3}){0,2}([.,][0-9]*)?")
+
+    @settings(max_examples=60)
+    @given(formats, st.lists(lines | digits, max_size=9))
+    def holds(form: TextFormat, ids: list[bytes]) -> None:
+        numbers = form.model_copy(update={"decimal": ".", "thousands": ""})
+        (tmp_path / "t.csv").write_bytes(b"\n".join([b"unit", *ids, b""]))
+        tables = (open_private(str(tmp_path / "t.csv"), how, "unit").owned({}) for how in (form, numbers))
+        first, other = ([name for _, owner in table for name in owner] for table in tables)
+        assert first == other
+
+    holds()
+
+
+def test_words_of_a_number_are_the_same_word_in_all_columns(tmp_path: Path) -> None:
+    form = TextFormat(separator=";", decimal=",", thousands=".")
+    (tmp_path / "t.csv").write_bytes(b"c;label;unit\n1.234,5;-1,50;1.000\n")
+    ((frame, owner),) = frames_of(str(tmp_path / "t.csv"), form, "unit")
+    assert (frame.rows(), owner) == ([("1234.5", "-1.50")], [b"1"])  # a name is what it is in every format
+    assert form.plain("-1.234.567,5e3") == "-1234567.5e3"

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pytest
 
 import concord
-from tests.privacy.test_row_alone import through_the_rules
 from tests.support.raw import CELLS, TYPES, Cell, column, exact
+from tests.support.rules import through_the_rules
 from tests.support.sources import plan_over
 from tests.world import (
     LABEL,
@@ -288,7 +288,7 @@ def test_one_cell_changes_no_other_of_a_frame(
     of, first = FRAMES.get(name, FRAMES["pandas"]), None
     for cells in held(CONTAINERS[name, kind], kind):
         rows = rows_of(DOORS[door](of(cells), given), tmp_path)
-        found = {rule: others(bits) for rule, bits in through_the_rules(rows["c"]).rules.items()}
+        found = {rule: others(bits) for rule, bits in through_the_rules(rows["c"]).items()}
         first = found if first is None else first
         assert found == first, cells
         assert label_bits(rows, kind) == RIGHT, cells
@@ -317,7 +317,7 @@ def test_no_bits_of_an_arrow_cell_change_another_or_how_it_ends(
             labels = str(refused)
         try:
             table = rows_of(pa.table({"c": cells}), tmp_path)
-            return labels, {rule: beside(found) for rule, found in through_the_rules(table["c"]).rules.items()}
+            return labels, {rule: beside(found) for rule, found in through_the_rules(table["c"]).items()}
         except WrongInput as refused:
             return labels, str(refused)
 

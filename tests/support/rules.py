@@ -1,0 +1,111 @@
+"""Every rule by which a private row becomes something, applied to a column that stands for each column in turn."""
+
+import math
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tests.support.raw import exact
+from tests.world import (
+    LABEL,
+    Codes,
+    Column,
+    DeclaredCategories,
+    DeclaredRange,
+    DeclaredText,
+    DeclaredTruth,
+    Encoding,
+    Hashed,
+    NumberField,
+    OneHot,
+    Passed,
+    Scaled,
+    TableSchema,
+    VectorField,
+    WordField,
+    canonical_id,
+    cast_labels,
+    cast_numbers,
+    cast_rows,
+    encode,
+    grid_of,
+    numbers_of,
+    reading_columns,
+    row_digests,
+    shards_of,
+    steps_between,
+)
+
+KEY = bytes(range(32))
+PLAIN = Scaled(kind="numeric", name="plain", mean=0.1, scale=3, fill=-0.7, low=-1e30, high=1e30, missing=True)
+BUCKETS = DeclaredText(kind="text", name="hashed", buckets=32)
+COLUMNS: tuple[Column, ...] = (
+    PLAIN,
+    PLAIN.model_copy(update={"name": "log", "log": True}),
+    PLAIN.model_copy(update={"name": "truth", "kind": "boolean"}),
+    PLAIN.model_copy(update={"name": "date", "kind": "date", "low": -1e9, "high": 1e9}),
+    OneHot(name="word", vocabulary=("a", "0", "-0.5", "Rome", "1970-01-01"), missing=True),
+    OneHot(name="hashed", vocabulary=BUCKETS.words, missing=True, hashed=True),
+    Passed(name="bytes", element="uint8", size=2),
+    Passed(name="wave", element="float32", size=2),
+    Hashed(name="text", size=16),
+)
+ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
+WITHIN = Encoding(columns=(), label="label", classes=(), bounds=(-1e3, 7.7))
+VECTORS: dict[str, Any] = {"view": "values", "length": 2, "low": -0.5}
+CODES = Codes(
+    fields=(
+        NumberField(kind="numeric", name="plain", start=0, cuts=(-1.0, -0.0, 5e-324, 1.5)),
+        NumberField(kind="numeric", name="plain", start=6, cuts=(-1e100, -0.1, 0.0, 1.0, 1.5, 2.0**53, 1e100)),
+        NumberField(kind="boolean", name="truth", start=15, cuts=(1.0,)),
+        NumberField(kind="date", name="date", start=18, cuts=(-719_162.0, 0.0, 16_801.5)),
+        WordField(name="word", start=23, words=("0", "a")),
+        VectorField(name="bytes", start=27, element="uint8", high=255.0, centres="AAAAAAAA/wABAP8A", **VECTORS),
+        VectorField(name="wave", start=31, element="float32", high=2.5, centres="AAAAAGYAZgBnAGYA/wD/AA==", **VECTORS),
+    ),
+    coarse=(0, 2, 3, 4, 5, 6),
+    fine=(1, 2, 3, 4, 5, 6),
+)
+
+SCHEMA = TableSchema(
+    columns=(
+        DeclaredRange(kind="numeric", name="plain", low=-1e3, high=1e9, whole=False),
+        DeclaredRange(kind="numeric", name="log", low=-3, high=90, whole=True),
+        DeclaredTruth(kind="boolean", name="truth"),
+        DeclaredRange(kind="date", name="date", low=-719_162, high=20_000.5, whole=False),
+        DeclaredCategories(kind="categorical", name="word", words=("a", "0", "-0.5", "Rome", "1970-01-01")),
+        BUCKETS,
+    ),
+    undeclared=(),
+)
+GRID = grid_of(SCHEMA)
+
+
+def through_the_rules(read: pl.Series) -> dict[str, list[bytes | None]]:
+    """What each rule makes of the cells, as bits: values, numbers, matrix, codes, digest, unit and shard."""
+    raw = pl.DataFrame([read.alias(name) for name in (*ENCODING.features, ENCODING.label)])
+    rows = cast_rows(raw, ENCODING)
+    units = raw.select(canonical_id("plain", read.dtype).cast(pl.Binary)).to_series()
+    found = {name: exact(rows[name]) for name in rows.columns if name != "log"}
+    again = cast_rows(rows, ENCODING)
+    assert all(exact(again[name]) == found[name] for name in again.columns if name != "log")
+    for name, kind in (("plain", "numeric"), ("date", "date")):
+        found[f"{name} as a number"] = in_rows(numbers_of(rows[name], kind))  # type: ignore[arg-type]
+    found["matrix"] = in_rows(encode(rows, ENCODING))
+    found["codes"] = in_rows(CODES.of(rows))
+    assert in_rows(CODES.of_raw(raw, COLUMNS).astype(np.int32)) == found["codes"]
+    found["cells of a grid"] = in_rows(GRID.of_raw(raw, reading_columns(SCHEMA)).astype(np.int32))
+    places = steps_between(cast_numbers(raw[ENCODING.label], math.inf), (-1e3, 7.7), 1 << 16)
+    found["label as a number"] = in_rows(places)
+    found["label within bounds"] = in_rows(cast_rows(raw, WITHIN)[LABEL].to_numpy())
+    assert in_rows(cast_labels(raw[ENCODING.label], ENCODING)) == in_rows(rows[LABEL].to_numpy())
+    found["digest"] = list(row_digests(rows, ENCODING, KEY))
+    found["unit"] = units.to_list()
+    found["shard"] = exact(shards_of(units.fill_null(b""), KEY, 1000))
+    return found
+
+
+def in_rows(numbers: NDArray[np.generic]) -> list[bytes | None]:
+    return [row.tobytes() for row in numbers]
