@@ -14,17 +14,19 @@ import threading
 from contextlib import suppress
 
 NOTHING_LOST = "the budget already charged stays valid: the same command goes on"
-SENTENCES = {
-    signal.SIGINT: f"interrupted; {NOTHING_LOST}",
-    signal.SIGTERM: f"ended by SIGTERM; {NOTHING_LOST}",
-    signal.SIGHUP: f"ended, since its terminal was closed; {NOTHING_LOST}",
+NOTHING_CHARGED = "nothing was charged: give the same command again"
+ENDED = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "ended by SIGTERM",
+    signal.SIGHUP: "ended, since its terminal was closed",
 }
 LEAVING_PATIENCE = 2.0
 """Seconds after which a command ends without printing its sentence: a stopped terminal takes no output."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
 """Erases a line of progress, and shows the cursor."""
 
-_watched = threading.Event()
+_watched, may_charge = threading.Event(), threading.Event()
+"""Whether a command is watched, and whether it has come so far that it may charge a domain."""
 _leaving = threading.Lock()
 
 
@@ -37,18 +39,23 @@ def watch() -> None:
     heard, result = os.pipe()
     os.set_blocking(result, False)
     signal.set_wakeup_fd(result, warn_on_full_buffer=False)
-    for number in SENTENCES:
+    for number in ENDED:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
 
     def hear() -> None:
         number = signal.Signals(os.read(heard, 1)[0])
-        while number not in SENTENCES:
+        while number not in ENDED:
             number = signal.Signals(os.read(heard, 1)[0])
-        leave(128 + number, SENTENCES[number])
+        leave(128 + number, sentence(number))
 
     threading.Thread(target=hear, daemon=True).start()
     _shield()
+
+
+def sentence(number: signal.Signals) -> str:
+    """What a command that this signal ends says of itself."""
+    return f"{ENDED[number]}; {NOTHING_LOST if may_charge.is_set() else NOTHING_CHARGED}"
 
 
 def shield_workers() -> None:

@@ -264,7 +264,7 @@ class LedgerState:
             raise BudgetRefused(f"a season of stream {opening.stream!r} is open: the next begins when it has ended")
         alike = any(known.purpose == opening.purpose for known in self.sessions_of(domain.name))
         if alike and not further and not seasons:
-            raise BudgetRefused(f"a further session must be asked for with --new-session, or --again: {price}")
+            raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
         return [Entry(domain=domain.name, session=opening.id, event=Session.charged(opening, by=domain.filter))]
 
     def follows(self, opening: Terms, known: Session) -> bool:

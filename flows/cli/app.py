@@ -30,6 +30,7 @@ from concord.artifacts.errors import WrongInput, in_json, in_lines
 from concord.artifacts.gone import GONE
 from concord.artifacts.process import our_settings, variables
 from concord.flows.console import asking, err, hushed, out, say
+from concord.flows.ending import may_charge
 
 if TYPE_CHECKING:
     from concord.artifacts.plan import Plan
@@ -143,7 +144,6 @@ YesOption = Annotated[
         help="Continue without asking, even if many private rows hold values unknown to the plan.",
     ),
 ]
-AgainOption = Annotated[bool, typer.Option(help="Repeat what was asked before; it costs again.")]
 PublishedArgument = Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")]
 StudentArgument = Annotated[
     str, typer.Argument(help="A session, a copy of its published folder, or models:/NAME@ALIAS.")
@@ -209,6 +209,7 @@ class Call:
         the operator may be asked questions within the context."""
         from concord.flows.server import serving
 
+        may_charge.set()
         with prefect_at(home), serving(home) if server else nullcontext():
             with self.starting() as wait_for:
                 importlib.import_module("concord.flows.start")

@@ -3,6 +3,8 @@
 Heavy packages are imported inside the commands, so that --help is instant.
 """
 
+import re
+import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,11 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from concord.artifacts.errors import ConcordError, EnvironmentFailed
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.flows.cli import record, verify
 from concord.flows.cli.app import (
     HOME,
-    AgainOption,
     Call,
     QuietCall,
     YesOption,
@@ -24,7 +25,7 @@ from concord.flows.cli.app import (
     subcommand,
 )
 from concord.flows.console import out, say
-from concord.flows.ending import NOTHING_LOST
+from concord.flows.ending import may_charge, sentence
 
 __all__ = ["app", "command", "record", "verify"]
 """`record` and `verify` add their commands to `app` as they are imported."""
@@ -36,6 +37,7 @@ INTERRUPTED = 130
 def command() -> None:
     """The command line: a ConcordError, or a full disk, becomes one sentence on stderr and an exit status."""
     speak_plainly()
+    may_charge.clear()
     try:
         app()
     except ConcordError as error:
@@ -43,7 +45,7 @@ def command() -> None:
         sys.exit(error.exit_status)
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            sys.stderr.write(f"concord: interrupted; {NOTHING_LOST}\n")
+            sys.stderr.write(f"concord: {sentence(signal.SIGINT)}\n")
         raise
     except OSError as failed:
         sys.stderr.write(f"concord: {EnvironmentFailed(f'the machine refused: {failed}')}\n")
@@ -169,8 +171,8 @@ class InitOptions:
     season: Annotated[int | None, typer.Option(help="For a stream: releases in a season.")] = None
     epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None
     delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None
-    lifetime_epsilon: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --epsilon.")] = None
-    lifetime_delta: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --delta.")] = None
+    lifetime_epsilon: Annotated[float | None, typer.Option(help="Lifetime ε; default: on record, or 4 times ε.")] = None
+    lifetime_delta: Annotated[float | None, typer.Option(help="Lifetime δ; default: on record, or 4 times δ.")] = None
     issuer: Annotated[str | None, typer.Option(help="The publisher.")] = None
     contact: Annotated[str | None, typer.Option(help="Contact for questions.")] = None
     use: Annotated[str | None, typer.Option(help="Intended use, and uses to avoid.")] = None
@@ -188,6 +190,11 @@ def init_command(
     from concord.flows.cli.advice import AtTerminal, show_written
     from concord.tasks.advice.init import write_plan
 
+    if len(settings.classes or ()) > 1 and (
+        lists := [word for word in settings.classes or () if re.search(r",\S", word)]
+    ):
+        rule = "--classes must be one list with commas, or be repeated with one class each"
+        raise WrongInput(f"{rule}: list all in one, or correct the plan if {lists[0]!r} is one class")
     categories = (name.strip() for several in settings.categories or () for name in several.split(","))
     given = asdict(settings) | {"categories": tuple(categories)}
     terminal = AtTerminal() if sys.stdin.isatty() else None
@@ -213,7 +220,7 @@ def estimate_command(
     epsilon: Annotated[float, typer.Option(help="The ε that the estimate costs.")],
     share: Annotated[float, typer.Option(help="Share of units set aside to evaluate teachers.")] = 0.3,
     beta: Annotated[float, typer.Option(help="Probability that the suggested cutoff is too low.")] = 0.05,
-    again: AgainOption = False,
+    new_session: Annotated[bool, typer.Option(help="Open a further session, which costs again.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Estimate the teachers' error from private rows and suggest a cutoff; costs budget.
@@ -224,7 +231,7 @@ def estimate_command(
         from concord.flows.ask import estimate
         from concord.flows.start import start_asking
 
-        result = start_asking(estimate, loaded, home, epsilon, share, beta, again)
+        result = start_asking(estimate, loaded, home, epsilon, share, beta, new_session)
     call.end(result, show_estimate)
 
 

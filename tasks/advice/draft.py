@@ -89,12 +89,8 @@ class PlanFacts:
             data["bounds"] = list(self.bounds)
         if self.schema is not None:
             data["schema"] = os.fspath(self.schema) if isinstance(self.schema, os.PathLike) else self.schema
-        known = Ledger.of(home).domain(self.domain) if Ledger.is_there(home) else None
-        cap = {
-            name: LIFETIME * amount if known is None else getattr(known.filter, name) for name, amount in spent.items()
-        }
-        stated = {"epsilon": self.lifetime_epsilon, "delta": self.lifetime_delta}
-        lifetime = {name: cap[name] if amount is None else float(amount) for name, amount in stated.items()}
+        cap, stated = usual_lifetime(home, self.domain, spent), (self.lifetime_epsilon, self.lifetime_delta)
+        lifetime = {name: cap[name] if own is None else float(own) for name, own in zip(cap, stated, strict=True)}
         return {
             "folder": ".",
             "data": data,
@@ -119,6 +115,12 @@ class InitSettings(PlanFacts):
     contact: str | None = None
     use: str | None = None
     date: str | None = None
+
+
+def usual_lifetime(home: Path, domain: str, spent: Mapping[str, float]) -> dict[str, float]:
+    """ε and δ of all sessions of a domain: the cap on record, or LIFETIME times what a session may spend."""
+    known = Ledger.of(home).domain(domain) if Ledger.is_there(home) else None
+    return {name: LIFETIME * own if known is None else getattr(known.filter, name) for name, own in spent.items()}
 
 
 def usual_delta(rows: int) -> float:

@@ -83,10 +83,10 @@ VALUE = re.compile(r"[-+.\d]|to$|$")
 EXAMPLES = {"integer": "0 120", "number": "0 1e6", "date": "1990-01-01 2030-12-31", "datetime": "1990-01-01 2030-12-31"}
 
 
-def answered(field: Mapping[str, Any], answer: str) -> dict[str, Any]:
+def answered(field: Mapping[str, Any], answer: str, form: TextFormat = COMMAS) -> dict[str, Any]:
     """The field as declared by an answer to its question; if that is empty, text is hashed and any other field left
     open. An answer with commas lists categories, even if one begins with the name of a type; but not if values alone
-    follow that name, which are a range. Raises WrongInput."""
+    follow that name, which are a range, of numbers in that form. Raises WrongInput."""
     kind, rest = field["type"], answer.strip()
     named, _, values = rest.partition(" ")
     listed = "," in rest and not (named in TYPES and all(map(VALUE.match, re.split(r"[,\s]+", values))))
@@ -115,6 +115,9 @@ def answered(field: Mapping[str, Any], answer: str) -> dict[str, Any]:
             raise WrongInput(
                 f"the range of {field['name']!r} must be two values, its least and its largest, got {rest!r}"
             )
+        if TYPES[kind] == "numeric":
+            grouped = {"thousands": form.thousands or "."} if form.decimal == "," else {}
+            bounds = [form.model_copy(update=grouped).plain(bound) for bound in bounds]
         matches = [DAY.fullmatch(bound) for bound in bounds] if TYPES[kind] == "date" else []
         if matches and all(day and day[4] for day in matches):
             declared["format"] = "%d.%m.%Y"

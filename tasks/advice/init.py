@@ -25,7 +25,6 @@ from concord.tasks.advice.choose import PublicFacts, no_tallies
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import (
     ABOUT,
-    LIFETIME,
     InitSettings,
     check_column,
     check_public,
@@ -34,6 +33,7 @@ from concord.tasks.advice.draft import (
     draft,
     features_of,
     usual_delta,
+    usual_lifetime,
 )
 from concord.tasks.advice.draft_schema import (
     SCHEMA_FILE,
@@ -122,7 +122,7 @@ def write_plan(
         fields = fields_of(given["private"], (given["label"], given.get("unit")), stated["format"])
         _write(schema, written(fields))  # all ranges and categories are left open, to be filled in first
         return {"plan": None, "schema": str(schema), "columns": {field["name"]: field["type"] for field in fields}}
-    settings = settings_of({**given, "schema": str(schema)}, terminal)
+    settings = settings_of({**given, "schema": str(schema)}, home, terminal)
     text, plan, ahead = _with_expectation(settings, path.absolute().parent, home, tallies=tallies)
     _write(path, text, {PLAN_SCHEMA_FILE: SHIPPED.read_bytes()})  # which its first line names
     return {
@@ -187,14 +187,15 @@ def _with_expectation(
     )
 
 
-def settings_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> InitSettings:
+def settings_of(given: Mapping[str, Any], home: Path, terminal: Terminal | None = None) -> InitSettings:
     """The settings: as given, else as answered at the terminal, else their usual values. Raises WrongInput."""
     stated = {name: value for name, value in given.items() if value not in (None, (), "")}
     known = {"classes"} if {"test", "bounds"} & stated.keys() else set()
     known |= {"public"} if _one_table(stated) else set()
     missing = [name for name in REQUIRED if name not in {*stated, *known}]
     if missing and terminal is None:
-        raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
+        options = ", ".join("--public or --schema" if name == "public" else f"--{name}" for name in missing)
+        raise WrongInput(f"init must be given {options}, or asked at a terminal")
     for name in {"domain", "rows"} & stated.keys():  # before a table is read, which may take long
         stated[name] = parse_setting(name, stated[name], stated)
     for name, prompt in PROMPTS.items():
@@ -208,7 +209,7 @@ def settings_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> I
         if name in stated:
             stated[name] = parse(stated[name])
             continue
-        usual = _usual(name, stated, terminal)
+        usual = _usual(name, stated, home, terminal)
         if terminal is not None and (missing or usual is None):
             stated[name] = terminal.ask(prompt, usual, parse)
         else:
@@ -250,7 +251,7 @@ def _declare(stated: Mapping[str, Any], terminal: Terminal) -> None:
     wrong: Sequence[str] = [*fields]
     while wrong:
         for field in (field for field in left_open if field["name"] in wrong):
-            parse = partial(answered, field)
+            parse = partial(answered, field, form=stated["format"])
             fields[field["name"]] = terminal.ask(asked[field["name"]], "", parse) if asked[field["name"]] else parse("")
         for name, words in declared_in_words(schema_of({"fields": [*fields.values()]})).items():
             terminal.note(f"{name!r}: {words}")
@@ -269,7 +270,7 @@ def _named(known: Collection[str], answer: str) -> list[str]:
     return names
 
 
-def _usual(name: str, stated: Mapping[str, Any], terminal: Terminal | None) -> Any:
+def _usual(name: str, stated: Mapping[str, Any], home: Path, terminal: Terminal | None) -> Any:
     """The usual value of a setting; None if the operator must say it.
 
     The usual unit is the row, unless a column is the private table's alone, which may say whose a row is. Raises
@@ -285,7 +286,12 @@ def _usual(name: str, stated: Mapping[str, Any], terminal: Terminal | None) -> A
         case "delta":
             return usual_delta(stated["rows"])
         case "lifetime_epsilon" | "lifetime_delta":
-            return LIFETIME * stated[name.removeprefix("lifetime_")]
+            own = name.removeprefix("lifetime_")
+            cap = usual_lifetime(home, stated["domain"], {own: stated[own]})[own]
+            if cap < stated[own]:
+                rule = f"--{own} must be at most {cap:g}, the cap of domain {stated['domain']!r} on record"
+                raise WrongInput(f"{rule}, got {stated[own]:g}: `concord domain` raises the cap")
+            return cap
         case "unit" if stated["public"] is None and terminal is None:
             rule = f"--unit COLUMN if a column identifies a person, or --unit {ROW} to protect each row by itself"
             raise WrongInput(f"--unit must be given if there is no public table: {rule}")

@@ -65,18 +65,30 @@ def test_a_signal_that_is_ignored_as_by_nohup_stays_so(handled: str, seconds: fl
     assert ("its terminal was closed" in ended.stderr) == (status == 128 + signal.SIGHUP)
 
 
-EARLY = """import os, signal, sys
+EARLY = """import os, signal, sys, time
+press_at = sys.argv.pop(1)
 class Press:
     def find_spec(self, name, *_):
-        if name == "typer":
+        if name == press_at:
             os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(9)
 sys.meta_path.insert(0, Press())
 from concord.flows.cli import main
 main()"""
 
 
-def test_ctrl_c_while_packages_are_loaded_ends_in_one_sentence() -> None:
-    """Before: in the first quarter of a second it ended in a traceback."""
-    ended = subprocess.run([sys.executable, "-c", EARLY, "--help"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("typer", ["--help"]),
+        ("concord.tasks.advice.init", ["init"]),
+        ("concord.tasks.advice.report", ["plan", "plan.toml"]),
+        ("concord.flows.environment", ["run", "plan.toml"]),
+    ],
+)
+def test_ctrl_c_while_packages_are_loaded_ends_in_one_sentence(place: str, command: list[str]) -> None:
+    """Before: in the first quarter of a second in a traceback, and of `init` in a sentence about a budget charged."""
+    given = [sys.executable, "-c", EARLY, place, *command]
+    ended = subprocess.run(given, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr == "concord: interrupted; the budget already charged stays valid: the same command goes on\n"
+    assert ended.stderr == "concord: interrupted; nothing was charged: give the same command again\n"

@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 from typer.main import get_command
 
+from tests.artifacts.ledger.openings import named, opening
 from tests.support.console import concord as without_home
 from tests.support.people import write_plan, write_tables
-from tests.world import PANELS, Stages, app, artifacts_plan, flows_console, mechanisms_noise
+from tests.world import PANELS, BudgetRefused, Ledger, Stages, app, artifacts_plan, flows_console, mechanisms_noise
 
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
 EXAMPLES = {name: examples for commands in PANELS.values() for name, examples in commands.items()}
@@ -39,6 +40,20 @@ def test_help_ends_with_examples_that_parse(name: str, monkeypatch: pytest.Monke
         program, command, *arguments = shlex.split(example.partition(" > ")[0])
         assert (program, command) == ("concord", name)
         COMMANDS[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("name", ["run", "refresh", "estimate"])
+def test_a_command_that_is_refused_a_further_session_has_each_option_that_the_refusal_names(
+    name: str, tmp_path: Path
+) -> None:
+    """It named --again as well, which `run` had not."""
+    ledger = named(Ledger.of(tmp_path))
+    ledger.open_session(opening("one"))
+    with pytest.raises(BudgetRefused) as refused:
+        ledger.open_session(opening("two"))
+    asked_by = re.findall(r"--[a-z-]+", str(refused.value))
+    assert asked_by
+    assert {*asked_by} <= {option for each in COMMANDS[name].params for option in each.opts}
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -127,14 +142,14 @@ def test_rounds_are_not_called_rows(capsys: pytest.CaptureFixture[str], asks: st
     assert ("rows" in words) == (asks == "rows")
 
 
-def test_what_is_interrupted_says_that_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_interrupted_says_that_nothing_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: Path) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(artifacts_plan, "load_plan", interrupt)
     status, printed, error = without_home("run", "plan.toml")
     assert (status, printed) == (130, "")
-    assert error.startswith("concord: interrupted; the budget already charged stays valid")
+    assert error.startswith("concord: interrupted; nothing was charged")
 
 
 def test_results_that_cannot_be_written_are_told_in_one_sentence() -> None:

@@ -13,18 +13,22 @@ import polars as pl
 import pytest
 from jsonschema import Draft7Validator
 
+import concord
 from tests.support.console import concord as without_home
 from tests.support.console import heard
 from tests.support.sentences import says
 from tests.world import (
     LARGE,
+    NEIGHBOURS,
     PLAN_SCHEMA_FILE,
+    Ledger,
     StreamPlan,
     WrongInput,
     check_columns,
     learn_encoding,
     load_plan,
     parse_setting,
+    prepare,
     usual_delta,
 )
 
@@ -320,7 +324,7 @@ def test_a_plan_is_never_overwritten(folder: Path) -> None:
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
-    "nothing given, and nobody to ask": ((), "--private, --public, --label, --classes, --domain, --rows"),
+    "nothing given, and nobody to ask": ((), "--private, --public or --schema, --label, --classes, --domain"),
     "one missing": ((*tables("csv"), "--classes", "a,b", "--rows", "9000"), "must be given --domain,"),
     "no such table": ((*tables("csv")[:3], "nowhere.csv", *tables("csv")[4:], "--classes", "a,b", *STATED), "--public"),
     "label the private table lacks": ((*tables("csv")[:5], "size", "--classes", "a,b", *STATED), "'size' that --label"),
@@ -328,6 +332,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "private table named public": (
         ("--private", "private.csv", "--public", "private.csv", "--label", "verdict", "--classes", "a,b", *STATED),
         "--public must not hold a file of --private",
+    ),
+    "lists of classes, repeated": (
+        (*tables("csv"), *STATED, *BY_ROW, "--classes", "look at,search", "--classes", "wave through"),
+        "list all in one, or correct the plan if 'look at,search' is one class",
     ),
     "one class": ((*tables("csv"), "--classes", "a", *STATED), "--classes must name two or more"),
     "rows that are none": ((*tables("csv"), *BY_ROW, "--classes", "a,b", "--domain", "d", "--rows", "many"), "--rows"),
@@ -362,6 +370,27 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_written(folder: Path, wron
     assert (status, printed) == (2, "")
     assert words in error
     assert not (folder / "plan.toml").exists()
+
+
+@pytest.mark.parametrize("how", ["options", "Python", "dialogue"])
+def test_a_domain_that_the_home_knows_keeps_the_cap_on_record(folder: Path, how: str) -> None:
+    """`init` wrote four times its own ε, which the run then refused, as another cap than that of the domain."""
+    home = prepare(folder / "home")
+    terms = {"unit": "all rows with one ship", "neighbours": NEIGHBOURS["rows"]}
+    Ledger.of(home).name_domain("harbour", **terms, epsilon=7.0, delta=3e-5)
+    given = (*tables("parquet"), "--test", "test.parquet", "--unit", "ship", "--home", str(home))
+    if how == "Python":
+        names = {name[2:]: value for name, value in zip(given[0:-2:2], given[1:-2:2], strict=True)}
+        concord.init(**names, domain="harbour", rows=9000, home=home)
+    else:
+        answers = Terminal("\n9000\n\n\n\n\n" + BLANK) if how == "dialogue" else None
+        stated = ("--domain", "harbour") if answers else ("--domain", "harbour", "--rows", "9000")
+        status, _, error = without_home("init", *given, *stated, stdin=answers)
+        assert status == 0, error
+    assert load_plan(folder / "plan.toml").privacy.lifetime.model_dump() == {"epsilon": 7.0, "delta": 3e-5}
+    (folder / "plan.toml").unlink()
+    status, _, error = without_home("init", *given, *STATED, "--epsilon", "8")
+    assert (status, says(error, "--epsilon", 7, "'harbour'", 8, "concord domain")) == (2, True)
 
 
 def test_an_editor_that_knows_schemas_finds_that_of_the_plan(folder: Path) -> None:

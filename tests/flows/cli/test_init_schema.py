@@ -210,6 +210,24 @@ def test_a_range_of_dates_was_one_category(answer: str) -> None:
     assert answered({"name": "day", "type": "any"}, "2023-01-01 to 2025-12-31")["constraints"] == limits
 
 
+@pytest.mark.parametrize(
+    ("form", "answer", "bounds"),
+    [
+        ({"decimal": ","}, "number 0 250.000", (0, 250_000)),
+        ({"decimal": ","}, "number 0,5 to 1.250,5", (0.5, 1250.5)),
+        ({"decimal": ",", "thousands": "'"}, "integer 0 to 1'000", (0, 1000)),
+        ({"thousands": ","}, "number 0 to 250,000.5", (0, 250_000.5)),
+        ({}, "number 0 250.000", (0, 250)),
+    ],
+)
+def test_a_range_is_read_as_the_numbers_of_the_file_are(
+    form: dict[str, Any], answer: str, bounds: tuple[float, float]
+) -> None:
+    """`250.000` was 250 with decimal commas."""
+    found = answered({"name": "wage", "type": "any"}, answer, TextFormat(**form))
+    assert tuple(found["constraints"].values()) == bounds
+
+
 @pytest.mark.parametrize("answer", ["red", "2023 to 2025", "01/02/2023 to 03/04/2025", "string red"])
 def test_one_category_alone_is_asked_for_again(answer: str) -> None:
     with pytest.raises(WrongInput, match="must be two or more"):
