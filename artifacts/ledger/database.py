@@ -1,11 +1,12 @@
 """The ledger's table in its database: records are read and appended under the database's own lock.
 
-Assumes      PostgreSQL, or SQLite on a disk of this machine; file systems known to be shared are refused
+Assumes      PostgreSQL that syncs (`fsync`, its default), however lazily it commits by default, or SQLite on a disk of
+             this machine; file systems known to be shared are refused
 Guarantees   one writer at a time; records are durable when a transaction ends, all of them or none; the lock is freed
              when its holder dies. Another user's file is not written, and one with anything in it but the table as it
              was made, such as a trigger or a view, is not opened
 Not covered  what the records say: artifacts.ledger.events reads them; what else a server's database holds. Checked by
-             tests/artifacts/ledger/test_ledger_database.py
+             tests/artifacts/ledger/test_ledger_database.py and tests/promises/test_lost_commits.py
 """
 
 import hashlib

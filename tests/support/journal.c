@@ -50,11 +50,17 @@ void journal_begin(const char *folder, const char *file, const char *fault) {
     pthread_mutex_unlock(&turn);
 }
 
+/* How many changes this process has made, or tried to make, since it began. */
+long journal_changes(void) { return changes; }
+
 static void take(void) { pthread_mutex_lock(&turn); }
 static void give(void) { pthread_mutex_unlock(&turn); }
 
+/* In a child, which has another number than the thread that took it, nobody could give a recursive mutex back. */
+static void renew(void) { turn = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; }
+
 __attribute__((constructor)) static void begin(void) {
-    pthread_atfork(take, give, give);
+    pthread_atfork(take, give, renew);
     journal_begin(getenv("JOURNAL_BELOW"), getenv("JOURNAL_FILE"), getenv("JOURNAL_FAULT"));
 }
 
