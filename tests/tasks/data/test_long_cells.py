@@ -1,6 +1,6 @@
 """Long cells: no private cell takes long to name, however it is made, because work on it could go back over it."""
 
-import resource
+import signal
 import subprocess
 import sys
 import unicodedata
@@ -10,15 +10,19 @@ import pytest
 
 from tests.world import LONGEST_TEXT, MOST_MARKS, canonical_id, name_of
 
-PATIENCE = 60
-"""Seconds of a processor, however busy it is: the start of Python takes two. One of these cells took minutes."""
+PATIENCE = 4
+"""Seconds of a processor for the cells below, which take 0.7. One of them took minutes."""
 
 LONG = f"""
+import math, resource, time
 import polars as pl
+from concord.tasks.data import concord_student
 from concord.tasks.data.cells import canonical_id, cell, class_index
 from concord.tasks.data.identifiers import name_of
 from concord.tasks.data.units import unit_names
 
+most = math.ceil(time.process_time()) + {PATIENCE}
+resource.setrlimit(resource.RLIMIT_CPU, (most, most))
 for word in (
     "1" * 10**5 + "é",
     "1" * 10**5 + "." + "1" * 10**5 + "é",
@@ -40,13 +44,14 @@ for word in (
 """
 
 
-def test_no_long_cell_takes_long() -> None:
-    """Digits before a letter, and marks in a row, took time that grew with the square of their number."""
-    subprocess.run([sys.executable, "-c", LONG], preexec_fn=impatient, check=True)
-
-
-def impatient() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE))
+@pytest.mark.parametrize(
+    "planted", ["", pytest.param("concord_student.MOST_MARKS = 10**9; ", marks=pytest.mark.slow)], ids=["", "planted"]
+)
+def test_no_long_cell_takes_long(planted: str) -> None:
+    """Digits before a letter, and marks in a row, took time that grew with the square of their number: without the
+    bound of marks they still do, and that is found."""
+    done = subprocess.run([sys.executable, "-c", LONG.replace("most =", f"{planted}most =")], check=False)
+    assert done.returncode == (-signal.SIGKILL if planted else 0)
 
 
 def test_text_within_the_bounds_is_composed_and_beyond_them_is_its_own_name() -> None:

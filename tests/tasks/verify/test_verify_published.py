@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from tests.support.console import concord
 from tests.support.published import SESSION, leading, rewrite
 from tests.support.sentences import says
-from tests.world import verify_published
+from tests.world import Check, limited, verify_published
 
 
 def faults(folder: Path) -> list[str]:
@@ -197,17 +198,49 @@ def test_labels_that_cannot_be_read_are_a_fault_and_no_traceback(folder: Path, b
     assert len(faults(folder)) == 1
 
 
-def test_damage_inside_labels_ends_no_process(folder: Path) -> None:
-    """Arrow reads offsets as it finds them: a count of damaged words ended the process."""
+def damaged(folder: Path) -> Iterator[bytes]:
+    """The file of labels with one damage after another, each named by the certificate: of bytes, and of offsets of
+    words, which compression would hide from damage of bytes."""
     rng, file = np.random.default_rng(4), folder / "labels" / "batch-00000.arrow"
     whole = file.read_bytes()
-    for _ in range(60):
-        damaged = bytearray(whole)
-        for at in rng.integers(len(whole), size=20):
-            damaged[at] ^= int(rng.integers(1, 256))
-        file.write_bytes(damaged)
-        name_labels(folder, bytes(damaged))
-        faults(folder)
+    batch = pa.ipc.open_file(whole).get_batch(0)
+    at = batch.schema.get_field_index("label")
+    for turn in range(24):
+        damage = bytearray(whole)
+        for place in rng.integers(len(whole), size=20):
+            damage[place] ^= int(rng.integers(1, 256))
+        if turn % 2:
+            _, offsets, text = batch.column(at).buffers()
+            wrong = np.frombuffer(offsets, np.int32).copy()
+            wrong[rng.integers(1, len(batch), size=20)] = rng.integers(2**31, size=20)
+            words = pa.Array.from_buffers(pa.string(), len(batch), [None, pa.py_buffer(wrong), text])
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, batch.schema) as writer:
+                writer.write_batch(batch.set_column(at, batch.schema.field(at), words))
+            damage = bytearray(sink.getvalue())
+        file.write_bytes(damage)
+        name_labels(folder, bytes(damage))
+        yield bytes(damage)
+
+
+def verified(folder: str) -> list[Check]:
+    return [Check(name="damage", ok=not faults(Path(folder)), detail="") for _ in damaged(Path(folder))]
+
+
+def counted(folder: str) -> list[Check]:
+    """As labels were counted before they were validated."""
+    for damage in damaged(Path(folder)):
+        with suppress(pa.ArrowException, OSError), pa.ipc.open_file(damage) as table:
+            table.get_batch(0).column("label").value_counts()
+    return []
+
+
+@pytest.mark.usefixtures("apart")
+def test_damage_inside_labels_is_found_and_ends_no_process(folder: Path) -> None:
+    """Arrow reads offsets as it finds them: a count of damaged words ended the process, as it does here."""
+    found = limited((f"{__name__}:verified", (str(folder),)))
+    assert [check.ok for check in found] == 24 * [False]
+    assert [check.name for check in limited((f"{__name__}:counted", (str(folder),)))] == ["limits"]
 
 
 def test_other_bytes_than_concord_writes_are_found(folder: Path) -> None:
