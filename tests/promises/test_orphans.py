@@ -1,6 +1,7 @@
 """A command killed at any moment leaves no process running; and none of its listening processes trusts a stranger."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -8,12 +9,14 @@ import ssl
 import time
 from contextlib import suppress
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
 from tests.promises.endings import SMALL
 from tests.promises.stalling import STUCK
-from tests.promises.terminal import Run
+from tests.promises.terminal import GIVEN, STARTED, Run
 from tests.support.people import write_plan, write_tables
 from tests.support.ports import own_port
 
@@ -39,13 +42,35 @@ def test_no_process_is_left_after_kills(
 ) -> None:
     for kill in range(KILLS):
         run = begin(command, tmp_path, mlflow_database)
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + STARTED
         while len(run.processes()) < 2 and time.monotonic() < deadline:
             time.sleep(0.02)
         time.sleep(kill * 10 / KILLS)
         os.kill(run.process.pid, end)
         assert run.ends() in (-signal.SIGKILL, 143, 0)
         assert [left for left in run.leaves() if "python" in left] == []
+
+
+UNTIED = """import ctypes, types
+known = ctypes.CDLL
+ctypes.CDLL = lambda *name, **how: known(*name, **how) if name != (None,) else types.SimpleNamespace(prctl=lambda *_: 0)
+"""
+"""A process begun with it does not ask the kernel to end it with its parent."""
+
+
+@pytest.mark.slow
+def test_a_process_that_outlives_its_command_is_found(
+    tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(UNTIED)
+    monkeypatch.setitem(GIVEN, "PYTHONPATH", f"{tmp_path}{os.pathsep}{os.getcwd()}")
+    run = begin("ui", tmp_path, mlflow_database)
+    run.until("/?token=")
+    with suppress(HTTPError):  # without the token
+        urlopen(re.findall(r"http://[0-9.:]+", run.text)[0], timeout=STARTED)
+    run.process.kill()
+    run.ends()
+    assert any("hosted.py" in left for left in run.leaves())
 
 
 @pytest.mark.slow
