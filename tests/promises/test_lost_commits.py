@@ -16,13 +16,6 @@ from typing import get_args
 import pytest
 from sqlalchemy import text
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.ledger import database
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.settings import LEDGER
-from concord.flows.learn import learn
-from concord.tasks.verify.reckoning import ledger_faults
-from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import batch, named, opening, outcome
 from tests.promises.commands import plainly
 from tests.promises.kinds import KINDS, Kind
@@ -32,6 +25,7 @@ from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.postgresql import Server
 from tests.support.proxy import How, Proxy
 from tests.support.tallied import NAME
+from tests.world import LEDGER, EnvironmentFailed, Ledger, learn, ledger_database, ledger_faults, verify
 
 pytestmark = pytest.mark.slow
 LAZY = ("synchronous_commit=off", "wal_writer_delay=10s")
@@ -106,7 +100,7 @@ def test_what_was_acknowledged_outlives_its_server(lines: Lines, server: Server)
 def test_a_ledger_that_commits_as_the_server_likes_would_be_found(
     lines: Lines, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "text", lambda sql: text(sql.replace("commit = on", "commit TO DEFAULT")))
+    monkeypatch.setattr(ledger_database, "text", lambda sql: text(sql.replace("commit = on", "commit TO DEFAULT")))
     assert not acknowledged_and_kept(lines, server)
 
 
