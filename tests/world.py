@@ -321,7 +321,7 @@ if TYPE_CHECKING:
     from concord.tasks.student.intervals import (
         auc, average_precision, explained, mean_of_shares, root_mean_square, share
     )
-    from concord.tasks.student.joint import MeasuredColumn, MeasuredRounds, Search
+    from concord.tasks.student.joint import MeasuredRounds, Search
     from concord.tasks.student.margins import Margins, drawn, margins_of, nearest as nearest_margins
     from concord.tasks.student.model import canonical_file, dump, load, modules_needed, published_student
     from concord.tasks.student.prior import (

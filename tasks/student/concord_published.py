@@ -5,7 +5,7 @@ Its type is known as `concord_published.Published`, wherever the file lies; with
 Guarantees   a column most of whose cells the encoding cannot read is warned of by its name, as those cells count as
              missing; the student is never fitted again, which would look like a validation of it or replace it
 Not covered  fewer such cells, which count as missing in silence, as a private row's do
-             Checked by tests/tasks/student/test_concord_published.py
+             Checked by tests/tasks/student/test_parts.py
 """
 
 import sys

@@ -10,7 +10,7 @@ class whose odds rise most over its share of the public rows, so that a rare cla
 
 A number within bounds is decoded as a probability is, and read as its place between them: `TalliedNumber`.
 
-Checked by tests/tasks/student/test_linear.py.
+Checked by tests/tasks/student/test_published_students.py.
 """
 
 import sys

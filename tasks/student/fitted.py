@@ -6,7 +6,7 @@ for the size of a list, say, which became a part of the program that `concord ex
 Guarantees   the classes (if any), columns, words, numbers and sizes of a loaded student are plain values of their type,
              numbers finite and sizes bounded; whatever else its file makes fail is one error
 Not covered  whether they make sense: a stranger's student may answer anything, or take long
-             Checked by tests/tasks/student/test_fitted.py
+             Checked by tests/tasks/student/test_trust.py
 """
 
 import math

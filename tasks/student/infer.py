@@ -25,7 +25,7 @@ The linear student is the decoded model itself, as scikit-learn's own parts and 
 
 Assumes      codes are public, and the model was decoded from released sums
 Guarantees   a row has the same codes as a private row with the same cells
-Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_linear.py
+Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_published_students.py
 """
 
 import io

@@ -9,7 +9,7 @@ its work does not grow with the number of seasons.
 Assumes      releases are of one stream, the last of each season: post-processing, in floats
 Guarantees   one season alone is read as it was released, to the bit
 Not covered  v is a mean over cells: a cell of many units would ask for slightly other weights
-             Checked by tests/tasks/student/test_joined_seasons.py
+             Checked by tests/tasks/student/test_decode.py
 """
 
 from collections.abc import Iterable, Sequence

@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 from tests.support.console import concord
+from tests.support.encodings import EVERY
 from tests.support.processes import own_environment
 from tests.support.published import SESSION, World
 from tests.support.refusing import REFUSE
 from tests.support.sentences import says
-from tests.tasks.student.test_parts import ENCODING
 from tests.world import (
     EVIDENCE,
     EXPORT_FORMS,
@@ -107,7 +107,7 @@ def test_it_verifies_and_says_what_is_not_included(exported: Path, tmp_path: Pat
 
 
 def test_its_example_has_a_cell_of_each_column_s_own_type() -> None:
-    row = {name: eval(value) for name, value in example_row(published_student(ENCODING, None)).items()}
+    row = {name: eval(value) for name, value in example_row(published_student(EVERY, None)).items()}
     assert date.fromisoformat(row["date"])
     assert {name: type(row[name]) for name in ("plain", "log", "truth", "word", "text")} == {
         "plain": float,
@@ -167,7 +167,7 @@ def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> Non
 
 
 def test_the_card_tells_free_text_from_words() -> None:
-    columns = columns_of(published_student(ENCODING, None))
+    columns = columns_of(published_student(EVERY, None))
     assert {name: holds(columns[name][0]).split(",")[0] for name in ("word", "text", "bytes")} == {
         "word": "a category",
         "text": "free text",
@@ -177,8 +177,8 @@ def test_the_card_tells_free_text_from_words() -> None:
 
 def test_columns_stand_in_the_order_of_the_table() -> None:
     """They stood in reverse on the card and in the example."""
-    known = [column.name for column in ENCODING.columns if column.kind != "null"]
-    assert [*columns_of(published_student(ENCODING, None))] == known
+    known = [column.name for column in EVERY.columns if column.kind != "null"]
+    assert [*columns_of(published_student(EVERY, None))] == known
 
 
 def test_a_folder_in_use_is_left_alone(small: World, exported: Path) -> None:

@@ -16,9 +16,10 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from tests.support.console import concord
+from tests.support.encodings import THREE
 from tests.support.published import CLASSES, SESSION, World
 from tests.support.sentences import facts, says
-from tests.tasks.student.test_fitted import ENCODING, publish
+from tests.support.students import republish
 from tests.world import (
     CsvFile,
     NotVerified,
@@ -295,9 +296,9 @@ def test_a_class_that_begins_like_a_formula_is_none_in_a_spreadsheet_and_is_read
     """A class `=cmd|…` was written as it is, and a spreadsheet that opens the file runs it."""
     classes = np.array([*FORMULAS, *PLAIN_CLASSES])
     rng = np.random.default_rng(4)
-    learned = KNeighborsClassifier(1).fit(rng.normal(size=(len(classes), ENCODING.width)), classes)
+    learned = KNeighborsClassifier(1).fit(rng.normal(size=(len(classes), THREE.width)), classes)
     folder = Path(shutil.copytree(small.released.root / SESSION, tmp_path / SESSION))
-    publish(folder, published_student(ENCODING, learned))
+    republish(folder, published_student(THREE, learned))
     rows = pl.DataFrame({"size": rng.normal(size=400) * 9, "shade": ["dark", "light"] * 200})
     rows.with_columns(image=pl.Series(rng.integers(0, 999, (400, 4)).tolist())).write_parquet(tmp_path / "rows.parquet")
     for suffix in ("csv", "parquet"):
@@ -337,13 +338,13 @@ def test_no_name_and_no_word_of_a_table_is_a_formula_or_hides_letters() -> None:
 
 
 def test_a_student_that_answers_another_class_than_its_own_is_not_believed(small: World, tmp_path: Path) -> None:
-    learned = KNeighborsClassifier(1).fit(np.ones((2, ENCODING.width)), np.array(["no", "yes"]))
-    made = published_student(ENCODING, learned)
+    learned = KNeighborsClassifier(1).fit(np.ones((2, THREE.width)), np.array(["no", "yes"]))
+    made = published_student(THREE, learned)
     made["student"].classes_, made["student"].outputs_2d_ = np.array(["=a", "=b", "=c"]), False
     made["student"]._y = np.array([7, 7])
     folder = Path(shutil.copytree(small.released.root / SESSION, tmp_path / SESSION))
     pl.DataFrame({"size": [1.0], "shade": ["dark"], "image": [[1, 2, 3, 4]]}).write_parquet(tmp_path / "rows.parquet")
-    publish(folder, made)
+    republish(folder, made)
     found = concord("predict", str(folder), str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "c.csv"))
     assert (found[0], "not one that Concord writes" in found[2], (tmp_path / "c.csv").exists()) == (4, True, False)
 

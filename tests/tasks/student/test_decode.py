@@ -1,6 +1,9 @@
-"""The decoder of tallies: known weights it must find, and what it hands on."""
+"""The decoder of tallies: weights that it must find, of one round, of several, and of seasons; what it hands on; and
+that any sums give a model.
+"""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +15,12 @@ from tests.world import (
     STEPS_A_NAT,
     CodeMatrix,
     Decoded,
+    Floats,
     IntegerModel,
     NoisyRound,
     decode,
     estimated_units,
+    joined,
     logits,
     next_fields,
     next_model,
@@ -25,14 +30,11 @@ from tests.world import (
     tally,
 )
 
-Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+FRESH = rows_of(5_000, 3)
 
 
-def balanced(predicted: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    return float(np.mean([np.mean(predicted[labels == each] == each) for each in np.unique(labels)]))
-
-
-def rounds(private: CodeMatrix, labels: NDArray[np.int64], public: CodeMatrix, noise: float) -> list[NoisyRound]:
+def rounds(private: CodeMatrix, labels: Labels, public: CodeMatrix, noise: float) -> list[NoisyRound]:
     """Three rounds of two classes, each with the model that the ones before it decode to."""
     heard = [hear(question_of(CODES.coarse), private, labels, noise)]
     for least, seed in ((STEPS // 4, 1), (STEPS // 20, 2)):
@@ -42,127 +44,116 @@ def rounds(private: CodeMatrix, labels: NDArray[np.int64], public: CodeMatrix, n
     return heard
 
 
+def error(decoded: Decoded) -> float:
+    """Root mean square of its logits' error on rows that it never saw."""
+    off: Floats = logits(decoded, FRESH)[:, 0] - truth()[FRESH].sum(axis=1)[:, 0]
+    return float(np.sqrt(np.mean(off**2)))
+
+
 # --- what it finds --------------------------------------------------------------------------------------------------
 
 
-def test_known_weights_are_found() -> None:
+@pytest.mark.parametrize(("noise", "most"), [(30.0, 0.08), (100.0, 0.25)])
+def test_known_weights_are_found_and_later_rounds_add_to_the_first(noise: float, most: float) -> None:
     private, public = rows_of(60_000, 0), rows_of(8000, 1)
-    decoded = decode(rounds(private, labels_of(private, truth(), 2), public, 30.0), public, CODES)
-    fresh = rows_of(5000, 3)
-    off = logits(decoded, fresh)[:, 0] - truth()[fresh].sum(axis=1)[:, 0]
-    assert np.sqrt(np.mean(off**2)) < 0.08
-    assert decoded.units == pytest.approx(60_000, rel=0.02)
-    assert next_fields(decoded, CODES, 1) == (1,)
+    heard = rounds(private, labels_of(private, truth(), 2), public, noise)
+    one, decoded = decode(heard[:1], public, CODES), decode(heard, public, CODES)
+    assert error(decoded) < min(most, 0.8 * error(one))
+    assert decoded.units == pytest.approx(60_000, rel=0.03)
     assert next_fields(decoded, CODES, 2) == (1, 2)
     assert decoded.importance[3] < 0.05 < decoded.importance[2]
 
 
-@pytest.mark.parametrize("least", [0, STEPS // 4])
-def test_a_round_with_a_wrong_model_misleads_nobody(least: int) -> None:
-    """q is known, so it cancels, clipped or not: there is no bias."""
-    private, public = rows_of(60_000, 0), rows_of(8000, 1)
-    labels = labels_of(private, truth(), 2)
-    wild = np.random.default_rng(4).integers(-700, 700, (CODES.size, 1))
-    model = IntegerModel(wild, np.array([300]))
-    asked = question_of(CODES.fine, least=least, model=model)
-    decoded = decode([hear(asked, private, labels, 5.0)], public, CODES, units=60_000)
-    fresh = rows_of(5000, 3)
-    assert np.sqrt(np.mean((logits(decoded, fresh)[:, 0] - truth()[fresh].sum(axis=1)[:, 0]) ** 2)) < 0.15
-
-
-def test_later_rounds_add_to_the_first() -> None:
-    private, public, fresh = rows_of(60_000, 0), rows_of(8000, 1), rows_of(5000, 3)
-    heard = rounds(private, labels_of(private, truth(), 2), public, 100.0)
-    off = [
-        np.sqrt(np.mean((logits(decode(heard[:count], public, CODES), fresh) - truth()[fresh].sum(axis=1)) ** 2))
-        for count in (1, 3)
-    ]
-    assert off[1] < 0.8 * off[0]
-
-
-def test_more_classes_are_each_decoded_against_the_rest() -> None:
-    private, public, fresh = rows_of(60_000, 0), rows_of(8000, 1), rows_of(5000, 3)
+def test_more_classes_are_each_decoded_against_the_rest_and_it_says_how_far_it_is() -> None:
+    """Of a round of a thousand classes, decoding took eight minutes without a word."""
+    private, public, told = rows_of(60_000, 0), rows_of(8000, 1), list[tuple[int, int]]()
     weights = truth(classes=4)
-    heard = [hear(question_of(CODES.coarse, 4, STEPS // 4), private, labels_of(private, weights, 2), 10.0)]
-    decoded = decode(heard, public, CODES)
+    labels = labels_of(private, weights, 2)
+    heard = [hear(question_of(CODES.coarse, 4, STEPS // 4), private, labels, 10.0)]
+    with reporting(lambda done, size: told.append((done, size))):
+        decoded = decode(heard, public, CODES)
+    assert told == [(0, 4), (1, 4), (2, 4), (3, 4)]
     asked = question_of(CODES.fine, 4, STEPS * 3 // 40, model=next_model(decoded))
-    decoded = decode([*heard, hear(asked, private, labels_of(private, weights, 2), 10.0, 1)], public, CODES)
-    found, best = scores(decoded, fresh), weights[fresh].sum(axis=1)
+    decoded = decode([*heard, hear(asked, private, labels, 10.0, 1)], public, CODES)
+    found, best = scores(decoded, FRESH), weights[FRESH].sum(axis=1)
     assert np.allclose(found.sum(axis=1), 1)
     assert decoded.weights.shape == (CODES.size, 4)
     assert np.mean(np.argmax(found, axis=1) == np.argmax(best, axis=1)) > 0.9
     assert np.abs(found - softmax(best, axis=1)).mean() < 0.1
 
 
-def test_how_far_it_is_is_told_by_classes_whatever_was_drawn() -> None:
-    """Of a round of a thousand classes, decoding took eight minutes without a word."""
-    private, public, told = rows_of(2000, 0), rows_of(500, 1), list[tuple[int, int]]()
-    heard = [hear(question_of(CODES.coarse, 4, STEPS // 4), private, labels_of(private, truth(classes=4), 2), 10.0)]
-    with reporting(lambda done, size: told.append((done, size))):
-        decode(heard, public, CODES)
-    assert told == [(0, 4), (1, 4), (2, 4), (3, 4)]
-
-
-def test_a_rare_class_is_kept_at_the_prior_odds() -> None:
-    """Nearly as well as by the true weights, in the mean of four draws: of one, it is off by up to 4 points."""
-    weights, short, more = truth(shift=-4.0), list[float](), list[float]()
-    for seed in (0, 100, 200, 300):
-        private, public, fresh = rows_of(50_000, seed), rows_of(8000, seed + 1), rows_of(20_000, seed + 3)
-        labels, fresh_labels = labels_of(private, weights, seed + 2), labels_of(fresh, weights, seed + 4)
-        assert labels.mean() < 0.05
-        decoded = decode([hear(question_of(CODES.coarse), private, labels, 20.0, seed)], public, CODES)
-        more.append(decoded.prior[0] - labels.mean())
-        default, odds = (
-            balanced(np.argmax(found(decoded, fresh), axis=1), fresh_labels) for found in (scores, odds_scores)
-        )
-        logit_of = weights[fresh].sum(axis=1)[:, 0]
-        best = balanced((logit_of > logit(labels.mean())).astype(np.int64), fresh_labels)
-        assert default < 0.55
-        assert best > 0.67
-        short.append(best - odds)
-    assert np.mean(short) < 0.02
-    assert abs(np.mean(more)) < 0.01
-
-
 def test_totals_of_codes_tell_a_rare_class_from_an_uneven_draw_of_public_rows() -> None:
     """At q = ½ the sums of a 2 % class hang on how many public rows have a code: few of them drown it."""
-    weights = truth(shift=-4.0)
-    private, fresh = rows_of(50_000, 0), rows_of(5_000, 3)
+    weights, private = truth(shift=-4.0), rows_of(50_000, 0)
     totals, labels = question_of(CODES.coarse, what="codes"), labels_of(private, weights, 2)
-    counted = hear(totals, private, labels, 20.0, 5)
-    first = hear(question_of(CODES.coarse), private, labels, 10.0)
-    off = {True: list[float](), False: list[float]()}
+    first = [hear(question_of(CODES.coarse), private, labels, 10.0)]
+    with_totals = [hear(totals, private, labels, 20.0, 5), *first]
     for seed in range(10, 12):
         public = rows_of(1_000, seed)
-        for bought, heard in ((True, [counted, first]), (False, [first])):
-            missed = (logits(decode(heard, public, CODES), fresh) - weights[fresh].sum(axis=1))[:, 0]
-            off[bought].append(float(missed.std()))
-    assert max(off[True]) < 0.5 < min(off[False])
+        bought, without = (
+            (logits(decode(heard, public, CODES), FRESH) - weights[FRESH].sum(axis=1)).std()
+            for heard in (with_totals, first)
+        )
+        assert bought < 0.5 < without
+
+
+# --- seasons of a stream, read as one -------------------------------------------------------------------------------
+
+UNITS, NOISE = (30_000, 2_000, 20_000), (100.0, 75.0, 75.0)
+
+
+def seasons(seed: int) -> list[list[NoisyRound]]:
+    """One round each, of other people."""
+    found = []
+    for at, (units, noise) in enumerate(zip(UNITS, NOISE, strict=True)):
+        own = 10 * seed + at
+        rows = rows_of(units, own)
+        found.append([hear(question_of(CODES.fine), rows, labels_of(rows, truth(), own), noise, own)])
+    return found
+
+
+def added(several: list[list[NoisyRound]]) -> list[NoisyRound]:
+    """The same sums, plainly added: nothing that is read as one may be worse."""
+    each = [season[0] for season in several]
+    scale = float(np.sqrt(sum(one.scale**2 for one in each)))
+    return [replace(each[0], scale=scale, sums=np.sum([one.sums for one in each], axis=0))]
+
+
+def test_all_seasons_say_more_than_one_and_a_noisy_one_misleads_nobody() -> None:
+    public, found = rows_of(8000, 1), [seasons(seed) for seed in range(4)]
+    alone, whole, plain = (
+        np.mean([error(decode(heard(each), public, CODES)) for each in found])
+        for heard in (lambda several: several[0], joined, added)
+    )
+    assert whole < min(0.9 * alone, 1.02 * plain)
+
+
+def test_what_seasons_stand_for_is_said_by_their_count_and_noise_and_one_is_as_it_was_released() -> None:
+    first, *_ = several = seasons(0)
+    (heard,) = joined(several)
+    units, noise = estimated_units([heard])
+    assert 30_000 < units < sum(UNITS)  # a season that says less of each unit counts for fewer
+    assert noise == pytest.approx(heard.scale / heard.question.count)
+    assert heard.noise < np.sqrt(sum(each**2 for each in NOISE))
+    assert joined([first])[0] is first[0]
+    (twice,) = joined([first, first])
+    assert twice.sums == pytest.approx(2 * first[0].sums)
+    assert twice.scale == pytest.approx(np.sqrt(2) * first[0].scale)
 
 
 # --- what it hands on -----------------------------------------------------------------------------------------------
 
 
-def test_the_next_model_depends_on_released_sums_alone() -> None:
-    """Again, and with public rows in another order: the same whole steps."""
+def test_the_next_model_depends_on_released_sums_alone_and_says_nearly_the_same() -> None:
+    """In whole steps: again, and with public rows in another order, the same ones."""
     private, public = rows_of(20_000, 0), rows_of(2000, 1)
     heard = rounds(private, labels_of(private, truth(), 2), public, 20.0)
-    models = [next_model(decode(heard, rows, CODES)) for rows in (public, public, public[::-1])]
-    assert models[0].digest == models[1].digest == models[2].digest
-
-
-def test_a_model_in_whole_steps_says_nearly_the_same() -> None:
-    private, public = rows_of(20_000, 0), rows_of(2000, 1)
-    decoded = decode([hear(question_of(CODES.coarse), private, labels_of(private, truth(), 2), 20.0)], public, CODES)
+    decoded = decode(heard, public, CODES)
     model = next_model(decoded)
+    assert model.digest == next_model(decode(heard, public[::-1], CODES)).digest
     assert not model.weights[CODES.span(0)].any()  # a coarse view has no weights of its own
     whole = (model.intercept + model.weights[public].sum(axis=1)) / STEPS_A_NAT
     assert np.abs(whole - logits(decoded, public)).max() <= 4 / (2 * STEPS_A_NAT)
-
-
-def test_what_was_decoded_reads_back_to_the_bit() -> None:
-    private, public = rows_of(5000, 0), rows_of(500, 1)
-    decoded = decode([hear(question_of(CODES.coarse), private, labels_of(private, truth(), 2), 20.0)], public, CODES)
     again = Decoded.from_record(json.loads(json.dumps(decoded.record())))
     for name in decoded.record():
         assert np.asarray(getattr(again, name)).tobytes() == np.asarray(getattr(decoded, name)).tobytes()
