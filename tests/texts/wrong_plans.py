@@ -57,6 +57,10 @@ PLANS: dict[str, list[Changes]] = {
         {"test.share": 0.3, "test.columns": ["size", "visits"]},
         {"data.unit": None, "test.share": 0.3, "test.columns": ["outcome"]},
         {"about.date": "2026-02-29"},
+        {"data.test": None, "data.groups": ["sex"]},
+        {"data.test": "test.parquet", "data.groups": ["sex", "region", "sex"]},
+        {"labeling.queries": 5},
+        {"labeling.room": 5},
     ],
     "tallies": [
         {"labeling.rows": None},

@@ -54,7 +54,6 @@ def test_every_measure_by_hand(tmp_path: Path) -> None:
     assert [item.precision for item in test.classes] == [share(4, 6), share(1, 3), share(1, 1)]
     assert test.balanced_accuracy == mean_of_shares([share(4, 6), share(1, 2), share(1, 2)])
     assert test.balanced_accuracy.value == pytest.approx((4 / 6 + 0.5 + 0.5) / 3)
-    assert test.calibration is None
 
 
 def test_a_class_without_rows_or_without_answers_has_no_share_and_counts_for_nothing(tmp_path: Path) -> None:
@@ -79,16 +78,6 @@ def test_a_student_that_finds_every_class_and_beats_the_largest_is_not(tmp_path:
     assert says(blind, "recall", 0, "'c'", "public test rows")
     assert warnings_of(said_of(tmp_path, "aaabbc", "aaabac"), None) == ()
     assert "majority-class baseline" in warnings_of(said_of(tmp_path, "aaab", "aabb"), None)[0]
-
-
-def test_how_sure_it_is_stands_beside_how_often_it_is_right(tmp_path: Path) -> None:
-    pl.DataFrame({"class": list("aaaaaabb")}).write_parquet(tmp_path / "test.parquet")
-    encoding = Encoding(columns=(), label="class", classes=("a", "b"), unit=None)
-    prior = DummyClassifier(strategy="prior").fit(np.zeros((4, 1)), list("aaab"))
-    truth = np.array([0] * 6 + [1] * 2)
-    test = measured(prior, np.zeros((8, 1)), truth, encoding, str(tmp_path / "test.parquet"))
-    assert test.calibration is not None
-    assert [(each.rows, each.confidence, each.accuracy) for each in test.calibration] == [(8, 0.75, share(6, 8))]
 
 
 @pytest.fixture
@@ -131,16 +120,19 @@ def test_a_rare_outcome_that_the_student_never_names_is_no_failure(rare: PublicT
     assert 0.026 < threshold.precision.value < threshold.recall.value
 
 
-def test_a_student_that_looks_at_nothing_is_not_said_to_rank(tmp_path: Path) -> None:
+def test_a_student_that_looks_at_nothing_is_not_said_to_rank_and_gets_no_threshold(tmp_path: Path) -> None:
     pl.DataFrame({"class": list("aaab")}).write_parquet(tmp_path / "test.parquet")
     encoding = Encoding(columns=(), label="class", classes=("a", "b", "c"), unit=None)
     prior = DummyClassifier(strategy="prior").fit(np.zeros((4, 1)), list("aaab"))  # which never saw a "c"
-    truth = np.array([0, 0, 0, 1])
-    test = measured(prior, np.zeros((4, 1)), truth, encoding, str(tmp_path / "test.parquet"))
+    test = measured(prior, np.zeros((4, 1)), np.array([0, 0, 0, 1]), encoding, str(tmp_path / "test.parquet"))
     areas = [(each.auc and each.auc.value, each.average_precision) for each in test.classes]
     assert areas == [(0.5, share(0.75 * 3, 3)), (0.5, share(0.25, 1)), (None, None)]
-    assert not any("threshold" in warning for warning in warnings_of(test, None))
-    assert "AUC" not in said_of(tmp_path, "ab", "ab").in_words  # it gives no probabilities
+    assert test.thresholds == ()
+    assert test.calibration is not None
+    assert [(each.rows, each.confidence, each.accuracy) for each in test.calibration] == [(4, 0.75, share(3, 4))]
+    no_probabilities = said_of(tmp_path, "ab", "ab")
+    assert "AUC" not in no_probabilities.in_words
+    assert (no_probabilities.thresholds, no_probabilities.calibration) == ((), None)
 
 
 def test_a_table_is_found_again_by_what_it_holds(tmp_path: Path) -> None:
@@ -175,13 +167,3 @@ def test_a_threshold_is_the_best_of_all_and_one_that_a_reader_can_type() -> None
     assert float(f"{found.least:g}") == found.least
     assert found == at_threshold("it's rare", found.least, odds, own)
     assert shlex.split(found.in_words.split("`")[1])[-1] == f"it's rare={found.least:g}"
-
-
-@pytest.mark.parametrize("answers", ["aaab", "aaaa"])
-def test_no_threshold_is_proposed_of_a_class_that_is_found_or_not_told_apart(tmp_path: Path, answers: str) -> None:
-    assert said_of(tmp_path, "aaab", answers, "ab").thresholds == ()  # it gives no probabilities
-    pl.DataFrame({"class": list("aaab")}).write_parquet(tmp_path / "test.parquet")
-    encoding = Encoding(columns=(), label="class", classes=("a", "b"), unit=None)
-    prior = DummyClassifier(strategy="prior").fit(np.zeros((4, 1)), list("aaab"))
-    truth = np.array([0, 0, 0, 1])
-    assert measured(prior, np.zeros((4, 1)), truth, encoding, str(tmp_path / "test.parquet")).thresholds == ()

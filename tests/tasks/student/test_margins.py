@@ -1,4 +1,4 @@
-"""Margins: least squares, totals and the simplex; and any whole numbers give a result."""
+"""Margins: least squares, totals and the simplex. That any numbers give a result: test_sketch_planner.py."""
 
 from itertools import product
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
+from tests.support.declared import WAGES
 from tests.world import (
     Codes,
-    DeclaredCategories,
     DeclaredRange,
     Floats,
     Ints,
@@ -23,15 +23,7 @@ from tests.world import (
     nearest_margins,
 )
 
-SCHEMA = TableSchema(
-    columns=(
-        DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
-        DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
-        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
-    ),
-    undeclared=(),
-)
-GRID = grid_of(SCHEMA)
+GRID = grid_of(WAGES)
 STEPS, COUNT = 1024, 1100
 
 
@@ -120,18 +112,6 @@ def test_many_equal_numbers_stay_in_a_tail() -> None:
     grid, sums, _ = wide_range(np.append(source.normal(3000, 800, 8200).clip(1), np.repeat([0.0, 1e9], 400)))
     found = np.array([released(grid, sums, 42, source)[[0, -1]] for _ in range(15)])
     assert (np.median(found, axis=0) > 200).all()
-
-
-@pytest.mark.parametrize(("value", "scale"), [(0, 1.0), (-(10**9), 10.0), (10**12, 1e3), (-1, 1e9)])
-def test_any_numbers_give_margins(value: int, scale: float) -> None:
-    size = GRID.size + 1
-    for sums in (np.full(size, value), np.where(np.arange(size) % 3, value, -value)):
-        found = of(sums.astype(np.int64), scale)
-        assert found.units >= 1
-        for own in found.counts:
-            assert np.isfinite(own).all()
-            assert (own >= 0).all()
-            assert own.sum() == pytest.approx(found.units)
 
 
 @pytest.mark.parametrize("total", [0.5, 3.0, 100.0])
