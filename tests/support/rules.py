@@ -93,7 +93,9 @@ def through_the_rules(read: pl.Series) -> dict[str, list[bytes | None]]:
     assert all(exact(again[name]) == found[name] for name in again.columns if name != "log")
     for name, kind in (("plain", "numeric"), ("date", "date")):
         found[f"{name} as a number"] = in_rows(numbers_of(rows[name], kind))  # type: ignore[arg-type]
-    found["matrix"] = in_rows(encode(rows, ENCODING))
+    matrix = encode(rows, ENCODING)
+    assert np.isfinite(matrix).all()
+    found["matrix"] = in_rows(matrix)
     found["codes"] = in_rows(CODES.of(rows))
     assert in_rows(CODES.of_raw(raw, COLUMNS).astype(np.int32)) == found["codes"]
     found["cells of a grid"] = in_rows(GRID.of_raw(raw, reading_columns(SCHEMA)).astype(np.int32))

@@ -8,7 +8,7 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import chdir, redirect_stdout
 from functools import cache, partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.support.console import heard
 from tests.support.people import write_tables
 from tests.support.published import SESSION, certified, world
 from tests.support.recorded import RECORDED
-from tests.texts.wrong_plans import wrong
+from tests.texts import wrong_plans, wrong_tables
 from tests.world import (
     Certificate,
     PublishedSession,
@@ -54,16 +54,30 @@ MASKED = {
 """Shapes of digests and long numbers, of moments, of how Python was started, and of frames."""
 
 
-def wrong_plans() -> str:
-    """What is said of each wrong plan, and of each wrong field of a schema."""
+def _told(cases: Iterable[tuple[str, str, Callable[[], object]]]) -> str:
+    """What is said of each wrong case, by its section."""
     lines, section = list[str](), ""
-    for name, changes, parse in wrong():
+    for name, given, attempt in cases:
         lines += [] if name == section else [f"\n{name}"]
-        section, given = name, ", ".join(f"{key} = {json.dumps(value)}" for key, value in changes.items())
+        section = name
         with pytest.raises(WrongInput) as told:
-            parse()
+            attempt()
         lines += [f"  {given if len(given) <= LONGEST else f'{given[:LONGEST]}…'}", f"    → {told.value}"]
     return "\n".join(lines)
+
+
+def of_wrong_plans() -> str:
+    """What is said of each wrong plan, and of each wrong field of a schema."""
+    return _told(
+        (name, ", ".join(f"{key} = {json.dumps(value)}" for key, value in changes.items()), parse)
+        for name, changes, parse in wrong_plans.wrong()
+    )
+
+
+def of_wrong_tables() -> str:
+    """What is said of each wrong table."""
+    with TemporaryDirectory() as folder:
+        return _told(wrong_tables.wrong(Path(folder))).replace(f"{folder}/", "")
 
 
 def help_pages() -> str:
@@ -141,7 +155,8 @@ def _plain(text: str) -> str:
 
 
 TEXTS: dict[str, Callable[[], str]] = {
-    "wrong_plans": wrong_plans,
+    "wrong_plans": of_wrong_plans,
+    "wrong_tables": of_wrong_tables,
     "help": help_pages,
     "first_minutes": first_minutes,
     "after_a_run": after_a_run,

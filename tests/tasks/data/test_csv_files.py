@@ -6,19 +6,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.support.raw import exact
-from tests.support.sentences import says
 from tests.world import (
-    Encoding,
-    Scaled,
     WrongInput,
-    cast_rows,
     csv_names,
     data_csv_files,
     open_private,
     open_public,
     read_lines,
-    split_line,
 )
 
 ASKED = {"size": "data.features", "label": "data.label"}
@@ -35,19 +29,6 @@ def ending(folder: Path, *files: bytes) -> list[tuple[object, ...]] | str:
         return [(*row, name) for frame, owner in frames for row, name in zip(frame.rows(), owner, strict=True)]
     except WrongInput as wrong:
         return str(wrong)
-
-
-@pytest.mark.parametrize(
-    "row", [b"1,b,Miller", b"1,1,Miller", b"Miller,Miller,", b"label,size,7", b"", b"1,unit,7", b'"']
-)
-def test_a_part_without_a_header_is_refused_whatever_its_first_row_is(tmp_path: Path, row: bytes) -> None:
-    """`split -l` makes such parts; two equal cells in the first row were told as a column named twice."""
-    ended = ending(tmp_path / "t", HEADER + b"\n5,a,7\n", row + b"\n3,a,8\n")
-    assert isinstance(ended, str)
-    name = "label" if b"label" not in row else "unit"
-    assert says(ended, "data.private", repr(name), f"data.{name}", "first line")
-    assert "1.csv lacks it" in ended
-    assert "Miller" not in ended
 
 
 def test_a_header_is_asked_for_before_names_are_judged(tmp_path: Path) -> None:
@@ -103,29 +84,9 @@ def test_a_row_is_what_it_is_whatever_limit_a_library_set(tmp_path: Path, limit:
         csv.field_size_limit(before)
 
 
-def test_bytes_cut_anywhere_are_escaped_in_their_line_alone(tmp_path: Path) -> None:
-    """Text is decoded in pieces, which may end within a character."""
-    odd = [b"\xe2\x82", b"\xf0\x9f\x92\xa5", b"\xc3", "é".encode(), b"\xff\xe2", b"a\x00\xed\xa0\x80", b"\x0c", b"\x85"]
-    cells = [odd[at % 8] * (at % 5) + b"x" * (at % 97) for at in range(4000)]
-    (tmp_path / "t.csv").write_bytes(b"size\n" + b"".join(b"," + cell + b"\n" for cell in cells))
-    alone = [["", cell.decode(errors="backslashreplace")] for cell in cells]
-    assert [split_line(line) for line in read_lines(tmp_path / "t.csv")] == alone
-
-
 def test_public_columns_are_named_as_private_ones_are(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b'\xef\xbb\xbfsize, "shade" \r\n1,a\r\n2,b\r\n')
     table = open_public(str(tmp_path / "t.csv"))
     assert table.kinds(table.names) == {"size": "numeric", "shade": "categorical"}
     private = open_private(str(tmp_path / "t.csv")).frames(dict.fromkeys(table.names, "data.features"))
     assert pl.concat(table.frames(table.names)).rows() == pl.concat(private).rows() == [("1", "a"), ("2", "b")]
-
-
-YEARS = ("+12345-01-01", "12345-01-01", "0000-01-01", "-0001-01-01", "99999-12-31 00:00:00", "0001-01-01", "9999-12-31")
-
-
-def test_text_of_a_moment_that_no_other_type_holds_is_null_and_casting_twice_changes_nothing() -> None:
-    day = Scaled(kind="date", name="day", mean=0, scale=1, fill=0, low=-1, high=1, missing=True)
-    encoding = Encoding(columns=(day,), label="label", classes=("a", "b"))
-    once = cast_rows(pl.DataFrame({"day": YEARS}), encoding)
-    assert exact(once["day"]) == exact(cast_rows(once, encoding)["day"])
-    assert once["day"].is_null().to_list() == [True] * 5 + [False] * 2

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.sentences import facts
 from tests.world import (
@@ -24,11 +22,9 @@ from tests.world import (
     Scaled,
     Vault,
     WrongInput,
-    canonical_id,
     cast_rows,
     encode,
     features_of,
-    labelled_rows,
     learn_encoding,
     open_public,
     parse_plan,
@@ -59,104 +55,6 @@ def plan(folder: Path, **data: object) -> Plan:
     privacy = {"domain": "d", "epsilon": 1, "delta": 1e-5, "lifetime": {"epsilon": 1, "delta": 1e-5}}
     tables = {"teachers": {"count": 5}, "labeling": {"cutoff": 5}, "folder": str(folder)}
     return parse_plan({"data": named | data, "privacy": privacy} | tables)
-
-
-def cast(column: str, cells: pl.Series) -> list[object]:
-    return cast_rows(cells.alias(column).to_frame(), ENCODING)[column].to_list()
-
-
-def test_numbers_of_every_type() -> None:
-    assert cast("age", pl.Series([1, None])) == [1.0, None]
-    assert cast("age", pl.Series([1.5, float("nan"), float("inf"), -float("inf"), 1e200])) == [1.5, *[None] * 4]
-    assert cast("age", pl.Series([" 3.5 ", "1e2", "+4", "old", "", "inf", "1_0"])) == [3.5, 100.0, 4.0, *[None] * 4]
-    assert cast("age", pl.Series(["7", "x"], dtype=pl.Categorical)) == [7.0, None]
-    assert cast("age", pl.Series([True, False])) == [1.0, 0.0]
-    assert cast("age", pl.Series([2**64 - 1], dtype=pl.UInt64)) == [2.0**64]
-    for foreign in (pl.Series([DAY]), pl.Series([b"7"]), pl.Series([[7]]), pl.Series([{"a": 7}]), pl.Series([None])):
-        assert cast("age", foreign) == [None]
-
-
-def test_words_of_every_type() -> None:
-    assert cast("city", pl.Series(["Rome", " Rome ", "Oslo", None])) == ["Rome", "Rome", None, None]
-    assert cast("city", pl.Series([7, 8])) == ["7", None]
-    assert cast("city", pl.Series([7.0, 7.5, float("nan"), float("inf"), 1e300])) == ["7", *[None] * 4]
-    for foreign in (pl.Series([b"\xff"]), pl.Series([["Rome"]]), pl.Series([{"a": "Rome"}]), pl.Series([None])):
-        assert cast("city", foreign) == [None]
-
-
-def test_truth_values_of_every_type() -> None:
-    words = pl.Series(["true", "False", "1", "0", "maybe", "ja", None])
-    assert cast("active", words) == [True, False, True, False, None, True, None]
-    assert cast("active", pl.Series([1, 0, 2])) == [True, False, None]
-    assert cast("active", pl.Series([1.0, float("nan")])) == [True, None]
-    assert cast("active", pl.Series([DAY])) == [None]
-
-
-def test_dates_of_every_type() -> None:
-    noon = datetime.datetime(2020, 1, 2, 12)
-    first = datetime.datetime(2020, 1, 2)
-    words = pl.Series(["2020-01-02", "2020-01-02 12:00:00", "2020-01-02T12:00:00.0", "2.1.2020", "0000-00-00", None])
-    assert cast("since", words) == [first, noon, noon, None, None, None]
-    assert cast("since", words[::-1]) == [None, None, None, noon, noon, first]
-    assert cast("since", pl.Series([DAY, None])) == [first, None]
-    for unit in ("ms", "us", "ns"):
-        assert cast("since", pl.Series([noon]).cast(pl.Datetime(unit))) == [noon]
-    rome = pl.Series([noon]).dt.replace_time_zone("Europe/Rome")
-    assert cast("since", rome) == [datetime.datetime(2020, 1, 2, 11)]
-    assert cast("since", pl.Series([18263])) == [None]
-
-
-def test_lists_of_every_type() -> None:
-    lists = pl.Series([[1, 2], [3], None, [4, None], [300, -1]])
-    assert cast("image", lists) == [[1, 2], None, None, [4, 0], [0, 0]]
-    assert cast("image", pl.Series([[1, 2]], dtype=pl.Array(pl.Float32, 2))) == [[1, 2]]
-    assert cast("wave", pl.Series([[0.5, float("nan")], [float("inf"), 1e300]])) == [[0.5, 0.0], [0.0, 0.0]]
-    for foreign in (pl.Series([["1", "2"]]), pl.Series([1]), pl.Series([[[1, 2]]]), pl.Series([None])):
-        assert cast("image", foreign) == [None]
-
-
-def test_labels_of_every_type_and_the_first_class_for_all_others() -> None:
-    def labels(cells: pl.Series, classes: tuple[str, ...] = ENCODING.classes) -> list[object]:
-        encoding = ENCODING.model_copy(update={"classes": classes})
-        return cast_rows(cells.alias("y").to_frame(), encoding)[LABEL].to_list()
-
-    assert labels(pl.Series(["yes", " yes", "3", "03", "YES", "", None, "no"])) == [1, 1, 2, 2, 0, 0, 0, 0]
-    assert labels(pl.Series([3, 4])) == [2, 0]
-    assert labels(pl.Series([3.0, 3.5, float("nan")])) == [2, 0, 0]
-    assert labels(pl.Series([True, False]), ("False", "True")) == [1, 0]
-    assert labels(pl.Series([b"yes", b"\xff"])) == [1, 0]
-    for foreign in (pl.Series([["yes"]]), pl.Series([DAY]), pl.Series([None])):
-        assert labels(foreign) == [0]
-
-
-def test_an_identifier_is_one_however_it_is_stored() -> None:
-    def identified(cells: pl.Series) -> list[object]:
-        return cells.alias("c").to_frame().select(canonical_id("c", cells.dtype)).to_series().to_list()
-
-    ways = (pl.Series([7, -8]), pl.Series([7.0, -8.0]), pl.Series(["007", " -8 "]), pl.Series(["7.0", "-8."]))
-    assert all(identified(cells) == ["7", "-8"] for cells in ways)
-    assert identified(pl.Series([2**53, 2**53 + 1])) == [str(2**53), str(2**53 + 1)]
-    assert identified(pl.Series(["a7", "7a", "0", "-", "1.5", ""])) == ["a7", "7a", "0", "-", "1.5", ""]
-    assert identified(pl.Series([b"\xff\x00"])) == ["\\xff"]
-
-
-CELLS = st.one_of(
-    st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=8), st.booleans(), st.binary(max_size=8)
-)
-
-
-@settings(max_examples=30)
-@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=8))
-def test_casting_twice_changes_nothing(rows: list[list[object]]) -> None:
-    """Of any rows as text. That no row touches another, see tests/privacy/test_row_alone.py."""
-    frame = pl.DataFrame(
-        [[None if cell is None else str(cell) for cell in row] for row in rows],
-        schema=["age", "y", "city"],
-        orient="row",
-    ).cast(pl.String)
-    whole = cast_rows(frame, ENCODING)
-    assert cast_rows(whole, ENCODING).equals(whole.drop(LABEL))
-    assert np.isfinite(encode(whole, ENCODING)).all()
 
 
 def test_a_matrix_by_hand() -> None:
@@ -275,21 +173,6 @@ def test_a_feature_with_a_name_of_ours_ended_in_a_stage_that_failed(tmp_path: Pa
     with pytest.raises(WrongInput, match=facts("data.features", f"'{name}'")):
         learn_encoding(plan(tmp_path))
     assert [*features_of(open_public(str(tmp_path / "public.parquet")), ("y",))] == ["age"]
-
-
-def test_labelled_rows_are_cast_and_an_undeclared_class_is_told(tmp_path: Path) -> None:
-    encoding = ENCODING.model_copy(update={"columns": ENCODING.columns[:1]})
-    path = tmp_path / "test.parquet"
-    pl.DataFrame({"age": [1, 2], "y": ["yes", "no"]}).write_parquet(path)
-    rows, labels = labelled_rows(str(path), encoding)
-    assert rows["age"].to_list() == [1, 2]
-    assert labels.tolist() == [1, 0]
-    pl.DataFrame({"age": [1, 2], "y": ["yes", "maybe"]}).write_parquet(path)
-    with pytest.raises(WrongInput, match=facts("data.test", "'y'", "'maybe'")):
-        labelled_rows(str(path), encoding)
-    pl.DataFrame({"age": [1, 2], "y": ["yes", None]}).write_parquet(path)
-    with pytest.raises(WrongInput, match=facts("without one", "'yes'")):
-        labelled_rows(str(path), encoding)
 
 
 def test_pictures_are_held_twice_at_most_while_they_are_digested() -> None:

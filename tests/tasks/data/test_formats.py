@@ -4,7 +4,6 @@ import csv
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import polars as pl
 import pytest
 
@@ -20,7 +19,6 @@ from tests.world import (
     find_format,
     format_of,
     format_of_private,
-    frame_table,
     labelled_rows,
     learn_encoding,
     open_private,
@@ -123,67 +121,6 @@ def test_what_is_found_in_a_small_file(tmp_path: Path, what: str) -> None:
     assert find_format([tmp_path / "t.csv"]) == form
 
 
-def test_utf_16_was_taken_for_a_table_without_the_label(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
-    with pytest.raises(WrongInput, match=r"it is UTF-16.*save it as UTF-8"):
-        format_of(str(tmp_path / "t.csv"))
-
-
-def test_a_cell_with_a_line_break_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(b'a,b\r\n"x\ny",1\r\n')
-    with pytest.raises(WrongInput, match=facts("2 columns", "got 1", "line breaks", "Parquet")):
-        list(open_public(str(tmp_path / "t.csv")).frames(["a"]))
-
-
-def test_a_public_column_that_is_missing_shows_those_that_were_read_and_what_to_try(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.csv", WRITTEN["as Excel does in Germany"])
-    with pytest.raises(WrongInput) as wrong:
-        open_public(path).kinds(["zahl"])
-    assert "its columns are 'stadt;gr\\\\xf6\\\\xdfe;zahl;tag;urteil'" in str(wrong.value)
-    assert """data.format = { separator = ";" }, or repeat with --format 'separator=;'""" in str(wrong.value)
-    with pytest.raises(WrongInput, match=r'data\.format = \{ separator = ";", encoding = "cp1252" \}'):
-        open_public(path).kinds(["größe"])
-    with pytest.raises(WrongInput, match="its cells are cut at ';'"):
-        open_public(path, form=WRITTEN["as Excel does in Germany"]).kinds(["nirgends"])
-    with pytest.raises(WrongInput, match=facts("data.format.encoding", "'latin-1'", "'cp1252'")):
-        list(open_public(path, form=TextFormat(separator=";")).frames(["zahl"]))
-
-
-def test_of_a_private_csv_file_no_word_is_shown_but_the_format_that_finds_the_column(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.csv", WRITTEN["with tabs"])
-    for asked_by in ("data.label", "data.features"):
-        with pytest.raises(WrongInput) as wrong:
-            open_private(path).frames({"urteil": asked_by})
-        assert "declare" in str(wrong.value)
-        assert 'separator = "\\t"' in str(wrong.value)
-        assert "stadt" not in str(wrong.value)
-
-
-def test_of_a_private_table_no_name_of_a_column_is_shown(tmp_path: Path) -> None:
-    """A pivoted table has values for names, and Prefect keeps the sentence."""
-    pl.DataFrame({"verdict": [1], "b": [2]}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(WrongInput, match=r"but its columns lack it$"):
-        open_private(str(tmp_path / "t.parquet")).frames({"urteil": "data.label"})
-
-
-REFUSED = {
-    "a class that is read otherwise": ({"decimal": ","}, ["1,5", "2,5"], r"'1\.5', not '1,5'"),
-    "one sign for both": ({"decimal": ",", "thousands": ","}, ["a", "b"], "two signs"),
-    "a key that is gone": ({"quote": "'"}, ["a", "b"], r"data\.format\.quote is no longer a key.*write a table with"),
-    "another, as it was": ({"quoted_line_breaks": False}, ["a", "b"], r"is no longer a key.*line breaks as Parquet"),
-    "a long separator": ({"separator": "::"}, ["a", "b"], r"data\.format\.separator must be ',', ';'"),
-    "a slip of the pen": ({"seperator": ";"}, ["a", "b"], "did you mean 'separator'"),
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_a_format_that_cannot_be_is_refused_in_a_sentence(what: str) -> None:
-    form, classes, sentence = REFUSED[what]
-    data = {"private": "a", "public": "b", "label": "c", "classes": classes, "format": form}
-    with pytest.raises(WrongInput, match=sentence):
-        parse_plan({"data": data})
-
-
 def test_an_encoding_s_digest_follows_the_format() -> None:
     plain = Encoding(columns=(), label="l", classes=("a", "b"))
     other = plain.model_copy(update={"format": TextFormat(separator=";")})
@@ -203,34 +140,9 @@ def test_the_separator_of_a_private_table_is_found_in_its_first_line_alone(
         assert format_of_private(str(tmp_path / "t.csv")) == TextFormat.model_validate({"separator": sign})
 
 
-FIRST_LINES = {
-    "of Excel": (b"sep=;\r\na;urteil\r\n1;x\r\n", "'sep=', which Excel writes"),
-    "of Excel, after a mark": (b"\xef\xbb\xbfsep=;\r\na;urteil\r\n1;x\r\n", "'sep=', which Excel writes"),
-    "in UTF-16": ("a;urteil\r\n1;x\r\n".encode("utf-16"), "it is UTF-16"),
-    "in UTF-16 without a mark": ("a;urteil\r\n1;x\r\n".encode("utf-16-le"), "it is UTF-16"),
-    "quoted otherwise": (b"'a';'urteil'\r\n1;x\r\n", 'quoted by " alone'),
-}
-
-
-@pytest.mark.parametrize("how", FIRST_LINES)
-def test_a_first_line_that_names_no_columns_says_which_it_is(tmp_path: Path, how: str) -> None:
-    content, sentence = FIRST_LINES[how]
-    (tmp_path / "t.csv").write_bytes(content)
-    for asked_by in ("--label", "data.label", "data.features"):
-        with pytest.raises(WrongInput) as wrong:
-            open_private(str(tmp_path / "t.csv"), TextFormat(separator=";")).frames({"urteil": asked_by})
-        assert sentence in str(wrong.value)
-
-
-@pytest.mark.parametrize(("name", "kind"), [("2.parquet", "Parquet"), ("2.arrow", "Arrow IPC")])
-def test_a_torn_file_is_named_with_what_it_should_be(tmp_path: Path, name: str, kind: str) -> None:
-    (tmp_path / name).write_bytes(b"torn")
-    with pytest.raises(WrongInput, match=f"{name} is damaged or incomplete: it cannot be read as {kind}"):
-        open_private(str(tmp_path / name))
-
-
-@pytest.mark.parametrize("cells", [pd.cut([1, 2], [0, 1, 2]), pd.arrays.IntervalArray.from_breaks([0, 1, 2]), [1j, 2j]])
-def test_a_column_of_a_frame_that_is_not_read_is_named(cells: Any) -> None:
-    """Before, each cell of an interval was missing, and of another type no column was named."""
-    with pytest.raises(WrongInput, match=r"data\.private: the column 'age' holds "):
-        frame_table(pd.DataFrame({"size": [1, 2], "age": cells}), "data.private")
+def test_a_format_that_would_find_a_public_column_is_proposed(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", WRITTEN["as Excel does in Germany"])
+    with pytest.raises(WrongInput, match=r'data\.format = \{ separator = ";", encoding = "cp1252" \}'):
+        open_public(path).kinds(["größe"])
+    with pytest.raises(WrongInput, match=facts("data.format.encoding", "'latin-1'", "'cp1252'")):
+        list(open_public(path, form=TextFormat(separator=";")).frames(["zahl"]))

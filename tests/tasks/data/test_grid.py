@@ -1,7 +1,7 @@
 """The grid: one cell for any value, from the schema alone; later codes are groups of its cells."""
 
 import hashlib
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import pytest
 from tests.support.sentences import says
 from tests.world import (
     NARROW,
-    TRUTH,
     WIDE,
     Cells,
     Codes,
@@ -20,19 +19,14 @@ from tests.world import (
     DeclaredRange,
     DeclaredText,
     DeclaredTruth,
-    Encoding,
     NumberField,
     TableSchema,
     WordField,
-    WrongInput,
-    _coded,
     as_declared,
-    check_stored,
     grid_cuts,
     grid_of,
     groups_of,
     outside_of_schema,
-    polars_type,
     read_column,
     reading_columns,
     recoded,
@@ -58,27 +52,28 @@ SCHEMA = TableSchema(
 GRID = grid_of(SCHEMA)
 
 
-def cells_of(name: str, values: Any, dtype: Any = None) -> list[int]:
-    """The narrow cell of each value, from 0."""
-    raw = pl.DataFrame({name: pl.Series(values, dtype=dtype)})
+BY_HAND: dict[str, tuple[list[Any], list[int]]] = {
+    "age": (
+        [0, 1, 3, 4, 3.0000001, 3.9999999, -5, 99, 1e99, 1e101, np.inf, -np.inf, np.nan, None],
+        [0, 1, 3, 4, 3, 3, 0, 4, 4, 5, 5, 5, 5, 5],
+    ),
+    "sex": (["Female", "Male", " Male", "male", "", None, "7"], [0, 1, 1, 3, 3, 4, 2]),
+    "member": (["true", "0", "maybe"], [1, 0, 2]),
+    "since": ([date(1970, 1, 1), date(1970, 1, 10), date(1969, 1, 1), None], [0, 9, 0, 10]),
+}
+"""Values of each column, and their narrow cells from 0: a whole number's own, declared words, others, missing ones."""
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_cells_by_hand(name: str) -> None:
+    """Whatever lies above a whole number and below the next is in its cell. How values are read: test_readings.py."""
+    values, due = BY_HAND[name]
     absent = [pl.lit(None).alias(each) for each in SCHEMA.names if each != name]
-    codes = GRID.of_raw(raw.with_columns(absent), reading_columns(SCHEMA))
+    codes = GRID.of_raw(
+        pl.DataFrame({name: pl.Series(values, strict=False)}).with_columns(absent), reading_columns(SCHEMA)
+    )
     at = next(at for at in GRID.fine if GRID.fields[at].name == name)
-    return [int(code) - GRID.fields[at].start for code in codes[:, at]]
-
-
-def test_a_whole_number_has_a_cell_of_its_own_and_whatever_lies_above_it_below_the_next() -> None:
-    values = [0, 1, 3, 4, 3.0000001, 3.9999999, -5, 99, 1e99, 1e101, float("inf"), float("-inf"), float("nan"), None]
-    assert cells_of("age", values, pl.Float64) == [0, 1, 3, 4, 3, 3, 0, 4, 4, 5, 5, 5, 5, 5]
-    assert cells_of("age", ["2", " 2 ", "2.5", "two", "", None, "1e0"]) == [2, 2, 2, 5, 5, 5, 1]
-    assert cells_of("age", [[1, 2]]) == [5]
-    assert cells_of("age", [date(2000, 1, 1)]) == [5]
-
-
-def test_words_that_are_declared_others_and_missing_ones_are_three_things() -> None:
-    assert cells_of("sex", ["Female", "Male", " Male", "male", "", None, "7"]) == [0, 1, 1, 3, 3, 4, 2]
-    assert cells_of("sex", [7, 8]) == [2, 3]
-    assert cells_of("sex", [7.0, 7.5, float("nan")]) == [2, 3, 4]
+    assert (codes[:, at].astype(int) - GRID.fields[at].start).tolist() == due
 
 
 TEXT = TableSchema(columns=(DeclaredText(kind="text", name="town"),), undeclared=())
@@ -110,24 +105,6 @@ def test_noise_is_no_text_outside_of_the_schema() -> None:
     sums = [0] * 32 + [90, 0, 100]
     step = {"schema": TEXT.model_dump(), "sums": sums, "question": {"steps": 1}, "units": 100.0, "scale": 10.0}
     assert outside_of_schema(step) == ()
-
-
-def test_what_is_stored_as_a_number_is_hashed_as_its_text() -> None:
-    grid, columns = grid_of(TEXT), reading_columns(TEXT)
-    texts = grid.of_raw(pl.DataFrame({"town": ["12", "1.5", None]}), columns)[:, 0].tolist()
-    numbers = grid.of_raw(pl.DataFrame({"town": [12.0, 1.5, float("nan")]}), columns)[:, 0].tolist()
-    assert texts == numbers
-
-
-def test_truth_values_and_dates_have_cells() -> None:
-    assert cells_of("member", [True, False, None]) == [1, 0, 2]
-    assert cells_of("member", ["true", "0", "maybe"]) == [1, 0, 2]
-    for word, known in TRUTH.items():  # the usual words of truth values
-        assert cells_of("member", [word, f" {word} "]) == [int(known)] * 2
-    assert cells_of("since", [date(1970, 1, 1), date(1970, 1, 10), date(1969, 1, 1), None]) == [0, 9, 0, 10]
-    assert cells_of("since", ["1970-01-03", "1970-01-03 23:59:59", "1970-13-01"]) == [2, 2, 10]
-    assert cells_of("since", [datetime(1970, 1, 2, 12, tzinfo=UTC)]) == [1]
-    assert cells_of("since", ["1970-01-02T00:00Z", "1970-01-02T23:59:59.5-00:30", "1970-01-02 10:00"]) == [1, 2, 1]
 
 
 def test_a_column_of_which_one_value_is_declared_is_left_out() -> None:
@@ -257,14 +234,6 @@ def test_words_that_are_not_declared_are_refused() -> None:
         groups_of(made("sex"), made("sex").model_copy(update={"words": ("other",)}))
 
 
-def test_private_rows_are_written_as_cells_of_the_grid() -> None:
-    encoding = Encoding(columns=reading_columns(SCHEMA), label="y", classes=("a", "b"))
-    raw = pl.DataFrame({"age": [1], "sex": ["x"], "wage": [2.0], "member": [True], "since": [None], "country": ["?"]})
-    coded = _coded(raw.with_columns(pl.lit("b").alias("y")), encoding, GRID)
-    assert coded.height == 1
-    assert coded.row(0)[-1] == 1
-
-
 def test_much_outside_of_the_schema_is_said_by_released_sums_alone() -> None:
     sums, steps = np.zeros(GRID.size, int), 64
     narrow = {GRID.fields[at].name: GRID.fields[at] for at in GRID.fine}
@@ -308,56 +277,3 @@ def test_much_at_either_end_of_any_range_or_missing_is_said(declared: DeclaredRa
             assert [says(sentence, "'x'", place, "data.schema") for sentence in found] == [True], found
         elif field.size <= NARROW // 2:
             assert found == ()
-
-
-def test_no_count_is_said_to_be_outside_because_half_of_it_is_0() -> None:
-    """Before, the demonstration's earlier stays were, and its student was no champion."""
-    schema = TableSchema(columns=(number(0, 20, whole=True),), undeclared=())
-    sums = [64 * 500, *[64 * 25] * 20, 0]
-    step = {"schema": schema.model_dump(mode="json"), "sums": sums, "units": 1000.0, "scale": 128.0}
-    assert outside_of_schema({**step, "question": {"steps": 64}}) == ()
-
-
-DECLARED: dict[str, Any] = {
-    "number": number(0, 1e6),
-    "date": DeclaredRange(kind="date", name="x", low=0, high=40_000, whole=True),
-    "truth": DeclaredTruth(kind="boolean", name="x"),
-    "categories": DeclaredCategories(kind="categorical", name="x", words=("1", "2020-01-01")),
-    "text": DeclaredText(kind="text", name="x"),
-}
-WORDS, MOMENT = ["1", "true", "2020-01-01"], datetime(2020, 1, 1)
-STORED: dict[str, pa.Array] = {
-    "integers": pa.array([0, 1]),
-    "decimals": pa.array([0, 1], pa.decimal128(20, 2)),
-    "doubles": pa.array([0.0, 1.0]),
-    "truth values": pa.array([False, True]),
-    "words": pa.array(WORDS),
-    "words of a dictionary": pa.array(WORDS).dictionary_encode(),
-    "bytes": pa.array([b"1", b"true"]),
-    "dates": pa.array([MOMENT.date()]),
-    "moments": pa.array([MOMENT], pa.timestamp("us")),
-    "moments of a zone": pa.array([MOMENT], pa.timestamp("ms", "Europe/Berlin")),
-    "lists": pa.array([[1.0, 2.0]]),
-}
-
-
-@pytest.mark.parametrize("stored", STORED)
-@pytest.mark.parametrize("declared", DECLARED)
-def test_a_column_of_which_no_cell_would_be_read_is_refused_before_it_is_charged(declared: str, stored: str) -> None:
-    """Whatever is declared, and whatever type is stored: else each of its cells counts as missing, at full price."""
-    schema, cells = TableSchema(columns=(DECLARED[declared],), undeclared=()), STORED[stored]
-    grid, dtype = grid_of(schema), polars_type(cells.type)
-    (narrow,) = grid.fine
-    found = grid.of_raw(pl.DataFrame([read_column("x", cells, cells.type)]), reading_columns(schema))[:, narrow]
-    read = (found != grid.span(narrow).stop - 1).any() and dtype != pl.Binary  # of which words are digits
-    if read and not (declared == "text" and dtype.is_temporal()):
-        check_stored(schema, {"x": dtype})
-    else:
-        with pytest.raises(WrongInput, match="stores the column 'x'"):
-            check_stored(schema, {"x": dtype})
-
-
-@pytest.mark.parametrize("declared", DECLARED)
-def test_a_column_of_empty_cells_is_never_refused(declared: str) -> None:
-    """That a file stores it as null follows from its cells, which are private."""
-    check_stored(TableSchema(columns=(DECLARED[declared],), undeclared=()), {"x": polars_type(pa.null())})

@@ -209,17 +209,6 @@ def test_what_says_that_there_is_nothing_names_nobody_in_any_file(tmp_path: Path
         assert set(names(write(tmp_path / "t.arrow", ids))) == {None}
 
 
-UNLIKE = [(pa.string(), pa.int64()), (pa.int8(), pa.binary()), (pa.uuid(), pa.string()), (pa.uuid(), pa.binary(16))]
-
-
-@pytest.mark.parametrize("kinds", UNLIKE, ids=str)
-def test_two_types_are_refused_whatever_is_in_them(tmp_path: Path, kinds: tuple[pa.DataType, pa.DataType]) -> None:
-    for at, kind in enumerate(kinds):
-        write(tmp_path / f"{at}.arrow", pa.nulls(1, kind))
-    with pytest.raises(WrongInput, match=facts("data.unit", "one type", "'person'")):
-        names(tmp_path)
-
-
 @pytest.mark.slow
 def test_a_run_over_such_files_ends_before_anything_is_spent(tmp_path: Path, home: Path) -> None:
     table, data = people(300, 1), write_tables(tmp_path / "data")
@@ -230,20 +219,6 @@ def test_a_run_over_such_files_ends_before_anything_is_spent(tmp_path: Path, hom
     with pytest.raises(WrongInput, match=r"'person' as int64 in .* and as \w*string\w* in"):
         start(changed(tables_of_plan(data), data__private="parts"), home)
     assert Ledger.of(home).domains() == ()
-
-
-NO_IDS = [
-    *(pa.float16(), pa.float32(), *EXACT, pa.bool_(), pa.date32(), pa.date64(), pa.timestamp("us")),
-    *(pa.timestamp("s", ROME), pa.duration("s"), pa.time64("us"), pa.list_(pa.int8()), pa.struct([])),
-    pa.dictionary(pa.int8(), pa.float64()),
-]
-
-
-@pytest.mark.parametrize("kind", NO_IDS, ids=str)
-def test_a_type_that_is_no_id_is_refused(tmp_path: Path, kind: pa.DataType) -> None:
-    """Pandas makes doubles of integers that lack one, of which ids beyond 2^53 stand together."""
-    with pytest.raises(WrongInput, match=facts("data.unit", "text, whole numbers or UUIDs")):
-        names(write(tmp_path / "t.arrow", pa.nulls(2, kind)))
 
 
 @pytest.mark.parametrize("ids", [is_words, INTEGERS.__contains__], ids=["words", "integers"])

@@ -7,19 +7,16 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 
 from tests.support.console import concord as without_home
 from tests.support.raw import exact
-from tests.support.sentences import facts
 from tests.support.sources import asked_of, database, plan_over, ward
 from tests.world import (
     INDEX,
     LABEL,
     MOSTLY_NUMBERS,
     NULL_WORDS,
-    PRIVATE,
     UNREAD,
     WITH_COMMAS,
     Cells,
@@ -27,10 +24,8 @@ from tests.world import (
     Plan,
     TextFormat,
     Vault,
-    WrongInput,
     cast_rows,
     classes_of,
-    find_files,
     find_format,
     format_of,
     labelled_rows,
@@ -157,23 +152,6 @@ def test_a_file_is_the_same_whatever_its_name_and_packed_or_not(tmp_path: Path) 
         assert public.equals(frame.select("c", "label"))
         found.append([*(exact(frame[column]) for column in ("c", "label")), owner.to_list()])
     assert all(each == found[0] for each in found)
-
-
-def test_a_packed_file_that_is_damaged_is_one_sentence_without_a_cell(tmp_path: Path) -> None:
-    packed = gzip.compress(b"c,label\n" + b"CANARY,no\n" * 20_000)
-    for content in (packed[:-9], packed[:40] + b"CANARY" + packed[46:]):
-        (tmp_path / "t.csv.gz").write_bytes(content)
-        with pytest.raises(WrongInput, match=facts("data.private", "t.csv.gz", "csv")):
-            list(open_private(str(tmp_path / "t.csv.gz")).frames({"c": "data.features"}))
-
-
-@pytest.mark.parametrize("field", ["data.public", PRIVATE])
-def test_an_arrow_stream_is_named(tmp_path: Path, field: str) -> None:
-    table = ward(3).to_arrow()
-    with pa.ipc.new_stream(str(tmp_path / "t.arrow"), table.schema) as stream:
-        stream.write_table(table)
-    with pytest.raises(WrongInput, match=facts("t.arrow", "Arrow stream", "file")):
-        find_files(str(tmp_path / "t.arrow"), field)
 
 
 GERMAN = TextFormat(separator=";", decimal=",")

@@ -156,22 +156,6 @@ def test_a_query_that_fails_on_a_value_does_not_say_which(
     assert failed.value.__context__ is None
 
 
-def test_a_plan_that_holds_an_address_is_refused_and_does_not_show_it(tmp_path: Path) -> None:
-    for private in (
-        f"postgresql://u:{PASSWORD}@host/ward",
-        f"s3://key:{PASSWORD}@bucket/ward",
-        {"query": "select 1", "connection": f"postgresql://u:{PASSWORD}@host"},
-        {"query": "select 1", "conection": PASSWORD},
-        {"query": "select 1", "connection": [PASSWORD]},
-        f"s3://bucket/x?secret={PASSWORD}",
-        [f"postgresql://u:{PASSWORD}@host/ward"],
-        {"frame": "../../secrets"},  # a folder's name: what is not whole there is destroyed
-    ):
-        with pytest.raises(WrongInput, match=r"data(\.|: )private") as refused:
-            plan_over(private, tmp_path)
-        assert PASSWORD not in str(refused.value)
-
-
 def test_where_only_labels_are_secret_a_table_has_an_order(tmp_path: Path) -> None:
     tables = plan_over("ward.parquet", tmp_path).model_dump(exclude_unset=True)
     tables["privacy"]["secret"] = "labels"
@@ -252,12 +236,6 @@ def test_words_of_several_dictionaries_are_kept(vault: Vault, tmp_path: Path) ->
     stored.write_parquet(tmp_path / "rows.parquet")
     kept = plan_over(keep_frame(frame, vault, "private", "ward"), tmp_path)
     assert read(kept, vault, "c") == read(plan_over("rows.parquet", tmp_path), vault, "c")
-
-
-@pytest.mark.parametrize("frame", [7, "ward.csv", [{"c": 1}], pl.DataFrame({"c": [object()]})])
-def test_what_is_no_frame_is_refused(frame: Any) -> None:
-    with pytest.raises(WrongInput, match=facts("data.private", "frame", "polars", "pandas")):
-        frame_table(frame, "data.private")
 
 
 def test_a_frame_that_was_erased_is_asked_for_again(tmp_path: Path, vault: Vault) -> None:

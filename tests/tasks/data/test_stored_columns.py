@@ -1,7 +1,6 @@
 """Sound: no cell of a stored column, whatever its bits, decides how a run ends or what another cell becomes."""
 
 import struct
-from collections.abc import Collection
 from decimal import Decimal
 from pathlib import Path
 
@@ -9,11 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
-from tests.support.raw import TYPES, Cell, cells_of, column, exact
-from tests.world import data_stored_columns, open_private, polars_type, read_column
+from tests.support.raw import TYPES, Cell, column, exact
+from tests.world import open_private, polars_type, read_column
 
 KNOWN = [stored for stored in TYPES if polars_type(stored) != pl.Unknown]
 BATCH = 70_000
@@ -75,36 +72,6 @@ def test_a_cell_that_its_type_does_not_allow_is_mended_and_stops_nothing(
     assert exact(within[:-1]) == exact(without)
     assert within.dtype == without.dtype
     assert within.to_physical()[-1] == mended
-
-
-columns = st.sampled_from(KNOWN).flatmap(
-    lambda stored: st.tuples(st.just(stored), st.lists(cells_of(stored), min_size=1, max_size=4))
-)
-
-
-def check_alone(cases: int, phases: Collection[Phase] = tuple(Phase)) -> None:
-    @settings(max_examples=cases, phases=phases)
-    @given(columns, st.integers(0, 3))
-    def holds(typed: tuple[pa.DataType, list[Cell]], skipped: int) -> None:
-        stored, cells = typed
-        together = read_column("c", column(stored, [None] * skipped + cells).slice(skipped), stored)
-        assert together.dtype == polars_type(stored)
-        alone = [read_column("c", column(stored, [cell]), stored) for cell in cells]
-        assert exact(together) == [bits for cell in alone for bits in exact(cell)]
-
-    holds()
-
-
-@pytest.mark.parametrize("cases", [200, pytest.param(1_500, marks=pytest.mark.slow)])
-def test_cells_of_any_bits_are_read_alone_as_in_company(cases: int) -> None:
-    check_alone(cases)
-
-
-def test_the_planted_column_that_one_bad_cell_empties_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By as many cases as are always searched."""
-    monkeypatch.setattr(data_stored_columns, "_cells", lambda column: [None] * len(column))
-    with pytest.raises(AssertionError):
-        check_alone(200, [Phase.generate])
 
 
 def test_a_column_of_a_type_that_is_no_feature_is_null_whatever_it_holds(tmp_path: Path) -> None:
