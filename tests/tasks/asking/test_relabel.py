@@ -1,15 +1,12 @@
 """Relabel's stages: who is in the secret subset, that ĥ is drawn once and labels it, and what teachers learn from."""
 
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
 
 from tests.support.people import people
-from tests.support.relabelling import KEY, K, Small
-from tests.world import LABEL, SHARD, asking_relabel, resampled
+from tests.support.relabelling import Small
+from tests.world import LABEL, SHARD, asking_relabel
 
 
 def test_the_subset_holds_one_row_of_each_unit_in_it(tmp_path: Path) -> None:
@@ -19,29 +16,6 @@ def test_the_subset_holds_one_row_of_each_unit_in_it(tmp_path: Path) -> None:
     some = Small(tmp_path, private).subset(0.3)
     assert 0.24 < some.height / subset.height < 0.36  # four standard deviations at 860 units
     assert set(some.rows()) <= set(subset.rows())
-
-
-@pytest.mark.parametrize("unit", ["person", None])
-def test_one_unit_more_leaves_every_other_in_or_out(tmp_path: Path, unit: str | None) -> None:
-    private = pl.concat([people(400, 1), people(40, 1)])  # some rows come twice
-    small, moved = Small(tmp_path, private, unit=unit), []
-    before = small.subset(0.5)
-    for item in range(0, 440, 40):
-        rest = private.filter(pl.col("person") != private["person"][item]) if unit else drop(private, item)
-        rest.write_csv(small.plan.path("private"))
-        after = small.subset(0.5)
-        assert len(difference(after, before)) == 0
-        moved.append(len(difference(before, after)))
-    assert set(moved) == {0, 1}
-
-
-def drop(table: pl.DataFrame, row: int) -> pl.DataFrame:
-    return pl.concat([table[:row], table[row + 1 :]])
-
-
-def difference(first: pl.DataFrame, second: pl.DataFrame) -> list[tuple[Any, ...]]:
-    """Rows of the first that the second lacks, each as often as it does."""
-    return list((Counter(first.rows()) - Counter(second.rows())).elements())
 
 
 def test_labels_are_those_of_one_hypothesis_and_the_choice_is_kept(
@@ -74,18 +48,3 @@ def test_few_rows_are_relabelled_as_well(tmp_path: Path, rows: int) -> None:
     teachers = Small(tmp_path, people(600, 1).head(rows)).resampled(share=1.0)
     assert teachers.height == rows
     assert set(teachers[LABEL]) <= {0, 1}
-
-
-def test_one_row_more_changes_one_shard(tmp_path: Path) -> None:
-    rows = Small(tmp_path, people(900, 1)).subset(1.0)
-    before = resampled(rows, KEY)
-    changed_shards = []
-    for item in range(0, rows.height, 37):
-        after = resampled(drop(rows, item), KEY)
-        differ = [s for s in range(K) if rows_of(before, s) != rows_of(after, s)]
-        changed_shards.append(len(differ))
-    assert max(changed_shards) == 1
-
-
-def rows_of(teachers: pl.DataFrame, shard: int) -> list[tuple[Any, ...]]:
-    return teachers.filter(pl.col(SHARD) == shard).rows()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.support.relabelling import Small
+from tests.support.relabelling import KEY, K, Small
 from tests.world import (
     LABEL,
     SHARD,
@@ -30,8 +30,6 @@ from tests.world import (
     split,
 )
 
-KEY = bytes(range(32))
-K = 12
 X = Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
 ENCODING = Encoding(columns=(X,), label="y", classes=("a", "b"))
 Row = tuple[int, float, int]
@@ -45,9 +43,9 @@ def subset(rows: list[Row]) -> pl.DataFrame:
     return frame.with_columns(content).sort(SHARD, "content").drop("content")
 
 
-def by_shard(rows: pl.DataFrame, shards: int) -> Shards:
+def by_shard(rows: pl.DataFrame) -> Shards:
     """What each shard holds, in order; digits tell −0.0 from 0.0."""
-    return {shard: repr(rows.filter(pl.col(SHARD) == shard).rows()) for shard in range(shards)}
+    return {shard: repr(rows.filter(pl.col(SHARD) == shard).rows()) for shard in range(K)}
 
 
 def differing(before: Shards, after: Shards) -> int:
@@ -57,7 +55,7 @@ def differing(before: Shards, after: Shards) -> int:
 def shards_moved(rows: list[Row], more: Row) -> int:
     """How many shards of teachers differ between the rows, and the rows and one more."""
     before, after = (resampled(subset(table), KEY) for table in (rows, [*rows, more]))
-    return differing(by_shard(before, K), by_shard(after, K))
+    return differing(by_shard(before), by_shard(after))
 
 
 ROWS = st.tuples(st.integers(0, K - 1), st.sampled_from((0.0, -0.0, 1.5)), st.integers(0, 1))
@@ -74,28 +72,6 @@ def test_one_row_more_moves_no_other_however_many_are_identical(examples: int) -
     one_more()
 
 
-def test_in_a_table_of_thousands_one_row_more_reaches_one_shard() -> None:
-    rng = np.random.default_rng(4)
-    rows = [(int(shard), x, int(y)) for shard, x, y in zip(*_columns(rng, 4000), strict=True)]
-    for more in [(0, 0.0, 0), (K - 1, 1.5, 1), (5, -0.0, 0)]:
-        assert shards_moved(rows, more) <= 1
-
-
-def _columns(rng: np.random.Generator, rows: int) -> tuple[Ints, list[float], Ints]:
-    return rng.integers(0, K, rows), rng.choice([0.0, -0.0, 1.5], rows).tolist(), rng.integers(0, 2, rows)
-
-
-class Alike(Small):
-    """Tables of people who are much alike, through the stages before the door."""
-
-    def __init__(self, folder: Path, unit: str | None) -> None:
-        super().__init__(folder, alike(60, 1), unit=unit)
-
-    def shards(self, private: pl.DataFrame, *, relabelled: bool) -> Shards:
-        private.write_csv(self.plan.path("private"))
-        return by_shard(self.resampled(0.7) if relabelled else self.subset(None), K)
-
-
 class Rule:
     """A hypothesis that is drawn whatever the rows are, so that neighbours differ by their rows alone."""
 
@@ -109,39 +85,31 @@ def alike(rows: int, seed: int) -> pl.DataFrame:
     return people(rows, seed).with_columns(**few).sample(fraction=1.0, seed=seed, shuffle=True)
 
 
-def without_one(table: pl.DataFrame, unit: str | None, item: int) -> pl.DataFrame:
-    if unit is None:
-        return pl.concat([table[:item], table[item + 1 :]])
-    return table.filter(pl.col(unit) != table[unit][item])
+def left(small: Small, table: pl.DataFrame) -> dict[str, Shards]:
+    """What each stage before the door leaves of a private table: by shard, or one row a unit in one order."""
+    table.write_csv(small.plan.path("private"))
+    private = PrivateRows(small.plan, small.encoding, small.vault, KEY)
+    aside = split(private, "aside", aside=0.5)
+    return {
+        "split": by_shard(small.subset(None)),
+        "a secret subset": by_shard(small.subset(0.7)),
+        "relabelled": by_shard(small.resampled(0.7)),
+        "without those set aside": by_shard(pl.concat(read_frame(ref, small.vault) for ref in aside)),
+    }
 
 
 @pytest.mark.parametrize("unit", ["person", None])
-def test_one_unit_less_through_split_and_relabel(
+def test_one_unit_less_changes_one_shard_after_every_stage_and_no_order_of_rows_changes_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str | None
 ) -> None:
     monkeypatch.setattr(asking_relabel, "from_description", lambda _: Rule())
-    small, table = Alike(tmp_path, unit), alike(300, 0)
-    whole = small.shards(table, relabelled=True)
+    small, table = Small(tmp_path, alike(60, 1), unit=unit), alike(300, 0)
+    whole = left(small, table)
+    assert left(small, table.reverse()) == whole
     for item in range(0, 300, 43):
-        less = small.shards(without_one(table, unit, item), relabelled=True)
-        assert differing(whole, less) <= 1
-
-
-def aside(plan_folder: Path, table: pl.DataFrame, unit: str | None, shards: int) -> Shards:
-    """What `split` leaves where half of the units are set aside."""
-    plan = changed(tables_of_plan(write_tables(plan_folder, table)), data__unit=unit, teachers__count=shards)
-    vault = Vault(plan_folder / "vault")
-    refs = split(PrivateRows(plan, learn_encoding(plan), vault, KEY), "shards", aside=0.5)
-    return by_shard(pl.concat(read_frame(ref, vault) for ref in refs), shards)
-
-
-@pytest.mark.parametrize("unit", ["person", None])
-def test_identical_rows_of_different_units_keep_who_is_set_aside(tmp_path: Path, unit: str | None) -> None:
-    table = alike(6000, 1)
-    whole = aside(tmp_path, table, unit, 75)
-    assert aside(tmp_path, table.reverse(), unit, 75) == whole
-    for item in range(0, 6000, 750):
-        assert differing(whole, aside(tmp_path, without_one(table, unit, item), unit, 75)) == 1
+        rows = pl.int_range(pl.len()) != item if unit is None else pl.col(unit) != table[unit][item]
+        for stage, shards in left(small, table.filter(rows)).items():
+            assert differing(whole[stage], shards) <= 1, stage
 
 
 def test_one_row_a_unit_comes_in_an_order_of_its_own(tmp_path: Path) -> None:

@@ -13,16 +13,12 @@ from tests.world import (
     SHARD,
     Empty,
     Encoding,
-    EnvironmentFailed,
     Hashed,
     OneHot,
     Passed,
     Plan,
     PrivateRows,
     Vault,
-    WrongInput,
-    data_files,
-    data_spill,
     data_split,
     learn_encoding,
     parse_plan,
@@ -84,21 +80,10 @@ def contents(made: Plan, encoding: Encoding, folder: Path, key: bytes = KEY) -> 
     return {shard: rows.filter(pl.col(SHARD) == shard).drop(SHARD).rows() for shard in range(K)}
 
 
-def changed(before: Shards, after: Shards) -> list[int]:
-    """Shards that differ, as lists: an order that moved counts as a change."""
-    return [shard for shard in range(K) if before[shard] != after[shard]]
-
-
 def test_every_row_is_in_one_shard(tmp_path: Path) -> None:
     found = shards(tmp_path, table(60))
     assert sum(map(len, found.values())) == 60
     assert all(found.values())
-
-
-@pytest.mark.parametrize("copies", [1, 2, 50, 200])
-def test_taking_one_of_many_copies_changes_one_shard(tmp_path: Path, copies: int) -> None:
-    lines = table(1) * copies + table(30)[1:]
-    assert len(changed(shards(tmp_path, lines), shards(tmp_path, lines[1:]))) == 1
 
 
 def test_copies_of_one_row_spread_over_the_shards(tmp_path: Path) -> None:
@@ -135,21 +120,6 @@ def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(
     assert max(named.values()) > 20
 
 
-def test_a_unit_lies_in_one_shard_and_taking_it_changes_that_one(tmp_path: Path) -> None:
-    lines = table(60)
-    whole = shards(tmp_path, lines, unit="person")
-    for person in ("p0", "p7", "p19"):
-        rest = [line for line in lines if not line.endswith(f",{person}")]
-        assert len(lines) - len(rest) == 3
-        assert len(changed(whole, shards(tmp_path, rest, unit="person"))) == 1
-
-
-def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
-    lines = table(60)
-    for unit in (None, "person"):
-        assert shards(tmp_path, lines, unit=unit) == shards(tmp_path, lines[::-1], unit=unit)
-
-
 def test_another_key_is_another_split(tmp_path: Path) -> None:
     made = plan(tmp_path, table(60))
     encoding = learn_encoding(made)
@@ -167,26 +137,6 @@ def test_fewer_units_than_shards_pass(tmp_path: Path, lines: list[str], unit: st
     assert sum(map(len, shards(tmp_path, lines, unit=unit).values())) == len(lines)
 
 
-def test_one_odd_cell_that_changes_a_parquet_column_s_type_changes_one_shard(tmp_path: Path) -> None:
-    """Written by another tool, a table whose integers meet one word becomes text: the same rows all the same."""
-    plan(tmp_path, table(60))
-    frame = pl.read_csv(tmp_path / "private.csv").with_columns(person=pl.Series(range(60)) // 3)
-    odd = frame.head(1).with_columns(age=pl.lit("unknown"), person=pl.lit(None, pl.Int64))
-    widened = frame.with_columns(pl.col("age").cast(pl.String))
-    for unit in (None, "person"):
-        without = _split_parquet(tmp_path, frame, unit)
-        assert _split_parquet(tmp_path, widened, unit) == without
-        assert _split_parquet(tmp_path, frame.with_columns(pl.col("person").cast(pl.String)), unit) == without
-        within = _split_parquet(tmp_path, pl.concat([widened, odd]), unit)
-        assert len(changed(without, within)) == (1 if unit is None else 0)  # no unit, no guarantee to keep: left out
-
-
-def _split_parquet(folder: Path, frame: pl.DataFrame, unit: str | None) -> Shards:
-    frame.write_parquet(folder / "private.parquet")
-    made = plan_of(folder, "private.parquet", unit)
-    return contents(made, learn_encoding(made), folder)
-
-
 def test_files_with_other_columns_and_types_are_one_table(tmp_path: Path) -> None:
     plan(tmp_path, [])
     folder = tmp_path / "parts"
@@ -201,14 +151,6 @@ def test_files_with_other_columns_and_types_are_one_table(tmp_path: Path) -> Non
     assert sum(map(len, contents(made, learn_encoding(made), tmp_path).values())) == 2
 
 
-def test_a_stream_larger_than_a_frame_is_the_same_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = table(60) + table(20)
-    whole = shards(tmp_path, lines)
-    monkeypatch.setattr(data_files, "ROWS_IN_MEMORY", 8)
-    monkeypatch.setattr(data_spill, "HELD_BYTES", 1000)
-    assert shards(tmp_path, lines) == whole
-
-
 def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = shards(tmp_path, table(60))
     monkeypatch.setattr(data_split, "SPILLS", 2)
@@ -220,27 +162,6 @@ def test_nothing_but_blocks_is_left_and_only_the_owner_reads_them(tmp_path: Path
     left = sorted(path for path in (tmp_path / "vault" / "shards").rglob("*"))
     assert [path.name for path in left] == ["block-00000.arrow", "block-00001.arrow", "block-00002.arrow"]
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in left)
-
-
-@pytest.mark.parametrize("column", ["outcome", "person", "age"])
-def test_a_column_the_private_table_lacks_is_wrong_input(tmp_path: Path, column: str) -> None:
-    made = plan(tmp_path, HEADER.replace(column, "other").encode(), unit="person")
-    with pytest.raises(WrongInput, match=rf"^data\.private must hold the column '{column}' that data\.\w+ names"):
-        split(PrivateRows(made, learn_encoding(made), Vault(tmp_path / "vault"), KEY), "shards")
-
-
-def test_a_failure_shows_nothing_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = plan(tmp_path, table(6))
-
-    def broken(*_: object) -> np.ndarray:
-        raise ValueError("p0 is 20 years old")
-
-    monkeypatch.setattr(data_split, "row_digests", broken)
-    with pytest.raises(EnvironmentFailed) as failed:
-        split(PrivateRows(made, learn_encoding(made), Vault(tmp_path / "vault"), KEY), "shards")
-    assert str(failed.value) == "stage split failed (ValueError); nothing of the data is shown"
-    assert failed.value.__context__ is None
-    assert failed.value.__cause__ is None
 
 
 def test_a_digest_is_of_the_cells_one_after_another_as_it_always_was() -> None:
