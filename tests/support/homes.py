@@ -8,7 +8,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.world import Certificate, Charge, Ledger, Released, Stores, Summary, read_checkpoint, start_extension
+from tests.world import (
+    NEIGHBOURS,
+    Certificate,
+    Charge,
+    Ledger,
+    Released,
+    Stores,
+    Summary,
+    read_checkpoint,
+    start_extension,
+)
 
 
 def charged(home: Path) -> Charge:
@@ -75,3 +85,17 @@ def die_extending(session: str, public: Path, home: Path) -> None:
 def undrawn(_: object) -> str:
     """Stands in for what draws a figure: a blank one."""
     return "<svg></svg>"
+
+
+def name_domain(door: Stores, domain: str, unit: str = "all rows with one person") -> None:
+    """A domain in a home's ledger, with its secret."""
+    door.ledger.name_domain(domain, unit=unit, neighbours=NEIGHBOURS["rows"], epsilon=9.0, delta=4e-5)
+    door.vault.make_secret(f"domains/{domain}")
+
+
+def door_of(home: Path, *domains: str) -> Stores:
+    """The stores of a new home that knows those domains."""
+    door = Stores.of(home)
+    for domain in domains:
+        name_domain(door, domain)
+    return door

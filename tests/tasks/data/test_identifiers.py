@@ -3,7 +3,7 @@
 import datetime as dt
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.promises.test_erasing import named
+from tests.support.homes import door_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts
 from tests.world import (
     NOBODY,
     PLAIN,
-    SHARD,
     Erased,
     Ledger,
-    PrivateRows,
-    Stores,
-    Vault,
     WrongInput,
     _named,
     canonical_id,
@@ -36,8 +32,6 @@ from tests.world import (
     name_of,
     open_private,
     read_column,
-    read_frame,
-    split,
     start,
 )
 
@@ -221,44 +215,15 @@ def test_a_run_over_such_files_ends_before_anything_is_spent(tmp_path: Path, hom
     assert Ledger.of(home).domains() == ()
 
 
-@pytest.mark.parametrize("ids", [is_words, INTEGERS.__contains__], ids=["words", "integers"])
-@pytest.mark.parametrize("value", ["7", "é", "2^53 + 1"])
-def test_rows_of_a_unit_lie_in_one_shard_whatever_files_they_came_in(
-    tmp_path: Path, value: str, ids: Callable[[pa.DataType], bool]
-) -> None:
-    cells = [cell for cell in SAME[value] if ids(cell[0])] or [(pa.int64(), 7)]
-    table = people(60, 1).to_arrow().drop_columns("person")
-    plan = changed(tables_of_plan(write_tables(tmp_path / "data")), data__private="parts", teachers__count=50)
-    (tmp_path / "data/parts").mkdir()
-    for at, cell in enumerate(cells):
-        with pa.ipc.new_file(
-            tmp_path / f"data/parts/{at}.arrow", table.schema.append(pa.field("person", cell[0]))
-        ) as out:
-            out.write_table(table.append_column(pa.field("person", cell[0]), array(cell[0], *[cell[1]] * 60)))
-    vault = Vault(tmp_path / "vault")
-    rows = pl.concat(
-        read_frame(ref, vault) for ref in split(PrivateRows(plan, learn_encoding(plan), vault, bytes(32)), "shards")
-    )
-    assert rows.height == 60 * len(cells)
-    assert rows[SHARD].n_unique() == 1
-
-
-@pytest.fixture
-def door(tmp_path: Path) -> Stores:
-    door = Stores.of(tmp_path / "home")
-    named(door, "people")
-    return door
-
-
 KEPT = {"é": 11}
 """Names that are kept of a unit if not one: as a file of one encoding reads in another."""
 
 
 @pytest.mark.parametrize("value", SAME)
-def test_a_unit_is_erased_by_any_of_its_spellings_from_any_file(tmp_path: Path, door: Stores, value: str) -> None:
+def test_a_unit_is_erased_by_any_of_its_spellings_from_any_file(tmp_path: Path, value: str) -> None:
+    door = door_of(tmp_path / "home", "people")
     words = [cell for kind, cell in SAME[value] if kind == pa.string() and isinstance(cell, str)]
-    cells = [cell for cell in SAME[value] if is_id(cell[0])]
-    files = [write(tmp_path / f"{at}.arrow", array(*cell)) for at, cell in enumerate(cells)]
+    files = [write(tmp_path / f"{at}.arrow", array(*cell)) for at, cell in enumerate(SAME[value]) if is_id(cell[0])]
     for word in words:
         erase(door, "people", word)
         assert len(erased_units(door, "people")) == KEPT.get(value, 1)
@@ -287,11 +252,21 @@ def test_a_plain_word_is_its_own_name_by_the_rules_for_odd_ones(word: str) -> No
     assert set(_named(pl.Series([word.rstrip("\n")]))) == {word.rstrip("\n")}
 
 
-@pytest.mark.parametrize(
-    "word", ["True", "FALSE", "007", "1.0", "-0", "+7", "a ", "é", "1e5", "2020-01-02T00:00", "1" * 16]
-)
-def test_no_odd_word_passes_for_a_plain_one(word: str) -> None:
-    assert not pl.Series([word]).str.contains(PLAIN).item()
+SPELLINGS = [
+    ("0", "0e99999", "-0.0E+123456", "0e00000000000000005"),
+    ("1e401", "10e400", "0.1e402", "1" + "0" * 401, "+1" + "0" * 401 + ".0"),
+    ("-1e-401", "-0.1e-400", "-." + "0" * 400 + "1"),
+    ("1000", "1e0000000000000003"),
+    ("2020-01-02 03:04:05", "2020-01-02t03:04:05z", "2020-01-02T03:04:05+00", "2020-01-02 04:04:05 +01"),
+    ("2020-01-02 24:00:00",),
+    ("1e1234567890",),
+]
+"""Odd spellings of an id, the first of which is its name."""
+
+
+def test_odd_spellings_of_an_id_have_one_name() -> None:
+    for spelled in SPELLINGS:
+        assert set(named_alone([*spelled])) == {spelled[0]}
 
 
 @given(st.decimals(-(10**12), 10**12, places=6), st.integers(-30, 30))

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
-import numpy as np
 import polars as pl
 import pytest
 
-from tests.promises.test_erasing import UNIT, named
+from tests.support.doors import KEYS
+from tests.support.homes import door_of, name_domain
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import public_rows, tables
 from tests.world import (
@@ -34,13 +33,13 @@ from tests.world import (
 )
 
 KEY = bytes(32)
+UNIT = "p1-17"
+"""A person of tests.support.people."""
 
 
 @pytest.fixture
 def door(tmp_path: Path) -> Stores:
-    door = Stores.of(tmp_path / "home")
-    named(door, "people")
-    return door
+    return door_of(tmp_path / "home", "people")
 
 
 def plan_over(folder: Path, table: pl.DataFrame, **changes: object) -> Plan:
@@ -51,52 +50,34 @@ def units_left(door: Stores) -> Erased:
     return Erased.of(door.vault, "people", erased_units(door, "people"))
 
 
-def shards(plan: Plan, vault: Vault, folder: str, left_out: Erased) -> list[bytes]:
-    refs = split(PrivateRows(plan, learn_encoding(plan), vault, KEY, left_out), folder)
-    return [vault.read(ref) for ref in refs]
+def shards(rows: PrivateRows, folder: str) -> list[bytes]:
+    return [rows.vault.read(ref) for ref in split(rows, folder)]
 
 
-def one_a_unit(plan: Plan, vault: Vault, folder: str, left_out: Erased) -> list[bytes]:
-    frames = one_row_a_unit(PrivateRows(plan, learn_encoding(plan), vault, KEY, left_out), folder)
-    return [frame.write_ipc(None).getvalue() for frame in frames]
+def one_a_unit(rows: PrivateRows, folder: str) -> list[bytes]:
+    return [frame.write_ipc(None).getvalue() for frame in one_row_a_unit(rows, folder)]
 
 
-READERS: dict[str, Callable[[Plan, Vault, str, Erased], list[bytes]]] = {"split": shards, "one a unit": one_a_unit}
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_a_table_that_still_holds_it_reads_as_one_that_does_not(door: Stores, tmp_path: Path, reader: str) -> None:
-    table = people(600, 1)
+@pytest.mark.parametrize("read", [shards, one_a_unit])
+def test_a_table_that_still_holds_it_reads_as_one_that_does_not(
+    door: Stores, tmp_path: Path, read: Callable[[PrivateRows, str], list[bytes]]
+) -> None:
+    """Some of its rows are nobody's, and are left out as ever."""
     erase(door, "people", UNIT)
-    without = table.filter(pl.col("person") != UNIT)
-    assert len(without) < len(table)
-    whole, cut = plan_over(tmp_path / "whole", table), plan_over(tmp_path / "cut", without)
-    read, left_out = READERS[reader], units_left(door)
-    found = read(whole, door.vault, "a", left_out)
-    assert found == read(cut, door.vault, "b", NOBODY) == read(cut, door.vault, "c", left_out)
-    assert found != read(whole, door.vault, "d", NOBODY)
+    table = people(600, 1).with_columns(person=pl.when(pl.col("visits") < 7).then(pl.col("person")))
+    tables = {"whole": table, "cut": table.filter(pl.col("person").is_null() | (pl.col("person") != UNIT))}
+    assert len(tables["cut"]) < len(table)
 
+    def found(name: str, left_out: Erased) -> list[bytes]:
+        plan = plan_over(tmp_path / name, tables[name])
+        return read(PrivateRows(plan, learn_encoding(plan), door.vault, KEY, left_out), "rows")
 
-def test_it_is_known_by_its_name_however_the_table_writes_it(door: Stores, tmp_path: Path) -> None:
-    erase(door, "people", "007")
-    table = people(600, 1).with_columns(person=pl.Series(np.arange(600) % 90))
-    whole, cut = (
-        plan_over(tmp_path / name, rows) for name, rows in (("a", table), ("b", table.filter(pl.col("person") != 7)))
-    )
-    assert shards(whole, door.vault, "a", units_left(door)) == shards(cut, door.vault, "b", NOBODY)
-
-
-def test_rows_of_nobody_are_left_out_as_ever(door: Stores, tmp_path: Path) -> None:
-    erase(door, "people", UNIT)
-    table = people(600, 1).with_columns(person=pl.when(pl.col("visits") < 4).then(pl.col("person")))
-    plan = plan_over(tmp_path / "nulls", table)
-    assert shards(plan, door.vault, "a", units_left(door)) == shards(
-        plan_over(tmp_path / "cut", table.filter(pl.col("person") != UNIT)), door.vault, "b", NOBODY
-    )
+    left_out = units_left(door)
+    assert found("whole", left_out) == found("cut", NOBODY) == found("cut", left_out) != found("whole", NOBODY)
 
 
 def test_all_units_at_once_may_come_back_and_other_domains_keep_theirs(door: Stores) -> None:
-    named(door, "census")
+    name_domain(door, "census")
     erase(door, "people", None)
     assert erased_units(door, "people") == ()
     erase(door, "people", UNIT)
@@ -140,32 +121,26 @@ def test_a_further_session_on_the_same_table_does_not_read_it_back(home: Path, t
     assert Ledger.of(home).session(again.session).asked
 
 
-@pytest.mark.parametrize(
-    ("unit", "form"),
-    [
-        ("1.234", TextFormat(thousands=".", decimal=",")),
-        ("1,5", TextFormat(separator=";", decimal=",")),
-        ("1'234", TextFormat(thousands="'")),
-        ("1 234,5", TextFormat(separator=";", thousands=" ", decimal=",")),
-    ],
-)
-def test_a_name_of_digits_is_left_out_in_every_format(
-    door: Stores, tmp_path: Path, unit: str, form: TextFormat
+GERMAN = TextFormat(separator=";", decimal=",")
+WRITTEN: list[tuple[str, str, list[TextFormat]]] = [
+    ("1.234", "utf-8", [TextFormat(thousands=".", decimal=","), COMMAS]),
+    ("1,5", "utf-8", [GERMAN, TextFormat(separator=";")]),
+    ("1'234", "utf-8", [TextFormat(thousands="'"), COMMAS]),
+    ("1 234,5", "utf-8", [GERMAN.model_copy(update={"thousands": " "}), TextFormat(separator=";")]),
+    *(
+        ("José", stored, [TextFormat.model_validate({"encoding": each}) for each in KEYS["encoding"]])
+        for stored in ("utf-8", "latin-1", "cp1250")
+    ),
+]
+"""Units, the encoding of the file, and formats that may be declared of it."""
+
+
+@pytest.mark.parametrize(("unit", "stored", "forms"), WRITTEN)
+def test_no_format_that_is_declared_later_brings_a_unit_back(
+    door: Stores, tmp_path: Path, unit: str, stored: str, forms: list[TextFormat]
 ) -> None:
     erase(door, "people", unit)
-    (tmp_path / "t.csv").write_text(f"person\n{unit}\nsomebody\n", encoding="utf-8")
-    for how in (form, COMMAS.model_copy(update={"separator": form.separator})):
-        frames = open_private(str(tmp_path / "t.csv"), how, "person").owned({}, units_left(door))
+    (tmp_path / "t.csv").write_text(f"person\n{unit}\nsomebody\n", encoding=stored)
+    for form in forms:
+        frames = open_private(str(tmp_path / "t.csv"), form, "person").owned({}, units_left(door))
         assert [owner.to_list() for _, owner in frames] == [[b"somebody"]]
-
-
-@pytest.mark.parametrize("stored", ["utf-8", "latin-1", "cp1250"])
-@pytest.mark.parametrize("declared", get_args(TextFormat.model_fields["encoding"].annotation))
-def test_no_encoding_that_is_declared_later_brings_a_unit_back(
-    door: Stores, tmp_path: Path, stored: str, declared: str
-) -> None:
-    erase(door, "people", "José")
-    (tmp_path / "t.csv").write_text("person\nJosé\nsomebody\n", encoding=stored)
-    form = TextFormat.model_validate({"encoding": declared})
-    frames = open_private(str(tmp_path / "t.csv"), form, "person").owned({}, units_left(door))
-    assert [owner.to_list() for _, owner in frames] == [[b"somebody"]]

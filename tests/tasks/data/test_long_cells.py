@@ -5,10 +5,7 @@ import subprocess
 import sys
 import unicodedata
 
-import polars as pl
-import pytest
-
-from tests.world import LONGEST_TEXT, MOST_MARKS, canonical_id, name_of
+from tests.world import LONGEST_TEXT, MOST_MARKS, name_of
 
 PATIENCE = 4
 """Seconds of a processor for the cells below, which take 0.7. One of them took minutes."""
@@ -60,20 +57,3 @@ def test_text_within_the_bounds_is_composed_and_beyond_them_is_its_own_name() ->
         assert name_of(word) == unicodedata.normalize("NFC", word) != word
     for word in ("e" + marks * (MOST_MARKS // 2) + "\u0300", ("e" + marks) * LONGEST_TEXT):
         assert name_of(word) == word
-
-
-SPELLINGS = [
-    ("0", "0e99999", "-0.0E+123456", "0e00000000000000005"),
-    ("1e401", "10e400", "0.1e402", "1" + "0" * 401, "+1" + "0" * 401 + ".0"),
-    ("-1e-401", "-0.1e-400", "-." + "0" * 400 + "1"),
-    ("1000", "1e0000000000000003"),
-    ("2020-01-02 03:04:05", "2020-01-02t03:04:05z", "2020-01-02T03:04:05+00", "2020-01-02 04:04:05 +01"),
-    ("2020-01-02 24:00:00",),
-    ("1e1234567890",),
-]
-
-
-@pytest.mark.parametrize("spelled", SPELLINGS, ids=lambda spelled: spelled[0])
-def test_spellings_of_an_id_have_one_name(spelled: tuple[str, ...]) -> None:
-    names = pl.DataFrame({"c": spelled}).select(canonical_id("c", pl.String())).to_series()
-    assert set(names) == {spelled[0]}
