@@ -28,3 +28,10 @@ def heard(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, 
             command()
     status = end.value.code if isinstance(end.value.code, int) else 0
     return status, out.getvalue(), err.getvalue()
+
+
+class Terminal(io.StringIO):
+    """Answers as somebody types them."""
+
+    def isatty(self) -> bool:
+        return True

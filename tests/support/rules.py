@@ -96,7 +96,9 @@ def through_the_rules(read: pl.Series) -> dict[str, list[bytes | None]]:
     matrix = encode(rows, ENCODING)
     assert np.isfinite(matrix).all()
     found["matrix"] = in_rows(matrix)
-    found["codes"] = in_rows(CODES.of(rows))
+    codes, spans = CODES.of(rows), [CODES.span(at) for at in range(CODES.width)]
+    assert all(span.start <= code < span.stop for row in codes for code, span in zip(row, spans, strict=True))
+    found["codes"] = in_rows(codes)
     assert in_rows(CODES.of_raw(raw, COLUMNS).astype(np.int32)) == found["codes"]
     found["cells of a grid"] = in_rows(GRID.of_raw(raw, reading_columns(SCHEMA)).astype(np.int32))
     places = steps_between(cast_numbers(raw[ENCODING.label], math.inf), (-1e3, 7.7), 1 << 16)

@@ -14,13 +14,11 @@ from pydantic import ValidationError
 from tests.world import (
     Codes,
     Empty,
-    Encoding,
     NumberField,
     OneHot,
     Passed,
     Scaled,
     WordField,
-    cast_rows,
     coarse_bins,
     codes_of_numbers,
     interval_cuts,
@@ -194,22 +192,6 @@ def test_codes_are_the_same_read_back() -> None:
     assert isinstance(first, NumberField)
     nudged = first.model_copy(update={"cuts": (float(np.nextafter(first.cuts[0], 1)), *first.cuts[1:])})
     assert codes.model_copy(update={"fields": (nudged, *codes.fields[1:])}).digest != codes.digest
-
-
-def test_any_raw_cell_has_one_code_of_each_field() -> None:
-    columns = (
-        Scaled(kind="numeric", name="age", mean=0, scale=1, fill=0, low=0, high=1, missing=False),
-        OneHot(name="city", vocabulary=("Rome", "Oslo"), missing=False),
-    )
-    codes = learn_codes([public(500)], columns, coarse=4)
-    odd = pl.Series(["1e999", "nan", "-0.0", "Rome", "", None, "Mars", "41"])
-    cells = cast_rows(pl.DataFrame({"age": odd, "city": odd}), Encoding(columns=columns, label="y", classes=("a", "b")))
-    found = codes.of(cells)
-    for at in range(codes.width):
-        span = codes.span(at)
-        assert span.start <= found[:, at].min()
-        assert found[:, at].max() < span.stop
-    assert sum(codes.span(at).stop - codes.span(at).start for at in range(codes.width)) == codes.size
 
 
 def test_larger_epsilon_affords_more_bins() -> None:

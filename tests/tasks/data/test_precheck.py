@@ -15,7 +15,6 @@ from tests.world import (
     find_files,
     labelled_rows,
     learn_encoding,
-    open_private,
     parse_plan,
     reading_encoding,
     unmatched,
@@ -46,10 +45,6 @@ def test_shares_by_hand(tmp_path: Path, suffix: str) -> None:
     assert seen.features["size"] == 0.25
     assert seen.features["shade"] == 0.25
     assert seen.features["visits"] == 0.0
-
-
-def test_misnamed_classes_are_seen_before_anything_is_spent(tmp_path: Path) -> None:
-    assert found(tmp_path, {**ROWS, "outcome": ["Y", "N", "Y", "N"]}, "csv").label == 1.0
 
 
 def test_numbers_beyond_their_bounds_are_seen_and_those_at_them_are_not(tmp_path: Path) -> None:
@@ -128,13 +123,3 @@ def test_a_feature_of_which_no_cell_can_be_read_is_refused_by_its_stored_type(tm
         check_types(find_files(str(tmp_path / "odd.arrow"), PRIVATE), encoding)
     pl.DataFrame(ROWS).write_parquet(tmp_path / "right.parquet")
     check_types(find_files(str(tmp_path / "right.parquet"), PRIVATE), encoding)
-
-
-@pytest.mark.parametrize("week", [["size", "Shade"], ["size"]])
-def test_a_file_that_lacks_a_column_is_named(tmp_path: Path, week: list[str]) -> None:
-    """Before, its cells were missing if another file was complete."""
-    (tmp_path / "weeks").mkdir()
-    for name, columns in (("1", ["size", "shade"]), ("2", week)):
-        pl.DataFrame({column: ["1"] for column in columns}).write_csv(tmp_path / f"weeks/{name}.csv")
-    with pytest.raises(WrongInput, match=r"column 'shade' that data\.features names, but .*2\.csv lacks it"):
-        open_private(str(tmp_path / "weeks")).frames({"size": "data.features", "shade": "data.features"})

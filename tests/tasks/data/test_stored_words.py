@@ -11,15 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.raw import CELLS, column
+from tests.support.rules import CODES, COLUMNS, ENCODING
 from tests.world import (
     CELLS_A_WORD,
     PRIVATE,
-    Codes,
-    Encoding,
-    NumberField,
-    OneHot,
-    Scaled,
-    WordField,
     cast_labels,
     cast_rows,
     columns_by_words,
@@ -33,24 +28,6 @@ from tests.world import (
 
 ODD = [*CELLS, b"a", b"Rome", b" Rome ", b"7", b"7.0", b"\\xff", b"\xff"]
 """Cells of any bits; the last two are mended to the same word."""
-COLUMNS = (
-    OneHot(name="word", vocabulary=("a", "7", "\\xff", "Rome"), missing=True),
-    Scaled(kind="numeric", name="number", mean=0, scale=1, fill=0, low=-9, high=9, missing=True),
-    Scaled(kind="boolean", name="truth", mean=0, scale=1, fill=0, low=0, high=1, missing=True),
-    Scaled(kind="date", name="date", mean=0, scale=1, fill=0, low=-9, high=9, missing=True),
-)
-ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "7", "\\xff"))
-CODES = Codes(
-    fields=(
-        WordField(name="word", start=0, words=("7", "\\xff")),
-        NumberField(kind="numeric", name="number", start=4, cuts=(-0.1, 0.0, 7.0)),
-        NumberField(kind="numeric", name="number", start=9, cuts=(0.0,)),
-        NumberField(kind="boolean", name="truth", start=12, cuts=(1.0,)),
-        NumberField(kind="date", name="date", start=15, cuts=(0.0, 16_801.5)),
-    ),
-    coarse=(0, 2, 3, 4),
-    fine=(0, 1, 3, 4),
-)
 
 
 def table(cells: Sequence[bytes | None]) -> pa.Table:

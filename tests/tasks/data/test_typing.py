@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.flows.cli.test_init import Terminal
+from tests.support.console import Terminal
 from tests.support.console import concord as without_home
 from tests.support.sentences import facts, says
 from tests.world import (
@@ -38,7 +38,6 @@ from tests.world import (
     learn_columns,
     load_plan,
     open_public,
-    parse_plan,
     remarks_on,
 )
 
@@ -127,18 +126,68 @@ DAYS = [date(2023, 1, 1) + timedelta(days=at % 200) for at in range(ROWS)]
 FORMS = ("%d.%m.%Y", "%d.%m.%y", "%m/%d/%Y", "%Y/%m/%d", "%d-%b-%Y", "%B %d, %Y", "%d. %B %Y", "%d.%m.%Y %H:%M")
 
 
-def test_dates_of_a_country_became_categories_that_other_tables_lack(folder: Path) -> None:
+def init(*given: str, public: str = "public.csv", unit: str = "row", stdin: Any = None) -> tuple[int, str, str]:
+    """What `concord init` ends with, prints, and says in the end."""
+    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome", "--unit", unit)
+    return without_home("init", "--private", "private.csv", "--public", public, *stated, *given, stdin=stdin)
+
+
+def test_init_says_what_it_takes_each_column_for_and_leaves_out_what_is_not_worth_learning(folder: Path) -> None:
+    """On the console, as data and in the plan. A comment in the plan said it, and nobody read it; dates of a country
+    became categories that other tables lack."""
     days = pl.Series(DAYS, dtype=pl.Datetime)
+    more = {f"day {at}": days.dt.strftime(form) for at, form in enumerate(FORMS)} | {"parts": pl.lit("x")}
     for table in ("private", "public"):
-        frame = pl.read_csv(folder / f"{table}.csv")
-        frame = frame.with_columns(days.dt.strftime(form).alias(f"day {at}") for at, form in enumerate(FORMS))
-        frame.write_csv(folder / f"{table}.csv")
-    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome")
-    assert without_home("init", "--private", "private.csv", "--public", "public.csv", *stated)[0] == 0
-    text, features = (folder / "plan.toml").read_text(), load_plan(folder / "plan.toml").data.features or ()
-    for at, form in enumerate(FORMS):
-        assert f'# "day {at}", # categorical; {DATES}' in text, form
-        assert f"day {at}" not in features
+        rows = pl.read_csv(folder / f"{table}.csv", infer_schema=False).with_columns(**more)
+        rows.write_csv(folder / f"{table}.csv")
+    status, shown, error = init()
+    assert status == 0, error
+    assert "parsed as categories: 'town'" in shown
+    left_out = {"parts": ONE_VALUE, "remark": FREE_TEXT} | {f"day {at}": DATES for at in range(len(FORMS))}
+    text = (folder / "plan.toml").read_text()
+    for name, why in left_out.items():
+        assert f"column '{name}': categorical; {why}" in shown
+        assert f'# "{name}", # categorical; {why}' in text
+    assert "column 'age'" not in shown
+    assert f'"zip", # categorical; {LEADING_ZEROS}' in text
+    assert f'"ward", # numeric; {MAY_BE_NAMES}' in text
+    assert load_plan(folder / "plan.toml").data.features == ("zip", "ward", "age", "size", "town")
+    WARDS.with_columns(parts=pl.struct("age", "size"), bits=pl.lit(b"1")).write_parquet(folder / "public.parquet")
+    status, shown, error = init("--categories", "ward,age", "--out", "other.toml", "--json", public="public.parquet")
+    assert status == 0, error
+    assert json.loads(shown)["columns"]["remark"] == f"categorical; {FREE_TEXT}"
+    assert load_plan(folder / "other.toml").data.categories == ("ward", "age")
+    assert all(f'# "{name}", # {UNREAD}' in (folder / "other.toml").read_text() for name in ("parts", "bits"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_init_asks_about_few_whole_numbers_at_a_terminal() -> None:
+    answers = Terminal("private.csv\npublic.csv\n\noutcome\nno,yes\n\nward\n9000\n1\n\n\n\ny\n\n\n\n\n")
+    status, _, error = without_home("init", stdin=answers)
+    assert status == 0, error
+    assert says(error, "'ward'", "few different whole numbers")
+    assert "'age'" not in error
+    assert load_plan(Path("plan.toml")).data.categories == ("ward",)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_public_table_without_a_column_to_learn_from_is_refused_with_each_reason(folder: Path, form: str) -> None:
+    one = pl.DataFrame({"age": [41], "ward": ["surgery"]})
+    several = pl.DataFrame({"size": [1] * 30, "remark": ["20.12.2023"] * 29 + ["21.12.2023"]})
+    for rows, said in ((one, ("'age'", ONE_VALUE)), (several, ("'size'", ONE_VALUE, "'remark'", DATES))):
+        rows.write_csv(folder / "public.csv") if form == "csv" else rows.write_parquet(folder / "public.parquet")
+        status, _, error = init(public=f"public.{form}")
+        assert (status, says(error, *said)) == (2, True), error
+
+
+def test_init_refuses_a_measured_label_of_the_test_table_whatever_classes_are_given(folder: Path) -> None:
+    WARDS.write_csv(folder / "test.csv")
+    tables = ("--private", "private.csv", "--public", "public.csv", "--test", "test.csv")
+    given = ("init", *tables, "--label", "size", "--domain", "ward", "--rows", "9000")
+    status, _, error = without_home(*given)
+    assert (status, "'size' holds 400 different numbers" in error) == (2, True), error
+    status, _, error = without_home(*given, "--classes", "0,1", "--unit", "row")
+    assert (status, says(error, "declared class", "'size'")) == (2, True), error
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("%d.%m.%Y", "csv"), ("%d.%m.%Y", "parquet"), ("%Y-%m-%d", "parquet")])
@@ -158,77 +207,6 @@ def test_a_day_that_is_read_as_one_is_a_feature(tmp_path: Path) -> None:
     days, addresses = (open_public(str(tmp_path / f"{name}.csv")) for name in ("csv", "addresses"))
     assert remarks_on(days, days.kinds(["cell"])) == {}
     assert remarks_on(addresses, addresses.kinds(["cell"])) == {"cell": ALL_DIFFER}
-
-
-def test_a_table_without_a_column_to_learn_from_is_refused_with_each_reason(folder: Path) -> None:
-    pl.DataFrame({"size": [1] * 30, "remark": ["20.12.2023"] * 29 + ["21.12.2023"]}).write_csv(folder / "public.csv")
-    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome", "--unit", "row")
-    status, _, error = without_home("init", "--private", "private.csv", "--public", "public.csv", *stated)
-    assert (status, says(error, "'size'", ONE_VALUE, "'remark'", DATES)) == (2, True), error
-
-
-def test_a_public_table_of_one_row_is_refused(folder: Path) -> None:
-    for form in ("csv", "parquet"):
-        row = pl.DataFrame({"age": [41], "ward": ["surgery"]})
-        row.write_csv(folder / "public.csv") if form == "csv" else row.write_parquet(folder / "public.parquet")
-        stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome", "--unit", "row")
-        status, _, error = without_home("init", "--private", "private.csv", "--public", f"public.{form}", *stated)
-        assert (status, says(error, "'age'", ONE_VALUE)) == (2, True), error
-
-
-def test_init_says_what_columns_are_taken_for(folder: Path) -> None:
-    """A comment in the plan said it, and nobody read it."""
-    table = pl.read_csv(folder / "public.csv", infer_schema=False).with_columns(parts=pl.lit("x"), way=pl.lit("a"))
-    table = table.with_columns(way=pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit("b")).otherwise("way"))
-    table.write_csv(folder / "public.csv")
-    private = pl.read_csv(folder / "private.csv", infer_schema=False).with_columns(parts=pl.lit("x"), way=pl.lit("a"))
-    private.write_csv(folder / "private.csv")
-    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome", "--unit", "row")
-    given = ("init", "--private", "private.csv", "--public", "public.csv", *stated)
-    status, shown, error = without_home(*given)
-    assert status == 0, error
-    assert "parsed as categories: 'town', 'way'" in shown
-    assert f"column 'parts': categorical; {ONE_VALUE}" in shown
-    assert f"column 'remark': categorical; {FREE_TEXT}" in shown
-    assert "column 'age'" not in shown
-    status, shown, error = without_home(*given, "--out", "other.toml", "--json")
-    assert status == 0, error
-    assert json.loads(shown)["columns"]["parts"] == f"categorical; {ONE_VALUE}"
-
-
-def test_init_names_columns_that_it_cannot_read(folder: Path) -> None:
-    frame = pl.read_csv(folder / "public.csv").with_columns(parts=pl.struct("age", "size"), bits=pl.lit(b"1"))
-    frame.write_parquet(folder / "public.parquet")
-    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes")
-    given = ("init", "--private", "private.csv", "--public", "public.parquet", "--label", "outcome", *stated)
-    assert without_home(*given)[0] == 0
-    text = (folder / "plan.toml").read_text()
-    assert all(f'# "{name}", # {UNREAD}' in text for name in ("parts", "bits"))
-    assert "parts" not in (load_plan(folder / "plan.toml").data.features or ())
-
-
-@pytest.mark.slow
-def test_init_says_how_columns_are_read_and_leaves_sentences_out(folder: Path) -> None:
-    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes")
-    given = ("init", "--private", "private.csv", "--public", "public.csv", "--label", "outcome", *stated)
-    assert without_home(*given)[0] == 0
-    text = (folder / "plan.toml").read_text()
-    assert f'"zip", # categorical; {LEADING_ZEROS}' in text
-    assert f'"ward", # numeric; {MAY_BE_NAMES}' in text
-    assert f'# "remark", # categorical; {FREE_TEXT}' in text
-    assert load_plan(folder / "plan.toml").data.features == ("zip", "ward", "age", "size", "town")
-    assert without_home(*given, "--categories", "ward,age", "--out", "other.toml")[0] == 0
-    assert load_plan(folder / "other.toml").data.categories == ("ward", "age")
-
-
-@pytest.mark.usefixtures("folder")
-def test_init_asks_about_few_whole_numbers_at_a_terminal() -> None:
-    answers = Terminal("private.csv\npublic.csv\n\noutcome\nno,yes\n\nward\n9000\n1\n\n\n\ny\n\n\n\n\n")
-    status, _, error = without_home("init", stdin=answers)
-    assert status == 0, error
-    assert says(error, "'ward'", "few different whole numbers")
-    assert "'age'" not in error
-    assert load_plan(Path("plan.toml")).data.categories == ("ward",)
 
 
 def test_numbers_that_name_things_are_words_wherever_they_are_stored(tmp_path: Path) -> None:
@@ -275,45 +253,6 @@ def test_measured_numbers_are_no_classes(what: str) -> None:
         return
     with pytest.raises(WrongInput, match=re.escape(sentence)):
         check_target("--label", "price", words)
-
-
-def test_init_refuses_a_measured_label_of_the_test_table_whatever_classes_are_given(folder: Path) -> None:
-    WARDS.write_csv(folder / "test.csv")
-    tables = ("--private", "private.csv", "--public", "public.csv", "--test", "test.csv")
-    given = ("init", *tables, "--label", "size", "--domain", "ward", "--rows", "9000")
-    status, _, error = without_home(*given)
-    assert (status, "'size' holds 400 different numbers" in error) == (2, True), error
-    status, _, error = without_home(*given, "--classes", "0,1", "--unit", "row")
-    assert (status, says(error, "declared class", "'size'")) == (2, True), error
-
-
-@pytest.mark.parametrize(("categories", "features"), [(["age"], ["ward"]), (["outcome"], None)])
-def test_categories_are_features(categories: list[str], features: list[str] | None) -> None:
-    data = {"private": "a", "public": "b", "label": "outcome", "classes": ["no", "yes"], "categories": categories}
-    with pytest.raises(WrongInput, match="categories must be features, got"):
-        parse_plan({"data": {**data, **({"features": features} if features else {})}})
-
-
-TEXT = {"private": "a", "public": "b", "label": "outcome", "classes": ["no", "yes"], "text": ["remark"]}
-PRIVACY = {"domain": "ward", "epsilon": 1.0, "delta": 1e-5, "lifetime": {"epsilon": 4.0, "delta": 4e-5}}
-VOTES: dict[str, Any] = {"teachers": {"count": 9, "estimator": "sklearn.linear_model.LogisticRegression"}}
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no feature": ({"data": {**TEXT, "features": ["age"]}, **VOTES}, "data: text must be features, got 'remark'"),
-    "a category": ({"data": {**TEXT, "categories": ["remark"]}, **VOTES}, "must be different features, got 'remark'"),
-    "tallies": ({"labeling": {"mechanism": "tallies", "rows": 9000}}, "Name a mechanism by which teachers vote"),
-    "auto": (
-        {"labeling": {"mechanism": "auto", "rows": 9000}, **VOTES},
-        "does not apply to labeling.mechanism = 'auto'",
-    ),
-}
-
-
-@pytest.mark.parametrize("why", REFUSED)
-def test_words_are_hashed_for_teachers_that_vote(why: str) -> None:
-    keys, sentence = REFUSED[why]
-    labeling = {"mechanism": "stable", "cutoff": 20}
-    with pytest.raises(WrongInput, match=re.escape(sentence)):
-        parse_plan({"data": TEXT, "privacy": PRIVACY, "labeling": labeling, **keys})
 
 
 def test_words_are_hashed_by_a_rule_that_needs_no_other_row(folder: Path) -> None:
