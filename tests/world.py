@@ -138,7 +138,7 @@ if TYPE_CHECKING:
         hypothesis_space, positions_of, public_matrix, relabel, relabelling, resampled
     )
     from concord.tasks.asking.tally import (
-        BLOCKS, Coding, Step, _coded, _in_blocks, _labels, code_rows, columns_asked, count, gather, known_codes,
+        BLOCKS, Coding, Step, _in_blocks, _labels, code_rows, columns_asked, count, gather, known_codes,
         sums_bytes, total_of
     )
     from concord.tasks.asking.teachers import (
@@ -189,7 +189,7 @@ if TYPE_CHECKING:
     from concord.tasks.data.concord_student import (
         LARGEST, MOST_MARKS, TRUTH, Cells, Chosen, ScoreClassifier, bucket, signed_log, word
     )
-    from concord.tasks.data.csv_files import csv_names, find_format, read_lines, split_line, words_of
+    from concord.tasks.data.csv_files import csv_names, find_format, read_lines, words_of
     from concord.tasks.data.encode import (
         VOCABULARY, PublicBatch, as_declared, grouping, labelled_rows, learn_column, learn_columns,
         learn_encoding, public_features, read_frame, row_digests, stage_public, write_frame

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import unicodedata
 
+import pytest
+
 from tests.world import LONGEST_TEXT, MOST_MARKS, name_of
 
 PATIENCE = 4
