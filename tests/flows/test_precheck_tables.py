@@ -2,10 +2,10 @@
 
 import builtins
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import polars as pl
 import pytest
@@ -14,22 +14,21 @@ import concord
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import says
 from tests.world import (
-    Empty,
-    Encoding,
-    EnvironmentFailed,
+    Files,
     Ledger,
+    PrivateFiles,
     Unmatched,
     WrongInput,
     flows_admit,
     flows_console,
     is_worth_asking,
+    learn_encoding,
     precheck_tables,
     rounded,
     shares_in_words,
 )
 
 WRONG = Unmatched(1.0, 0.0, {"shade": 0.126})
-ENCODING = Encoding(columns=(Empty(name="day"),), label="label", classes=("no", "yes"))
 RIGHT = Unmatched(0.0, 0.0, {"shade": 0.001})
 
 
@@ -75,55 +74,74 @@ class Terminal:
         self.lines.append(line)
 
 
-PRIVATE: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: MagicMock()))
-"""A private table without files."""
+def rows(label: float = 0.0, unit: float = 0.0, shade: float = 0.0) -> pl.DataFrame:
+    """A thousand private rows, of which those shares have a label, a unit or a shade that no plan knows."""
+    row = pl.int_range(pl.len())
+    return people(1000, 1).with_columns(
+        pl.when(row < 1000 * share).then(pl.lit(word)).otherwise(name).alias(name)
+        for name, share, word in (("outcome", label, "YES"), ("person", unit, ""), ("shade", shade, "purple"))
+    )
 
 
-def asked_by(most: float | None = None) -> Any:
-    """A run of a plan that goes on, or stops itself beyond that share of labels."""
-    plan = SimpleNamespace(data=SimpleNamespace(most_unknown=most))
-    return SimpleNamespace(plan=plan, stages=SimpleNamespace(in_replay=False))
+WRONG_ROWS, RIGHT_ROWS = rows(label=1.0, shade=0.126), rows(shade=0.001)
 
 
-def run_it(
-    patch: pytest.MonkeyPatch,
-    found: Unmatched,
-    answer: str,
-    *,
-    wanted: bool,
-    tty: bool = True,
-    most: float | None = None,
-) -> Terminal:
-    terminal = Terminal(answer)
-    patch.setattr(flows_console, "err", terminal)
-    patch.setattr(flows_admit, "err", terminal)
-    patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
-    patch.setattr(flows_admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
-    patch.setattr(flows_admit, "unmatched", lambda *_: found)
-    with flows_console.asking(wanted):
-        precheck_tables(asked_by(most), PRIVATE, ENCODING, None)
-    return terminal
+@dataclass
+class Prechecked:
+    """The pre-check of a plan's tables, in a folder, as a run has them."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+
+    def check(self, private: pl.DataFrame, most: float | None = None, session: Any = None) -> None:
+        """Of those private rows, and of public ones without a day; `most` is the plan's most_unknown."""
+        plan = changed(
+            tables_of_plan(write_tables(self.folder, private.with_columns(day=pl.lit("")))), data__most_unknown=most
+        )
+        public = pl.read_parquet(self.folder / "public.parquet").with_columns(day=pl.lit(None, pl.String))
+        public.write_parquet(self.folder / "public.parquet")
+        run: Any = SimpleNamespace(plan=plan, stages=SimpleNamespace(in_replay=False))
+        encoding = learn_encoding(plan)
+        if session is not None:
+            (self.folder / "private.csv").unlink()
+        precheck_tables(run, PrivateFiles(Files(plan.path("private"), ()), {}), encoding, session)
+
+    def at(self, terminal: Terminal, private: pl.DataFrame, *, wanted: bool, tty: bool = True, **how: Any) -> Terminal:
+        """The same at a terminal, where the operator wants to be asked or not."""
+        for module in (flows_console, flows_admit):
+            self.patch.setattr(module, "err", terminal)
+        self.patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
+        with flows_console.asking(wanted):
+            self.check(private, **how)
+        return terminal
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prechecked:
+    return Prechecked(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("answer", ["n", "", "no", "what"])
-def test_the_operator_may_stop_it_and_no_share_is_in_the_error(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+def test_the_operator_may_stop_it_and_no_share_is_in_the_error(tables: Prechecked, answer: str) -> None:
     with pytest.raises(WrongInput, match="nothing was charged") as stopped:
-        run_it(monkeypatch, WRONG, answer, wanted=True)
+        tables.at(Terminal(answer), WRONG_ROWS, wanted=True)
     assert "%" not in str(stopped.value)
 
 
-def test_it_goes_on_if_the_operator_says_so_or_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(run_it(monkeypatch, WRONG, "y", wanted=True).asked) == 1
+def test_it_goes_on_if_the_operator_says_so_or_nobody_can_be_asked(tables: Prechecked) -> None:
+    assert len(tables.at(Terminal("y"), WRONG_ROWS, wanted=True).asked) == 1
     for wanted, tty in ((False, True), (True, False)):  # --yes or a schedule; no terminal
-        silent = run_it(monkeypatch, WRONG, "n", wanted=wanted, tty=tty)
+        silent = tables.at(Terminal("n"), WRONG_ROWS, wanted=wanted, tty=tty)
         assert silent.asked == []
         assert len(silent.lines) == 4
+        assert says(silent.lines[0], "about 100%", "data.classes")
+        assert says(silent.lines[1], "about 13%", "'shade'")
         assert says(silent.lines[2], "'day'", "left out", "dates as text")
         assert says(silent.lines[3], "terminal", "spends")
-    assert run_it(monkeypatch, RIGHT, "n", wanted=True).asked == []
+    assert tables.at(Terminal("n"), RIGHT_ROWS, wanted=True).asked == []
 
 
-def test_a_notebook_shows_it_in_the_cell_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_it_in_the_cell_and_goes_on(tables: Prechecked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is charged, as everywhere; and no cell waits for an answer that nobody can type."""
     cells, shell = list[dict[str, str]](), type("ZMQInteractiveShell", (), {})
     display = ModuleType("IPython.display")
@@ -132,44 +150,35 @@ def test_a_notebook_shows_it_in_the_cell_and_goes_on(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
     monkeypatch.setattr(flows_admit, "err", flows_console.PrintableConsole(stderr=True))
-    monkeypatch.setattr(flows_admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
-    monkeypatch.setattr(flows_admit, "unmatched", lambda *_: WRONG)
-    precheck_tables(asked_by(), PRIVATE, ENCODING, None)
+    tables.check(WRONG_ROWS)
     lines = [cell["text/plain"] for cell in cells]
     assert says(lines[0], "100%", "private rows", "data.classes")
     assert lines[-1].endswith("the run goes on, and spends; data.most_unknown in the plan can stop it\n")
     assert all(cell["text/html"].startswith("<pre") for cell in cells)
 
 
-def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Unmatched:
-        raise EnvironmentFailed("stage unmatched failed")
-
-    monkeypatch.setattr(flows_admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
-    monkeypatch.setattr(flows_admit, "unmatched", fails)
-    precheck_tables(asked_by(), PRIVATE, ENCODING, None)
+def test_a_check_that_fails_stops_nothing(tables: Prechecked) -> None:
+    """The stage that reads the table afterwards says what is wrong with it."""
+    silent = tables.at(Terminal("n"), WRONG_ROWS.rename({"outcome": "result"}), wanted=True)
+    assert (silent.asked, silent.lines) == ([], [])
 
 
-def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows_admit, "open_private", lambda *_, **__: SimpleNamespace(files=()))
-    monkeypatch.setattr(flows_admit, "unmatched", lambda *_: pytest.fail("read"))
-    private: Any = SimpleNamespace()
-    session: Any = object()
-    precheck_tables(asked_by(), private, private, session)
+def test_a_session_that_goes_on_is_not_looked_over(tables: Prechecked) -> None:
+    """Its table may be gone."""
+    silent = tables.at(Terminal("n"), WRONG_ROWS, wanted=True, session=object())
+    assert (silent.asked, silent.lines) == ([], [])
 
 
-def test_a_plan_may_say_that_it_stops_where_nobody_is_asked_and_no_share_is_in_the_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    some = Unmatched(0.21, 0.21, {"shade": 0.21})
+def test_a_plan_may_say_that_it_stops_where_nobody_is_asked_and_no_share_is_in_the_error(tables: Prechecked) -> None:
+    some = rows(label=0.21, unit=0.21, shade=0.21)
     for wanted, tty in ((False, True), (True, False)):
-        for column in (Unmatched(0.21, 0, {}), Unmatched(0, 0.21, {}), Unmatched(0, 0, {"size": 0, "shade": 0.21})):
+        for column in (rows(label=0.21), rows(unit=0.21), rows(shade=0.21)):
             with pytest.raises(WrongInput, match=r"data\.most_unknown = 0\.2 in some column; correct") as stopped:
-                run_it(monkeypatch, column, "y", wanted=wanted, tty=tty, most=0.2)
+                tables.at(Terminal("y"), column, wanted=wanted, tty=tty, most=0.2)
             assert not {"21", "shade"} & {*str(stopped.value).replace("%", " ").split()}
-        run_it(monkeypatch, some, "y", wanted=wanted, tty=tty, most=0.21)
-        run_it(monkeypatch, some, "y", wanted=wanted, tty=tty)
-    assert len(run_it(monkeypatch, some, "y", wanted=True, most=0.2).asked) == 1  # at a terminal, the operator decides
+        tables.at(Terminal("y"), some, wanted=wanted, tty=tty, most=0.22)
+        tables.at(Terminal("y"), some, wanted=wanted, tty=tty)
+    assert len(tables.at(Terminal("y"), some, wanted=True, most=0.2).asked) == 1  # at a terminal, the operator decides
 
 
 @pytest.mark.slow
