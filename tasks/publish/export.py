@@ -30,6 +30,7 @@ from sklearn.pipeline import Pipeline
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, Published
+from concord.tasks.data.concord_student import Spelled, truth_words
 from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
 from concord.tasks.publish.spreadsheet import csv_text
 from concord.tasks.student.fitted import strangers
@@ -107,6 +108,20 @@ def _program(published: Published, student: Pipeline) -> dict[str, bytes]:
     }
 
 
+def _synthetic_rows(published: Published, student: Pipeline) -> pl.DataFrame:
+    """The synthetic rows, truth values and dates as the published schema has them written, which the student reads."""
+    rows = pl.read_parquet(published.documents[SYNTHETIC_FILE])
+    for name, (part, _) in columns_of(student).items():
+        match part[0]:
+            case Spelled(kind="boolean", true=true, false=false, absent=absent):
+                known = reversed(truth_words(true, false, absent).items())  # the first word of each value is taken
+                words = {str(value == 1).lower(): word for word, value in known}
+                rows = rows.with_columns(pl.col(name).cast(pl.String).replace(words))
+            case Spelled(dates=form) if form and rows.schema[name] == pl.Date:  # a moment has more digits than a form
+                rows = rows.with_columns(pl.col(name).dt.strftime(form))
+    return rows
+
+
 FORMS = {
     "scikit-learn": Form(
         "`pip install -r requirements.txt`, then `python example.py` in the folder", lambda *_: True, _program
@@ -124,7 +139,7 @@ FORMS = {
     "synthetic rows": Form(
         f"`{ROWS}` has synthetic rows that resemble the private ones, with inferred labels. {NOBODYS}",
         lambda published, _: SYNTHETIC_FILE in published.documents,
-        lambda published, _: {ROWS: csv_text(pl.read_parquet(published.documents[SYNTHETIC_FILE])).encode()},
+        lambda published, student: {ROWS: csv_text(_synthetic_rows(published, student)).encode()},
     ),
 }
 """What a student is exported as; `concord export` and `concord.export` write every form that suits it."""

@@ -143,6 +143,40 @@ def test_a_fitted_student_of_synthetic_rows_is_tested(tmp_path: Path, home: Path
         start_again(study_again, found.session, home, StudentPlan(estimator="sklearn.linear_model.Ridge"))
 
 
+def test_exported_rows_are_written_in_the_words_that_the_student_reads(
+    tmp_path: Path, home: Path, concord: Callable[..., tuple[int, str, str]]
+) -> None:
+    """Truth values stood there as true and false, which are no words of ja and nein: each was a missing cell."""
+    limits = {"minimum": "2000-01-01", "maximum": "2020-12-31"}
+    fields = [
+        *({**field, "missingValues": ["-9", "unbekannt"]} for field in FIELDS),
+        {"name": "member", "type": "boolean", "trueValues": ["ja", "jawohl"], "falseValues": ["nein"]},
+        {"name": "since", "type": "date", "format": "%d.%m.%Y", "constraints": limits},
+    ]
+    plan = plan_of(tmp_path, data={"schema": {"fields": fields}, "test": None})
+    rows, source = workers(4_000, 1), np.random.default_rng(3)
+    high = rows["class"].to_numpy() == "high"
+    member = pl.Series(np.where(high ^ (source.random(4_000) < 0.1), "ja", "nein"))
+    days = pl.date_range(pl.date(2000, 1, 1), pl.date(2010, 12, 31), eager=True).sample(
+        4_000, with_replacement=True, seed=3
+    )
+    since = (days + pl.Series(high).cast(pl.Int64) * pl.duration(days=3_000)).dt.strftime("%d.%m.%Y")
+    rows = rows.with_columns(
+        member=member, since=since, sex=pl.when(pl.int_range(4_000) % 9 > 0).then("sex").otherwise(pl.lit("unbekannt"))
+    )
+    rows.write_parquet(tmp_path / "private.parquet")
+    session = start(plan, home).session
+    assert concord("export", session, "--to", str(tmp_path / "export"))[0] == 0
+    written = pl.read_csv(tmp_path / "export" / "synthetic.csv", infer_schema=False)
+    assert {*written["member"].drop_nulls()} <= {"ja", "jawohl", "nein"}
+    assert written["since"].drop_nulls().str.contains(r"^\d\d\.\d\d\.\d{4}$").all()
+    for name in ("synthetic.csv", "synthetic.parquet"):
+        asked = ("predict", session, str(tmp_path / "export" / name), "--out", str(tmp_path / f"{name}.parquet"))
+        assert concord(*asked)[0] == 0
+    both = [pl.read_parquet(tmp_path / f"synthetic.{kind}.parquet") for kind in ("csv", "parquet")]
+    assert both[0].equals(both[1])
+
+
 def test_a_frame_and_a_schema_are_all_that_python_needs(home: Path) -> None:
     known: dict[str, Any] = {"rows": 4_000, "schema": {"fields": FIELDS}, "home": home}
     frame, test = workers(4_000, 1), workers(1_000, 2)
