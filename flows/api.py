@@ -65,9 +65,15 @@ def run(
     frames = {"private": private, "public": public, "test": test}
     given = {field: frame for field, frame in frames.items() if frame is not None}
     loaded, folder = _loaded(plan, given), _prepared(home)
+    from concord.tasks.data.frames import check_index
+
+    data, columns = loaded.data, loaded.test and loaded.test.columns
+    features = data.features or (data.declared and data.declared.names)
+    named = {data.label, data.unit, *(features or ()), *(data.groups or ()), *(columns or ())}
     for field, frame in given.items():
         if field != "private" and frame is private:
             raise WrongInput(f"data.{field} must not be the frame of data.private, which would then be published")
+        check_index(frame, f"data.{field}", named)
     from concord.artifacts.stores import Stores
     from concord.flows.start import start
     from concord.tasks.data.sources import keep_frame
@@ -76,8 +82,9 @@ def run(
     if given:
         vault, domain = Stores.of(folder).vault, loaded.privacy.domain
         with a_run_in(vault, domain):  # nothing of the domain is erased meanwhile
-            kept = {field: keep_frame(frame, vault, field, domain) for field, frame in given.items()}
-        loaded = loaded.model_copy(update={"data": loaded.data.model_copy(update=kept)})
+            read = named if data.features else None
+            kept = {field: keep_frame(frame, vault, field, domain, read) for field, frame in given.items()}
+        loaded = loaded.model_copy(update={"data": data.model_copy(update=kept)})
     return Run(start(loaded, folder, new_session=new_session), folder)
 
 

@@ -195,7 +195,7 @@ if TYPE_CHECKING:
         learn_encoding, public_features, read_frame, row_digests, stage_public, write_frame
     )
     from concord.tasks.data.files import PRIVATE, TableFile, format_of, format_of_private
-    from concord.tasks.data.frames import frame_table
+    from concord.tasks.data.frames import check_index, frame_table
     from concord.tasks.data.grid import (
         NARROW, STAND_INS, WIDE, check_stored, check_types, grid_cuts, grid_of, groups_of, label_points,
         outside_of_schema, reading_columns, reading_encoding, recoded, stand_ins, values_in, with_tables

@@ -234,10 +234,17 @@ class TableFile:
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        if self.format == "parquet":
-            return pyarrow.parquet.read_schema(self._bytes())
-        with pa.ipc.open_file(self._bytes()) as file:
-            return file.schema
+        """The file's schema. Of Parquet that names a type which Arrow lacks, as polars' Int128, the bytes it stores."""
+        try:
+            if self.format == "parquet":
+                return pyarrow.parquet.read_schema(self._bytes())
+            with pa.ipc.open_file(self._bytes()) as file:
+                return file.schema
+        except pa.ArrowNotImplementedError:
+            if self.format == "parquet":
+                return parquet_footer(self.path).schema.to_arrow_schema()
+            rule = f"{self.field}: {self.shown} holds a column of a type that Arrow lacks, such as Int128"
+        raise WrongInput(f"{rule}: store that column as another type, or leave it out of the file")
 
     def _bytes(self) -> Any:
         """The file as Arrow reads it."""

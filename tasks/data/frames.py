@@ -9,7 +9,7 @@ Not covered  what NumPy or pandas inferred before: an array of doubles in which 
              Checked by tests/privacy/test_row_alone.py, and for every container by tests/promises/test_containers.py
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,28 +30,44 @@ PANDAS_WORDS = ("object", "str", "string")
 """Types of pandas whose cells may be any Python object, or text of any characters."""
 
 
-def frame_table(frame: Any, field: str) -> pa.Table:
+def frame_table(frame: Any, field: str, named: Collection[str | None] | None = None) -> pa.Table:
     """A frame as an Arrow table: any object with Arrow's C stream interface (polars, pandas, Arrow, DuckDB).
 
+    named   columns that are read: any other is left out if no cell of its type is read; None for all
     pandas' columns of Python objects and categories become words cell by cell, so that no cell decides the type of its
-    column. Raises WrongInput, without a value, if it is not a frame.
+    column. Raises WrongInput, without a value, if it is not a frame, or naming a column whose cells are not read.
     """
+    wrong, found = "", list[tuple[str, pa.Array | pa.ChunkedArray]]()
     try:
         if hasattr(frame, "iloc"):
-            columns = [_named_column(frame.iloc[:, place], field) for place in range(len(frame.columns))]
-            return pa.table(columns, [str(name) for name in frame.columns])
-        if not (isinstance(frame, pl.DataFrame) and pl.Object in frame.dtypes):
+            columns: Sequence[Any] = [frame.iloc[:, place] for place in range(len(frame.columns))]
+        elif isinstance(frame, pl.DataFrame):
+            columns = frame.get_columns()
+        else:
             table = pa.RecordBatchReader.from_stream(frame).read_all()
-            columns = [_undictionaried(column) for column in table.columns]
-            return pa.table(columns, table.column_names).combine_chunks()
-        kind = "Python objects"
-    except WrongInput:
-        raise
+            columns, found = (), list(zip(table.column_names, map(_undictionaried, table.columns), strict=True))
+        for column in columns:
+            if (cells := _known_column(column)) is not None:
+                found.append((str(column.name), cells))
+            elif named is None or column.name in named:
+                dtype = column.cat.categories.dtype if str(column.dtype) == "category" else column.dtype
+                rule = f"the column {column.name!r} holds {dtype}, which no cell is read of"
+                wrong = wrong or f"{field}: {rule}: make text of it, or leave it out of the frame or of data.features"
     except Exception as failed:
         kind = type(failed).__name__
-    raise WrongInput(
-        f"{field} must be a frame of polars or pandas, or an Arrow table, whose columns Arrow knows ({kind})"
-    )
+        wrong = f"{field} must be a frame of polars or pandas, or an Arrow table, whose columns Arrow knows ({kind})"
+    if wrong:
+        raise WrongInput(wrong)
+    return pa.table([cells for _, cells in found], [name for name, _ in found]).combine_chunks()
+
+
+def check_index(frame: Any, field: str, named: Iterable[str | None]) -> None:
+    """Raise WrongInput if a column that is named is the index of a pandas frame, which is no column."""
+    known = {*frame.columns} if hasattr(frame, "iloc") else {}
+    for name in named if known else ():
+        if name is not None and name in frame.index.names and name not in known:
+            rule = f"{field} must hold {name!r} as a column, and the frame has it as its index"
+            raise WrongInput(f"{rule}: give frame.reset_index()")
 
 
 def column_of(given: Any, field: str, word: Callable[[Any], str | None] | None = None) -> pl.Series:
@@ -93,19 +109,16 @@ def column_of(given: Any, field: str, word: Callable[[Any], str | None] | None =
     return pl.concat([pl.Series("", [], kind), *(read_column("", chunk, column.type) for chunk in chunks)])
 
 
-def _named_column(column: Any, field: str) -> pa.Array | pa.ChunkedArray:
-    """A column of a pandas frame. Raises WrongInput, naming it, if its type is none whose cells are read: by the type
-    alone, which says of the intervals of `pandas.cut` as well that each would be a missing cell."""
-    dtype = column.cat.categories.dtype if str(column.dtype) == "category" else column.dtype
+def _known_column(column: Any) -> pa.Array | pa.ChunkedArray | None:
+    """A column of a polars or pandas frame; None if its type is none whose cells are read: by the type alone, which
+    says of the intervals of `pandas.cut` as well that each would be a missing cell."""
     try:
-        if not str(dtype).startswith("interval"):
-            return _of_pandas(column)
+        if isinstance(column, pl.Series):
+            return None if column.dtype == pl.Object else _undictionaried(pa.chunked_array(column))
+        dtype = column.cat.categories.dtype if str(column.dtype) == "category" else column.dtype
+        return None if str(dtype).startswith("interval") else _of_pandas(column)
     except (pa.ArrowException, TypeError, ValueError):
-        pass
-    raise WrongInput(
-        f"{field}: the column {column.name!r} holds {dtype}, which no cell is read of: make text of it, or "
-        "leave it out of the frame"
-    )
+        return None
 
 
 def _of_pandas(column: Any, word: Callable[[Any], str | None] | None = None) -> pa.Array | pa.ChunkedArray:

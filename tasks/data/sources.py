@@ -13,6 +13,7 @@ Guarantees   nothing is read from a snapshot that was not written by this vault.
 
 import json
 import shutil
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -107,9 +108,12 @@ def _read_query(query: str, variable: str, field: str, reading: Reading) -> None
 
 
 @private_stage
-def keep_frame(frame: Any, vault: Vault, field: str, domain: str) -> TableSource:
-    """Keep a frame in the vault, as a table of a plan. Raises WrongInput if it is not a frame."""
-    table, content = frame_table(frame, f"data.{field}"), pa.BufferOutputStream()
+def keep_frame(
+    frame: Any, vault: Vault, field: str, domain: str, named: Collection[str | None] | None = None
+) -> TableSource:
+    """Keep a frame in the vault, as a table of a plan that reads the columns `named`, or all. Raises WrongInput if it
+    is not a frame."""
+    table, content = frame_table(frame, f"data.{field}", named), pa.BufferOutputStream()
     with pa.ipc.new_file(content, table.schema) as writer:
         writer.write_table(table)
     key = vault.digest("frame", content.getvalue())[:32]

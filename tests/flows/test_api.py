@@ -74,7 +74,7 @@ def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
 
 def test_from_python_nobody_is_asked_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=str))
-    with pytest.raises(WrongInput, match="--private, --public, --label, --classes, --domain, --rows"):
+    with pytest.raises(WrongInput, match="--private, --public or --schema, --label, --classes, --domain, --rows"):
         flows_api.init(tmp_path / "plan.toml")
 
 

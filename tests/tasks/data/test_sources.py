@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
+import concord
 from tests.support.sentences import facts
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database, file_of, plan_over, read, ward
 from tests.world import (
@@ -18,6 +20,7 @@ from tests.world import (
     NotVerified,
     Vault,
     WrongInput,
+    check_index,
     data_sources,
     find_files,
     frame_table,
@@ -236,6 +239,47 @@ def test_words_of_several_dictionaries_are_kept(vault: Vault, tmp_path: Path) ->
     stored.write_parquet(tmp_path / "rows.parquet")
     kept = plan_over(keep_frame(frame, vault, "private", "ward"), tmp_path)
     assert read(kept, vault, "c") == read(plan_over("rows.parquet", tmp_path), vault, "c")
+
+
+UNREAD = {
+    "Python objects": pl.DataFrame({"c": [1], "odd": [object()]}),
+    "Int128": pl.DataFrame({"c": [1], "odd": pl.Series([1], dtype=pl.Int128)}),
+    "intervals": pd.DataFrame({"c": [1], "odd": pd.cut([1], [0, 2])}),
+    "complex numbers": pd.DataFrame({"c": [1], "odd": [1j]}),
+}
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_a_column_that_arrow_does_not_know_is_refused_by_name_unless_the_plan_leaves_it_out(kind: str) -> None:
+    """Beside `features` without it, the frame was refused, and no column was named."""
+    for named in (None, {"c", "odd"}):
+        with pytest.raises(WrongInput, match=facts("data.private", "'odd'", "data.features")):
+            frame_table(UNREAD[kind], "data.private", named)
+    assert frame_table(UNREAD[kind], "data.private", {"c"}) == pa.table({"c": [1]})
+
+
+@pytest.mark.parametrize("kind", ["parquet", "ipc"])
+def test_a_file_with_a_type_that_arrow_lacks_is_read_or_refused_in_a_sentence(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"rows.{kind}"
+    getattr(UNREAD["Int128"], f"write_{kind}")(path)
+    (file,) = find_files(str(path), "data.private")
+    if kind == "parquet":
+        assert [frame["c"].to_list() for frame in file.frames(["c"])] == [[1]]
+        assert file.type_of("odd") == pl.Binary  # which is no number
+    else:
+        with pytest.raises(WrongInput, match=facts("data.private", "rows.ipc", "Arrow lacks", "Int128")):
+            list(file.frames(["c"]))
+
+
+def test_ids_in_the_index_of_a_frame_are_named_with_the_remedy(tmp_path: Path) -> None:
+    """Before, the sentence said that the columns lack it."""
+    frame = pd.DataFrame({"c": [1, 2], "label": ["no", "yes"]}, index=pd.Index(["p1", "p2"], name="unit"))
+    known: dict[str, Any] = {"label": "label", "classes": ["no", "yes"], "domain": "ward", "rows": 2, "unit": "unit"}
+    schema = {"fields": [{"name": "c", "type": "integer", "constraints": {"minimum": 0, "maximum": 9}}]}
+    with pytest.raises(WrongInput, match=facts("data.private", "'unit'", "index", "frame.reset_index()")):
+        concord.run(frame, **known, schema=schema, home=tmp_path)
+    check_index(frame.reset_index(), "data.private", ["unit", None])
+    check_index(frame, "data.private", ["c", None])
 
 
 def test_a_frame_that_was_erased_is_asked_for_again(tmp_path: Path, vault: Vault) -> None:
