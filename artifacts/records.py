@@ -4,7 +4,7 @@ A session of any kind has a record of the same form. What its files say stands i
 itself: to a question, or a private test. Tables of labels, sums and hypotheses are in their
 files alone.
 
-Checked by tests/artifacts/test_records.py and tests/tasks/verify/test_verify_certificate.py
+Checked by tests/artifacts/test_records.py and tests/tasks/verify/test_tampering.py
 """
 
 from collections.abc import Callable, Sequence

@@ -154,7 +154,7 @@ class Released:
         """The bytes of a published file. Raises NotVerified if it is missing or not what was written."""
         try:
             data = self._place(ref.path).read_bytes()
-        except OSError:
+        except (OSError, ValueError):  # a name that no file can have is a ValueError
             raise NotVerified(
                 f"the released file {ref.path} is missing or cannot be read: restore a copy of it"
             ) from None

@@ -10,7 +10,7 @@ Guarantees   found and named: a field that never agreed with the ledger at such 
              names and the ledger never committed; a label file that is left out before others that are covered; counts
              that differ from those of its files
 Not covered  the version that wrote it. The words of warnings that another version wrote; its signature covers them.
-             Checked by tests/tasks/verify/test_verify_certificate.py
+             Checked by tests/tasks/verify/test_tampering.py
 """
 
 from collections import Counter

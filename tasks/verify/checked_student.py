@@ -68,9 +68,9 @@ def _agrees(session: str, home: Path) -> None:
     ledger.verify()
     try:
         subject = CheckedSession(ledger.session(session), ledger, released, run=None, latest=True)
-    except WrongInput as unknown:
+        Certificates([subject], ledger, released).check(subject)
+    except WrongInput as unknown:  # a session in the certificate that the ledger does not know
         raise NotVerified(str(unknown)) from None
-    Certificates([subject], ledger, released).check(subject)
 
 
 def _signed(at: PublishedSession) -> Published:

@@ -9,7 +9,7 @@ Guarantees   found and named: a certificate whose bytes no Concord writes, one t
              Whatever cannot be read is a fault that is found: no file makes a check end otherwise
              With a certificate that somebody kept: that this one's excerpt denies what that one's did
 Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). Checked by
-             tests/tasks/verify/test_verify_published.py, test_verify_signed.py and test_verify_excerpt.py
+             tests/tasks/verify/test_tampering.py, test_verify_folder.py and test_verify_excerpt.py
 """
 
 import math

@@ -15,7 +15,7 @@ Not covered  what else a file holds that says another version of a library wrote
              this one writes; of a student of a type that is none of ours nor scikit-learn's, nothing is;
              that a model was decoded from these sums: it follows from public rows as well, which are not published, or
              from the synthetic rows of a sketch, which are
-             Checked by tests/tasks/verify/test_every_field.py and test_verify_published.py
+             Checked by tests/tasks/verify/test_every_field.py and test_tampering.py
 """
 
 import base64

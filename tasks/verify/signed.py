@@ -9,7 +9,7 @@ Guarantees   found and named: a file that is not the one signed, or that the sta
              or that carries another unit, cap, charge, claim or count than is certified
 Not covered  an excerpt made up as a whole, with all other files, by the holder of the key, or by anyone if no key is
              named
-             Checked by tests/tasks/verify/test_verify_signed.py, with two hundred planted changes, and by
+             Checked by tests/tasks/verify/test_tampering.py, with two hundred planted changes, and by
              test_verify_excerpt.py
 """
 

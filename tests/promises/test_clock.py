@@ -10,7 +10,7 @@ from mlflow.tracking import MlflowClient
 
 from tests.support.published import SESSION, world
 from tests.support.tracked import tracked
-from tests.tasks.verify.test_verify import STABLE
+from tests.tasks.verify.signed_folder import STABLE
 from tests.world import Records, mlflow_write, verify
 
 LATE = datetime.datetime(2040, 1, 1, tzinfo=datetime.UTC)

@@ -82,8 +82,21 @@ def changed(content: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) -
     if not path:
         return change(content)
     copied = list(content) if isinstance(content, list) else dict(content)
-    copied[path[0]] = changed(content[path[0]], path[1:], change)
+    before = content.get(path[0]) if isinstance(content, dict) else content[path[0]]
+    copied[path[0]] = changed(before, path[1:], change)
     return copied
+
+
+def with_values(content: Any, values: dict[str, Any]) -> Any:
+    """A JSON document with other values at places such as `sessions.0.part`; a function is told the value there."""
+    for place, value in values.items():
+        path = tuple(int(key) if key.isdigit() else key for key in place.split("."))
+        content = changed(content, path, value if callable(value) else partial(_in_place_of, value))
+    return content
+
+
+def _in_place_of(value: Any, _: Any) -> Any:
+    return value
 
 
 def found(folder: Path) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.at_door import MECHANISMS, Case, make_case
 from tests.support.published import opening, world
 from tests.support.sentences import facts
-from tests.tasks.verify.test_verify_certificate import STABLE
+from tests.tasks.verify.signed_folder import STABLE
 from tests.world import Checkpoint, NotVerified, Plan, PublicSource, Stores, planned_domain, write_checkpoint
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.support.published import SESSION, leading
+from tests.support.published import SESSION
 from tests.world import (
     PAYLOAD_TYPE,
     Certificate,
+    Check,
     Excerpt,
     LedgerHead,
     PrivacyClaim,
@@ -36,10 +37,14 @@ def trusted(folder: Path) -> str:
     return PublicKey.of_pem((folder / "key.pem").read_bytes()).fingerprint
 
 
+def failing(checks: list[Check]) -> dict[str, str]:
+    """What the checks that fail say, by their names without the session."""
+    return {check.name.rpartition(": ")[2]: check.detail for check in checks if not check.ok}
+
+
 def faults(folder: Path, key: str | None = None) -> dict[str, str]:
-    """What fails."""
-    checks = verify_published(folder, key=key)
-    return {check.name.removeprefix(f"{SESSION}: "): check.detail for check in checks if not check.ok}
+    """What fails in a published folder."""
+    return failing(verify_published(folder, key=key))
 
 
 def sign_again(folder: Path, change: Callable[[dict[str, Any]], object] = dict.copy) -> None:
@@ -56,19 +61,3 @@ def sign_again(folder: Path, change: Callable[[dict[str, Any]], object] = dict.c
     head = LedgerHead(entries=len(excerpt.entries), head=excerpt.head)
     statement = Statement(subject=tuple(map(Subject.of, refs)), predicate=PrivacyClaim.of(certificate, head))
     (folder / "attestation.json").write_bytes(THEIRS.envelope(PAYLOAD_TYPE, statement.text))
-
-
-def entry(kind: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda values: next(line["body"] for line in values["entries"] if line["kind"] == kind)
-
-
-def claim(key: str, value: object) -> Callable[[dict[str, Any]], None]:
-    """The claim, where the certificate says it."""
-
-    def change(values: dict[str, Any]) -> None:
-        values["guarantee"][key] = value
-        leading(values)["guarantee"].update({key: value} if key in leading(values)["guarantee"] else {})
-        for charge in values["domain"]["charges"]:
-            charge.update({key: value} if key in charge else {})
-
-    return change

@@ -5,17 +5,20 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.support.checked_here import Here
 from tests.support.console import concord
 from tests.support.published import SESSION
-from tests.tasks.verify.signed_folder import entry, sign_again
-from tests.tasks.verify.test_verify_folder import of_nothing, put
+from tests.tasks.verify.signed_folder import faults, sign_again
+from tests.tasks.verify.tampering import LABELS, excerpted, of_nothing, put
 from tests.world import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, limited, verify_limited, verify_published
 
 pytestmark = pytest.mark.usefixtures("apart")
@@ -32,6 +35,7 @@ def test_checks_made_apart_are_those_made_here(folder: Path, monkeypatch: pytest
     """And those that all other tests hear, for whom they are made in the tests' own process."""
     wrong = Path(shutil.copytree(folder, folder.parent / "wrong" / SESSION))
     put(wrong, of_nothing(1000))
+    sign_again(wrong)
     (ended,), *checks = map(limited, (("os:abort", ()), job(folder), job(wrong)))
     assert not ended.ok
     assert checks == [verify_published(folder), verify_published(wrong)]
@@ -40,14 +44,10 @@ def test_checks_made_apart_are_those_made_here(folder: Path, monkeypatch: pytest
     assert [*map(limited, (("json:loads", ("{",)), job(folder), job(wrong)))] == [[ended], *checks]
 
 
-def a_charge_of_a_billion_digits(folder: Path) -> None:
-    sign_again(folder, lambda values: entry("open")(values)["reserved"].update(renyi="1e1000000000"))
-
-
 def test_what_takes_time_without_end_is_broken_off_and_leaves_with_4(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a_charge_of_a_billion_digits(folder)
+    excerpted({"entries.1.body.reserved.renyi": "1e1000000000"})(folder)
     monkeypatch.setattr(limited, "__kwdefaults__", LIMITS)
     status, out, _ = concord("verify", str(folder), "--json")
     (check,) = json.loads(out)["checks"]
@@ -69,7 +69,7 @@ def rounds_of_a_grid_without_end(folder: Path) -> None:
     of_round = {"what": "labels", "fields": 1, "cells": 1, "least": 0, "count": 0, "share": 1.0, "scale": 9.0}
     asked = {"name": "tallies", "epsilon": 1.0, "delta": 1e-5, "classes": 2, "steps": 2**40, "secret": "rows"}
     asked |= {"many": False, "rounds": [of_round]}
-    sign_again(folder, lambda values: entry("open")(values).update(mechanism=asked))
+    excerpted({"entries.1.body.mechanism": asked})(folder)
 
 
 GREEDY: dict[Callable[[Path], None], str] = {
@@ -83,6 +83,7 @@ def test_what_takes_memory_without_end_is_found(folder: Path, tmp_path: Path) ->
     copies = [Path(shutil.copytree(folder, tmp_path / greedy.__name__ / SESSION)) for greedy in GREEDY]
     for greedy, copy in zip(GREEDY, copies, strict=True):
         greedy(copy)
+        sign_again(copy)
     for copy, named in zip(copies, GREEDY.values(), strict=True):
         checks = limited(job(copy), memory=LIMITS["memory"])
         failed = {check.name.removeprefix(f"{SESSION}: "): check.detail for check in checks if not check.ok}
@@ -120,3 +121,47 @@ def test_what_waits_or_writes_without_end_is_broken_off(monkeypatch: pytest.Monk
     told = {check.name for check in limited((f"{__name__}:looks_around", ()))}
     assert told & {*os.environ} <= {*NEEDED, *ONE_THREAD, "PYTHONPATH"} | SET_BY_PACKAGES
     assert "PATH" in told
+
+
+def damaged(folder: Path) -> Iterator[bytes]:
+    """The first labels with one damage after another, each named by the certificate: of bytes, and of offsets of words,
+    which compression would hide from damage of bytes."""
+    rng, whole = np.random.default_rng(4), (folder / LABELS).read_bytes()
+    batch = pa.ipc.open_file(whole).get_batch(0)
+    at = batch.schema.get_field_index("label")
+    for turn in range(24):
+        damage = bytearray(whole)
+        for place in rng.integers(len(whole), size=20):
+            damage[place] ^= int(rng.integers(1, 256))
+        if turn % 2:
+            _, offsets, text = batch.column(at).buffers()
+            wrong = np.frombuffer(offsets, np.int32).copy()
+            wrong[rng.integers(1, len(batch), size=20)] = rng.integers(2**31, size=20)
+            words = pa.Array.from_buffers(pa.string(), len(batch), [None, pa.py_buffer(wrong), text])
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, batch.schema) as writer:
+                writer.write_batch(batch.set_column(at, batch.schema.field(at), words))
+            damage = bytearray(sink.getvalue())
+        put(folder, bytes(damage))
+        yield bytes(damage)
+
+
+def verified(folder: str) -> list[Check]:
+    """Whether each damage is found."""
+    labels = ("released labels" in faults(Path(folder)) for _ in damaged(Path(folder)))
+    return [Check(name="damage", ok=not found, detail="") for found in labels]
+
+
+def counted(folder: str) -> list[Check]:
+    """As labels were counted before they were validated."""
+    for damage in damaged(Path(folder)):
+        with suppress(pa.ArrowException, OSError), pa.ipc.open_file(damage) as table:
+            table.get_batch(0).column("label").value_counts()
+    return []
+
+
+def test_damage_inside_labels_is_found_and_ends_no_process(folder: Path) -> None:
+    """Arrow reads offsets as it finds them: a count of damaged words ended the process, as it does here."""
+    found = limited((f"{__name__}:verified", (str(folder),)))
+    assert [check.ok for check in found] == 24 * [False]
+    assert [check.name for check in limited((f"{__name__}:counted", (str(folder),)))] == ["limits"]

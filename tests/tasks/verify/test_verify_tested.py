@@ -18,8 +18,8 @@ from tests.world import (
     TestRecord,
     artifacts_kinds,
     check_tested,
-    test_figures,
 )
+from tests.world import test_figures as figures_of
 
 CLASSES = ("no", "yes")
 
@@ -34,7 +34,7 @@ def made(scale: float) -> tuple[TestRecord, artifacts_kinds.PrivateTest, dict[st
     drawn = exact.release(counts, Silent())
     released = json.loads(json.dumps(ask.result(drawn + noise[: len(drawn)])))
     kind = Kind.of(ask.settings()).only(artifacts_kinds.PrivateTest)
-    test = test_figures(kind, released, 0)
+    test = figures_of(kind, released, 0)
     assert isinstance(test, TestRecord)
     return test, kind, released
 
@@ -54,7 +54,7 @@ def of_number(scale: float) -> tuple[NumberTested, artifacts_kinds.PrivateTest, 
     counts = [range(800, 0, -100), range(0, 800, 100)]
     released = json.loads(json.dumps(ask.result(exact.release(np.array(counts), Silent()))))
     kind = Kind.of(ask.settings()).only(artifacts_kinds.PrivateTest)
-    test = test_figures(kind, released, 0)
+    test = figures_of(kind, released, 0)
     assert isinstance(test, NumberTested)
     return test, kind, released
 
@@ -107,7 +107,7 @@ def test_a_figure_without_its_interval_is_found(of: str) -> None:
 def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -> None:
     _, kind, released = made(5.0)
     released["matrix"] = [[100, 3], [-2, -1]]
-    test = test_figures(kind, released, 0)
+    test = figures_of(kind, released, 0)
     assert isinstance(test, TestRecord)
     check_tested(test, kind, released)
     for recall, mean in ((0.4, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.7)):
@@ -172,12 +172,12 @@ def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None
         check_tested(test, kind.model_copy(update={"classes": 2}), released)
     shorter = {**released, "constant_errors": released["constant_errors"][1:]}
     with pytest.raises(NotVerified, match="the number of counts"):
-        check_tested(test_figures(kind, shorter, 0), kind, shorter)
+        check_tested(figures_of(kind, shorter, 0), kind, shorter)
     beyond = test.model_copy(update={"constant": 60.5})
     with pytest.raises(NotVerified, match="constant is"):
         check_tested(beyond, kind.model_copy(update={"constant": 60.5}), released)
     empty = {**released, "errors": [-3] * 8, "constant_errors": [-1] * 8}
-    nothing = test_figures(kind, empty, 0)
+    nothing = figures_of(kind, empty, 0)
     check_tested(nothing, kind, empty)
     assert isinstance(nothing, NumberTested)
     assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
@@ -192,7 +192,7 @@ def test_a_number_s_figures_are_compared_whatever_its_unit(length: float) -> Non
     """A difference of a thousandth of the bounds' length was none in tons, and rounding was one in grams."""
     _, kind, released = of_number(5.0)
     kind = kind.model_copy(update={"bounds": (0.0, length), "constant": length / 2})
-    test = test_figures(kind, released, 0)
+    test = figures_of(kind, released, 0)
     check_tested(test, kind, released)
     said = test.model_dump(mode="json")
     said["rmse"]["value"] += length / 1000

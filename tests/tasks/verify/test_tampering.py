@@ -1,0 +1,101 @@
+"""Whatever is changed in a published folder is found and named: unsigned, signed anew by another key, in its home."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.published import SESSION
+from tests.tasks.verify.planted_changes import planted
+from tests.tasks.verify.signed_folder import THEIRS, faults, sign_again, trusted
+from tests.tasks.verify.tampering import LIES, TAMPERING, told
+from tests.world import NotVerified, handed_on, verify, verify_published
+
+EVIDENCE = ("attestation.json", "attestation.schema.json", "key.pem", "ledger.json")
+
+
+def publish(folder: Path, own: Path) -> None:
+    """Have the home's session be that folder."""
+    shutil.rmtree(own / "released" / SESSION)
+    shutil.copytree(folder, own / "released" / SESSION, symlinks=True)
+
+
+def test_an_honest_folder_holds_and_says_what_it_leaves(folder: Path) -> None:
+    checks = {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder)}
+    assert all(check.ok for check in checks.values())
+    assert [name for name, check in checks.items() if check.warning] == ["signer", "not checked here"]
+    assert verify_published(folder / "certificate.json") == [*checks.values()]
+    key = trusted(folder)
+    named = {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder, key=key)}
+    assert all(check.ok for check in named.values())
+    assert key in named["signature"].detail
+    assert "signer" not in named
+    assert {file.name for file in folder.iterdir()} >= {*EVIDENCE}
+
+
+def test_another_signer_fails_if_a_key_is_named_and_is_told_apart_if_not(folder: Path) -> None:
+    ours = trusted(folder)
+    sign_again(folder)
+    assert "not the one that you named" in faults(folder, ours)["signature"]
+    checks = {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder)}
+    assert all(check.ok for check in checks.values())
+    assert checks["signer"].warning
+    assert THEIRS.public.fingerprint in checks["signer"].detail
+    assert ours not in str(checks)
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+def test_what_somebody_changes_and_signs_is_found_and_named(folder: Path, name: str) -> None:
+    tampering = TAMPERING[name]
+    tampering.edit(folder)
+    sign_again(folder)
+    assert tampering.says in faults(folder)[tampering.check]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TAMPERING)
+def test_so_it_is_in_its_home(folder: Path, own: Path, name: str) -> None:
+    """And the ledger there denies a lie of the certificate by itself."""
+    TAMPERING[name].edit(folder)
+    sign_again(folder)
+    publish(folder, own)
+    found = {check.name.rpartition(": ")[2] for check in verify(own) if not check.ok}
+    assert {TAMPERING[name].check, "certificate on record"} & found
+
+
+UNRECORDED = {"another accuracy", "a later version"}
+"""Lies of which the ledger knows nothing: the certificate denies them by itself."""
+
+
+@pytest.mark.parametrize("lie", [lie for lie in LIES if lie not in UNRECORDED])
+def test_a_home_hands_on_no_certificate_that_its_ledger_denies_whoever_signed(
+    folder: Path, own: Path, lie: str
+) -> None:
+    told(LIES[lie][0])(folder)
+    sign_again(folder)
+    publish(folder, own)
+    with pytest.raises(NotVerified):
+        handed_on(SESSION, own)
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in EVIDENCE), EVIDENCE])
+def test_evidence_that_is_gone_is_missed(folder: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        (folder / name).unlink()
+    assert any(name in faults(folder)["signature"] for name in names)
+
+
+@pytest.mark.slow
+def test_two_hundred_planted_changes_are_all_found_and_their_file_named(original: Path, tmp_path: Path) -> None:
+    """Under the old signature."""
+    changes = list(planted(original))
+    assert len(changes) > 200
+    missed = []
+    for number, (names, change) in enumerate(changes):
+        folder = Path(shutil.copytree(original, tmp_path / str(number) / SESSION))
+        change(folder)
+        found = faults(folder)
+        if not any(name in str(found) for name in names):
+            missed.append((number, names, found))
+        shutil.rmtree(folder.parent)
+    assert missed == []
