@@ -352,7 +352,7 @@ if TYPE_CHECKING:
     from concord.tasks.verify.measured import _check_student, _groups_follow, public_test
     from concord.tasks.verify.published import _consistent, verify_published
     from concord.tasks.verify.reckoning import HIDDEN, ledger_faults
-    from concord.tasks.verify.recompute import ROUTES, Route, charge, charge_of_refusal, least_delta, releases
+    from concord.tasks.verify.recompute import ROUTES, Route, charge_of_refusal, releases
     from concord.tasks.verify.recompute_gaussian import Group, _squares, moved_norm, sums_delta
     from concord.tasks.verify.released import LabelTable, check_tested, released_as_certified
     from concord.tasks.verify.rounds import round_fault, season_fault, totals_off

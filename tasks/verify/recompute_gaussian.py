@@ -25,7 +25,7 @@ loss, if it has a closed form, through lattices rounded from another split.
 Assumes      the recorded rounds are those that ran; every unit adds what its rounds' settings allow
 Guarantees   `tallies_delta` is a δ at which they are proved (ε, δ)-DP; `tallies_charge` is ρ·α nats
 Not covered  whether what ran asked no more than was recorded: the door checks each question against its round
-             Checked by tests/tasks/verify/test_recompute_tallies.py, with settings tampered with
+             Checked by tests/tasks/verify/test_recompute.py, with settings tampered with
 
 Proof of the δ of tallies. σ² = s² + t². A Gaussian of scale s, rounded to the integers with odds ∝ e^(−(z − x)²/2t²),
 is the discrete one of scale σ within a factor [(1 − θ_t)/(1 + θ_σ), 1 + θ_t] a number, θ_t = 2·Σ_j e^(−2π²t²j²)

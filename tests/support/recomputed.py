@@ -1,9 +1,24 @@
-"""The guarantee recomputed of settings as the ledger has them, or of what was made of them."""
+"""Mechanisms of every kind, their settings as the ledger has them, and the guarantee recomputed of such settings."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.world import Kind, verify_recompute
+from tests.world import (
+    Kind,
+    Relabelling,
+    Sketch,
+    Stream,
+    Tallies,
+    calibrate,
+    calibrate_relabelled,
+    planned_rounds,
+    sketch_rounds,
+    verify_recompute,
+)
+
+DELTA = 1e-5
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA}
 
 
 def least_delta(settings: Mapping[str, Any], epsilon: float) -> float:
@@ -12,3 +27,34 @@ def least_delta(settings: Mapping[str, Any], epsilon: float) -> float:
 
 def charge(settings: Mapping[str, Any], order: float) -> tuple[float, float]:
     return verify_recompute.charge(Kind.of(settings), order)
+
+
+def settings_of(mechanism: Any) -> dict[str, Any]:
+    """As the ledger has them."""
+    settings: dict[str, Any] = json.loads(json.dumps(mechanism.settings()))
+    return settings
+
+
+def votes(name: str, epsilon: float = 1.0, cutoff: int = 20, classes: int = 2, delta: float = DELTA) -> Any:
+    stream: dict[str, Any] = {"cutoff": cutoff, "queries": 1000, "classes": classes, "teachers": 200, "order": 2.0}
+    return calibrate(name, epsilon=epsilon, delta=delta, **stream)
+
+
+def relabelled(name: str) -> Any:
+    space = Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, share=0.25)
+    return calibrate_relabelled(space, **BUDGET, make=lambda epsilon, delta: votes(name, epsilon, delta=delta))
+
+
+def sums(epsilon: float, classes: int = 2, rounds: int = 3, secret: Any = "rows", **more: Any) -> Tallies:
+    asked = planned_rounds(classes=classes, fields=14, codes=450, rounds=rounds, secret=secret)
+    return Tallies.calibrate(epsilon=epsilon, delta=DELTA, classes=classes, rounds=asked, secret=secret, **more)
+
+
+def tables(epsilon: float, classes: int = 2, narrow: tuple[int, ...] = (1000, 70, 12, 5), **more: Any) -> Sketch:
+    rounds = sketch_rounds(classes=classes, narrow=narrow, wide=[33] * sum(cells > 64 for cells in narrow))
+    return Sketch.calibrate(epsilon=epsilon, delta=DELTA, classes=classes, rounds=rounds, **more)
+
+
+def season(epsilon: float, releases: int, **more: Any) -> Stream:
+    asked = planned_rounds(classes=2, fields=14, codes=450, rounds=1)
+    return Stream.calibrate(epsilon=epsilon, delta=DELTA, classes=2, rounds=asked, season=releases, many=True, **more)
