@@ -7,7 +7,7 @@ Guarantees   found and named: a round that a unit moves further than was paid fo
              another grid; a question that was not announced; a release that asks another question than the first, or
              whose running totals, or their noise, do not follow from what was released
 Not covered  the sums themselves, which were drawn
-             Checked by tests/tasks/verify/test_rounds.py and test_every_field.py, and by
+             Checked by tests/tasks/verify/test_recompute_rounds.py and test_every_field.py, and by
              tests/tasks/asks/test_periods.py
 """
 

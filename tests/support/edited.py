@@ -1,7 +1,7 @@
 """Edits of single fields of released files, with their digest in the certificate: anyone can sign such a folder."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,16 +81,16 @@ def another(value: Any) -> Any:
 def changed(content: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
     if not path:
         return change(content)
-    copied = list(content) if isinstance(content, list) else dict(content)
+    copied = list(content) if isinstance(content, list | tuple) else dict(content)
     before = content.get(path[0]) if isinstance(content, dict) else content[path[0]]
     copied[path[0]] = changed(before, path[1:], change)
     return copied
 
 
-def with_values(content: Any, values: dict[str, Any]) -> Any:
+def with_values(content: Any, values: Mapping[str, Any]) -> Any:
     """A JSON document with other values at places such as `sessions.0.part`; a function is told the value there."""
     for place, value in values.items():
-        path = tuple(int(key) if key.isdigit() else key for key in place.split("."))
+        path = tuple(int(key) if key.lstrip("-").isdigit() else key for key in place.split("."))
         content = changed(content, path, value if callable(value) else partial(_in_place_of, value))
     return content
 

@@ -2,10 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
+from tests.support.edited import with_values
 from tests.support.published import SESSION, World
 from tests.world import (
     Certificate,
@@ -35,12 +35,12 @@ def read(small: World) -> Certificate:
     return Certificate.model_validate_json((small.released.root / SESSION / "certificate.json").read_bytes())
 
 
-def found(small: World, change: Callable[[dict[str, Any]], None] = lambda _: None, table: str | None = None) -> str:
+def found(small: World, values: Mapping[str, Any] = MappingProxyType({}), table: str | None = None) -> str:
+    """What the check of the public test says, of a certificate with other values in it."""
     certificate = read(small)
     assert certificate.student.public_test is not None
-    test = certificate.student.public_test.model_dump()
-    change(test)
-    student = certificate.student.model_copy(update={"public_test": PublicTest.model_validate(test)})
+    test = PublicTest.model_validate(with_values(certificate.student.public_test.model_dump(), values))
+    student = certificate.student.model_copy(update={"public_test": test})
     changed = certificate.model_copy(update={"learned": student})
     return public_test(changed, small.released.read, table or small.plan.path("test"), small.home)
 
@@ -63,77 +63,66 @@ def test_a_test_table_is_read_as_it_is_written(small: World, tmp_path: Path) -> 
     """A table with semicolons and decimal commas was read as usual, and the honest certificate did not verify."""
     table = str(tmp_path / "test.csv")
     pl.read_parquet(small.plan.path("test")).write_csv(table, separator=";", decimal_comma=True)
-
-    def written_so(test: dict[str, Any]) -> None:
-        test["table"] = digest_of_table(table)
-
-    assert "those from the student and the 300 rows" in found(small, written_so, table)
+    assert "those from the student and the 300 rows" in found(small, {"table": digest_of_table(table)}, table)
 
 
 def exact(hits: int, rows: int) -> dict[str, float]:
     return share(hits, rows).model_dump()
 
 
-def moved(test: dict[str, Any]) -> None:
+HALF = exact(1, 2)
+
+
+def never_wrong(test: dict[str, Any]) -> dict[str, Any]:
     """Counts, and all that follows from them, as a student that is never wrong would have them."""
     rows = [item["rows"] for item in test["classes"]]
-    test |= {"matrix": [[rows[0], 0], [0, rows[1]]], "accuracy": exact(sum(rows), sum(rows)), "calibration": None}
-    test["balanced_accuracy"] = mean_of_shares([share(of, of) for of in rows]).model_dump()
-    for item, of in zip(test["classes"], rows, strict=True):
-        item |= {"predicted": of, "recall": exact(of, of), "precision": exact(of, of)}
-
-
-def unsure(test: dict[str, Any]) -> None:
-    """An AUC that nobody measured, with no word of how sure the student is."""
-    test["calibration"] = None
-    test["classes"][1]["auc"] = exact(1, 2)
+    of_class = [{"predicted": of, "recall": exact(of, of), "precision": exact(of, of)} for of in rows]
+    return test | {
+        "matrix": [[rows[0], 0], [0, rows[1]]],
+        "accuracy": exact(sum(rows), sum(rows)),
+        "calibration": None,
+        "balanced_accuracy": mean_of_shares([share(of, of) for of in rows]).model_dump(),
+        "classes": [item | own for item, own in zip(test["classes"], of_class, strict=True)],
+    }
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("values", "named"),
     [
-        (lambda test: test.update(accuracy=exact(999, 1000)), "the accuracy is"),
-        (lambda test: test.update(majority=0.1), "the share of the largest class"),
-        (lambda test: test.update(balanced_accuracy=exact(299, 300)), "the balanced accuracy"),
-        (lambda test: test["classes"][0].update(precision=exact(1, 2)), "the precision of 'no'"),
-        (lambda test: test["classes"][0].update(precision=None), "the precision of 'no'"),
-        (lambda test: test["classes"][1].update(auc=exact(1, 2)), "the auc of 'yes' is 0.9"),
-        (lambda test: test["classes"][0].update(average_precision=exact(1, 2)), "the average_precision of 'no' is"),
-        (lambda test: test["calibration"][0].update(rows=1), "the rows of the calibration bins"),
-        (
-            lambda test: test["calibration"][-1].update(accuracy=exact(1, 2)),
-            "rows of the calibration bins that are right",
-        ),
-        (lambda test: test["calibration"][-1].update(confidence=0.5), "the expected calibration error is"),
-        (
-            lambda test: test.update(matrix=(test["matrix"][0][::-1], test["matrix"][1])),
-            "the rows predicted to be of each class",
-        ),
-        (lambda test: test.update(matrix=[[-1, 301], [0, 0]]), "the rows of each class"),
-        (unsure, "the auc of 'yes' is 0.9"),
-        (moved, "public test rows otherwise than was certified"),
+        ({"accuracy": exact(999, 1000)}, "the accuracy is"),
+        ({"majority": 0.1}, "the share of the largest class"),
+        ({"balanced_accuracy": exact(299, 300)}, "the balanced accuracy"),
+        ({"classes.0.precision": HALF}, "the precision of 'no'"),
+        ({"classes.0.precision": None}, "the precision of 'no'"),
+        ({"classes.1.auc": HALF}, "the auc of 'yes' is 0.9"),
+        ({"classes.0.average_precision": HALF}, "the average_precision of 'no' is"),
+        ({"calibration.0.rows": 1}, "the rows of the calibration bins"),
+        ({"calibration.-1.accuracy": HALF}, "rows of the calibration bins that are right"),
+        ({"calibration.-1.confidence": 0.5}, "the expected calibration error is"),
+        ({"matrix.0": lambda counts: counts[::-1]}, "the rows predicted to be of each class"),
+        ({"matrix": [[-1, 301], [0, 0]]}, "the rows of each class"),
+        ({"calibration": None, "classes.1.auc": HALF}, "the auc of 'yes' is 0.9"),  # no word of how sure it is
     ],
 )
-def test_a_measure_that_is_not_the_students_is_found(
-    small: World, change: Callable[[dict[str, Any]], None], named: str
-) -> None:
+def test_a_measure_that_is_not_the_students_is_found(small: World, values: dict[str, Any], named: str) -> None:
     with pytest.raises(NotVerified, match=named):
-        found(small, change)
+        found(small, values)
 
 
-def estimates(part: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def test_a_student_that_is_never_wrong_is_another(small: World) -> None:
+    test = read(small).student.public_test
+    assert test is not None
+    with pytest.raises(NotVerified, match="public test rows otherwise than was certified"):
+        found(small, never_wrong(test.model_dump()))
+
+
+def estimates(part: Any, place: tuple[str, ...] = ()) -> Iterator[str]:
     """The places of all estimates in a part of JSON."""
     if isinstance(part, dict) and {"value", "low", "high"} == part.keys():
-        yield place
+        yield ".".join(place)
     elif isinstance(part, dict | list | tuple):
         for at, each in part.items() if isinstance(part, dict) else enumerate(part):
-            yield from estimates(each, (*place, at))
-
-
-def changed(test: Any, place: tuple[Any, ...], ends: dict[str, float]) -> None:
-    for step in place:
-        test = test[step]
-    test |= ends
+            yield from estimates(each, (*place, str(at)))
 
 
 def test_every_interval_that_is_narrower_wider_or_missing_is_found(small: World) -> None:
@@ -143,9 +132,9 @@ def test_every_interval_that_is_narrower_wider_or_missing_is_found(small: World)
     for place in places:
         for ends in ({"low": 0.0}, {"low": -1.0, "high": 1.0}):
             with pytest.raises(NotVerified, match="was certified as"):
-                found(small, partial(changed, place=place, ends=ends))
+                found(small, {f"{place}.{end}": value for end, value in ends.items()})
         with pytest.raises(ValidationError, match="finite"):
-            found(small, partial(changed, place=place, ends={"low": -math.inf, "high": math.inf}))
+            found(small, {f"{place}.low": -math.inf})
 
 
 def test_errors_of_equal_numbers_are_found_again() -> None:
