@@ -13,7 +13,7 @@ Offers       `Rehearsed` and `ClassRehearsed` (one draw), `ClassAhead` (a class 
 Assumes      plan, public rows and class shares are public
 Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat
 Not covered  labels that no additive model of the columns describes; private rows unlike the public ones.
-             Checked by tests/tasks/advice/test_rehearse.py and test_rehearse_votes.py
+             Checked by tests/tasks/advice/test_rehearse.py
 """
 
 from abc import ABC, abstractmethod

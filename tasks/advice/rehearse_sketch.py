@@ -19,7 +19,7 @@ Assumes      plan, schema and class shares are public
 Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat
 Not covered  private rows that are like none of the plausible ones, as if a few factors do not describe how columns
              depend on one another.
-             Checked by tests/tasks/advice/test_rehearse_sketch.py
+             Checked by tests/tasks/advice/test_rehearse.py
 """
 
 import math

@@ -13,7 +13,7 @@ Assumes      plan, public rows and class shares are public
 Guarantees   nothing private is read and nothing is charged
 Not covered  how [relabel] changes labels; students that are chosen among hypotheses;
              teachers of free text alone. Teachers see some of the rows that they vote on, with other labels.
-             Checked by tests/tasks/advice/test_rehearse_votes.py
+             Checked by tests/tasks/advice/test_rehearse.py
 """
 
 import warnings

@@ -6,7 +6,7 @@ leaves an (ε, δ) for the mechanism on a secret subset.
 Assumes      plan and number of public rows are public
 Guarantees   nothing is charged and nothing drawn
 Not covered  a mechanism left to `auto`, which `choose` resolves before.
-             Checked by tests/tasks/advice/test_planned_votes.py
+             Checked by tests/tasks/advice/test_cover.py
 """
 
 from dataclasses import dataclass

@@ -3,14 +3,13 @@
 import json
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.console import concord
-from tests.support.people import changed, tables_of_plan, write_plan, write_tables
+from tests.support.people import tables_of_plan, write_tables
 from tests.support.sentences import facts, says
 from tests.world import (
     EPSILONS,
@@ -27,6 +26,7 @@ from tests.world import (
     Plan,
     PublicFacts,
     PublicRows,
+    Relabelled,
     TalliesAsk,
     Vault,
     VotesAsk,
@@ -43,6 +43,7 @@ from tests.world import (
 )
 
 TALLIES = {"mechanism": "tallies", "rows": 6000}
+CHOSEN = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 UNIVERSAL = {"learner": "universal", "hypotheses": "stumps", "features": ["size"]}
 PLANS: dict[str, dict[str, Any]] = {
     "tallies": {"labeling": TALLIES, "teachers": None},
@@ -50,8 +51,12 @@ PLANS: dict[str, dict[str, Any]] = {
     "noisy_votes": {"labeling": {"mechanism": "noisy_votes"}},
     "with room": {"labeling": {"mechanism": "noisy_votes", "queries": 390}},
     "relabelled": {"relabel": {}, "student": {}},
+    "relabelled, a share": {"relabel": {"share": 0.4}},
+    "relabelled, by an ε of its own": {"relabel": {"epsilon": 0.05}},
     "universal": {"labeling": None, "teachers": None, "student": UNIVERSAL},
 }
+BESIDE = {"labels beside a chosen student": {"student": {**CHOSEN, "epsilon": 0.1}}}
+"""A plan of two sessions."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def planned(folder: Path, kind: str, epsilon: float, lifetime: float = 1.0, delta: float = 4e-5) -> Plan:
-    tables = {**tables_of_plan(folder), **PLANS[kind]}
+    tables = {**tables_of_plan(folder), **(PLANS | BESIDE)[kind]}
     privacy = {"epsilon": epsilon, "lifetime": {"epsilon": lifetime, "delta": delta}}
     kept = {name: section for name, section in tables.items() if section is not None}
     return parse_plan({**kept, "privacy": {**tables["privacy"], **privacy}})
@@ -173,99 +178,67 @@ def test_of_a_divided_domain_the_part_that_is_learned_from_counts(folder: Path, 
     assert ledger.total("people").renyi > Account.of(plan, tmp_path / "home").charged.renyi == 0
 
 
-def test_room_is_paid_for_as_the_door_would(folder: Path) -> None:
-    plan, without = planned(folder, "with room", 0.5), planned(folder, "noisy_votes", 0.5)
-    assert [runs(each, folder).queries for each in (plan, without)] == [390, 300]
-    account = Account.of(plan, folder / "nowhere")
-    assert costs_of(plan, PublicFacts.of(plan), account) == [runs(plan, folder).cost]
-    assert PublicFacts.of(plan).votes(plan).mechanism.settings() == runs(plan, folder).settings()
+@pytest.mark.parametrize("kind", [*PLANS, *BESIDE])
+def test_what_is_planned_is_what_the_door_would_open_a_session_for(folder: Path, kind: str) -> None:
+    """Its cost, and of votes its settings: of a relabelled plan and beside a chosen student those of what is left."""
+    plan = planned(folder, kind, 1.0)
+    public, ask = PublicFacts.of(plan), runs(plan, folder)
+    costs = costs_of(plan, public, Account.of(plan, folder / "nowhere"))
+    assert costs is not None
+    assert replace(ask.cost, claims=()) in [replace(each, claims=()) for each in costs]
+    if isinstance(ask, VotesAsk):
+        votes, mechanism = public.votes(plan), ask.mechanism
+        inner: Any = mechanism.inner if isinstance(mechanism, Relabelled) else mechanism
+        assert votes.mechanism.settings() == inner.settings()
+        assert (votes.epsilon, votes.delta) == (inner.epsilon, inner.delta)
+        assert (votes.epsilon == 1.0) == (kind in ("stable", "noisy_votes", "with room"))
+        assert ask.queries == {"with room": 390, "noisy_votes": 300}.get(kind)
+        if isinstance(mechanism, Relabelled):
+            assert votes.subset is not None
+            assert votes.subset["share"] == mechanism.relabelling.share
 
 
-@pytest.mark.parametrize(
-    ("ends", "asked", "refused", "words"),
-    [
-        ({"queries": 390, "cutoff": None}, 300, 0, ("90", "`concord extend`")),
-        (
-            {"queries": 300, "cutoff": None},
-            300,
-            0,
-            ("none", "larger `queries`"),
-        ),
-        ({"queries": None, "cutoff": 12}, 300, 5, ("any number",)),
-        (
-            {"queries": None, "cutoff": 12},
-            300,
-            12,
-            ("none", "a larger"),
-        ),
-        ({"queries": 390, "cutoff": 12}, 300, 5, ("90",)),
-    ],
-)
-def test_it_says_how_many_later_rows_a_session_has_room_for(
-    ends: dict[str, int | None], asked: int, refused: int, words: tuple[str, ...]
-) -> None:
-    said = partial(later_rows_in_words, queries=ends["queries"], cutoff=ends["cutoff"], asked=asked, refused=refused)
-    assert says(said(), *words)
-    assert said().endswith("until 7 more rows are refused") == (refused == 5)
-    assert said(ended=True).startswith("none")
+LATER: list[tuple[dict[str, int | None], int, int, tuple[str, ...]]] = [
+    ({"queries": 390, "cutoff": None}, 300, 0, ("90", "`concord extend`")),
+    ({"queries": 300, "cutoff": None}, 300, 0, ("none", "larger `queries`")),
+    ({"queries": None, "cutoff": 12}, 300, 5, ("any number",)),
+    ({"queries": None, "cutoff": 12}, 300, 12, ("none", "a larger")),
+    ({"queries": 390, "cutoff": 12}, 300, 5, ("90",)),
+]
+"""What ends a session, its rows asked and refused, and what is said of later rows."""
 
 
-def test_tallies_have_no_rows_that_are_paid_for(folder: Path) -> None:
-    plan = planned(folder, "tallies", 0.5)
-    with pytest.raises(WrongInput, match=facts("queries", "'tallies'")):
-        changed(plan.model_dump(exclude_unset=True), labeling__queries=5)
-
-
-@pytest.mark.parametrize(
-    ("labeling", "rule"),
-    [
-        ({"mechanism": "stable", "cutoff": 5, "queries": 5}, "queries does not apply to mechanism = 'stable'"),
-        ({"mechanism": "noisy_votes", "room": 5}, "room is not a key of the plan"),
-    ],
-)
-def test_room_is_for_what_ends_by_rows_and_is_said_once(folder: Path, labeling: dict[str, Any], rule: str) -> None:
-    with pytest.raises(WrongInput, match=rule):
-        parse_plan({**tables_of_plan(folder), "labeling": labeling})
-
-
-def test_advice_keeps_the_room_of_a_plan_only_if_its_mechanism_ends_by_rows(folder: Path) -> None:
-    plan = parse_plan({**tables_of_plan(folder), "labeling": {"mechanism": "auto", "queries": 390}})
-    assert plan.naming("noisy_votes").labeling.queries == 390
-    assert plan.naming("stable", 5).labeling.queries is None
+def test_it_says_how_many_later_rows_a_session_has_room_for() -> None:
+    for ends, asked, refused, words in LATER:
+        said = later_rows_in_words(queries=ends["queries"], cutoff=ends["cutoff"], asked=asked, refused=refused)
+        assert says(said, *words)
+        assert said.endswith("until 7 more rows are refused") == (refused == 5)
+        over = later_rows_in_words(
+            queries=ends["queries"], cutoff=ends["cutoff"], asked=asked, refused=refused, ended=True
+        )
+        assert over.startswith("none")
 
 
 # The commands ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_plan_refuses_what_run_would_and_names_what_fits(tmp_path: Path) -> None:
-    changes = {"teachers": None, "labeling": None, "student": None, "privacy__epsilon": 1.0}
-    tallied = {"labeling__mechanism": "tallies", "labeling__rows": 6000}
-    write_tables(tmp_path)
-    lifetime = {"privacy__lifetime": {"epsilon": 1.0, "delta": 4e-5}}
-    path = str(write_plan(tmp_path, **changes, **tallied, **lifetime))
-    home = ("--home", str(tmp_path / "home"))
-    status, printed, error = concord("plan", path, *home)
-    assert (status, printed) == (3, "")
-    assert says(error, "'people'", "ε = 1", "δ = 4e-05", "δ = 1e-05", "still fits")
-    largest = error.split("up to ε = ")[1].split(" ")[0]
-    path = str(write_plan(tmp_path, **{**changes, "privacy__epsilon": float(largest)}, **tallied, **lifetime))
-    status, printed, _ = concord("plan", path, *home, "--json")
-    found = json.loads(printed)
-    assert (status, found["lifetime"]["more"]) == (0, 0)
-    assert "no further such session fits" in concord("plan", path, *home)[1]
-    assert not (tmp_path / "home").exists()
-
-
-@pytest.mark.slow
-def test_init_writes_no_plan_that_run_refuses(folder: Path, tmp_path: Path) -> None:
+def test_init_and_plan_refuse_what_run_would_and_name_what_fits(folder: Path, tmp_path: Path) -> None:
     tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"), "--unit", "row")
     stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
-    places = ("--out", str(tmp_path / "plan.toml"), "--home", str(tmp_path / "home"), "--lifetime-delta", "1e-5")
-    status, printed, error = concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1")
-    assert (status, printed) == (3, "")
-    assert "a session of up to ε = 0.8" in error
-    assert [*tmp_path.iterdir()] == []
+    path, home = str(tmp_path / "plan.toml"), ("--home", str(tmp_path / "home"))
+    lifetime = ("--lifetime-epsilon", "1", "--lifetime-delta", "1e-5")
+    init = ("init", *tables, *stated, *lifetime, "--out", path, *home)
+    status, printed, error = concord(*init)
+    assert (status, printed, [*tmp_path.iterdir()]) == (3, "", [])
+    assert says(error, "'people'", "ε = 1", "δ = 1e-05", "still fits")
     largest = error.split("up to ε = ")[1].split(" ")[0]
-    assert concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1", "--epsilon", largest)[0] == 0
-    assert concord("plan", str(tmp_path / "plan.toml"), *places[2:4])[0] == 0
+    assert concord(*init, "--epsilon", largest)[0] == 0
+    status, printed, _ = concord("plan", path, *home, "--json")
+    assert (status, json.loads(printed)["lifetime"]["more"]) == (0, 0)
+    assert "no further such session fits" in concord("plan", path, *home)[1]
+    plan = Path(path)
+    plan.write_text(plan.read_text().replace(f"epsilon = {largest}", "epsilon = 1.0"))
+    status, printed, refused = concord("plan", path, *home)
+    assert (status, printed, says(refused, "'people'", "ε = 1", f"{largest}", "still fits")) == (3, "", True)
+    assert not (tmp_path / "home").exists()

@@ -86,9 +86,12 @@ def directions_of(codes: Codes, rows: CodeMatrix, rounds: Sequence[NoisyRound]) 
 
 @pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize("later", [None, (1,)])
-def test_sums_along_directions_are_those_of_rows_along_them(later: Sequence[int] | None) -> None:
+def test_sums_along_directions_are_those_of_rows_along_them(
+    monkeypatch: pytest.MonkeyPatch, later: Sequence[int] | None
+) -> None:
     """Whatever a row adds to the codes that were asked about, it adds as much along the directions, and noise stays
-    independent; a field that was asked about in both views keeps all codes."""
+    independent; a field that was asked about in both views keeps all codes; blocks of rows add up."""
+    monkeypatch.setattr(student_crossed, "CHUNK", 97)
     codes = codes_of(NUMBERS)
     public, labels = drawn(codes, 300, 0)
     rounds = [heard(codes, public, labels, asked, 1.0) for asked in (codes.coarse, later) if asked is not None]
@@ -97,6 +100,10 @@ def test_sums_along_directions_are_those_of_rows_along_them(later: Sequence[int]
     assert [kept is None for kept in along.own] == [later is not None and at == 0 for at in range(len(along.own))]
     eye = np.eye(along.rows.size)
     rows = np.stack([along.rows.logits(part) for part in eye], axis=1)  # of each row along each direction
+    value = np.random.default_rng(1).normal(size=len(rows))
+    weighed = (value * along.rows.counts)[:, None]
+    assert np.allclose(along.rows.tables([value])[0], rows.T @ (weighed * rows))
+    assert np.allclose(along.rows.totals(value), rows.T @ weighed[:, 0])
     for each in rounds:
         asked = decode_measured(each, guess_of(each.question, own), codes, 0)
         found = along.measured(each.question, asked)
@@ -113,19 +120,6 @@ def test_sums_along_directions_are_those_of_rows_along_them(later: Sequence[int]
         assert np.allclose(by @ by.T, np.eye(len(by)))
         assert np.allclose(hot @ by.T, rows @ found.view.toarray().T)
         assert np.allclose(found.sums, by @ asked.sums)
-
-
-@pytest.mark.usefixtures("wide")
-def test_tables_and_totals_are_those_of_rows_along_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(student_crossed, "CHUNK", 97)  # and chunks of rows add up
-    codes = codes_of(NUMBERS)
-    public, labels = drawn(codes, 300, 0)
-    rows = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0].rows
-    dense = np.stack([rows.logits(part) for part in np.eye(rows.size)], axis=1)
-    value = np.random.default_rng(1).normal(size=len(rows.counts))
-    weighed = (value * rows.counts)[:, None]
-    assert np.allclose(rows.tables([value])[0], dense.T @ (weighed * dense))
-    assert np.allclose(rows.totals(value), dense.T @ weighed[:, 0])
 
 
 @pytest.mark.usefixtures("wide")
