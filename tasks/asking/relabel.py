@@ -10,7 +10,7 @@ Guarantees   ĥ is drawn once for the same blocks and settings, and stored in th
              second process takes the stored draw. Copies of a row are a keyed function of the row
 Ends         with the session; a domain has one that is relabelled (see `artifacts.ledger.state`)
 Not covered  ĥ, the subset and its size are not private: they stay in the vault until the session is forgotten
-             Checked by tests/tasks/asking/test_relabel.py and tests/promises/test_crash_relabel.py; the exact law by
+             Checked by tests/tasks/asking/test_relabel.py and tests/promises/test_crash.py; the exact law by
              tests/privacy/test_relabelled.py
 
 The class (`hypothesis_space`) is the one that a plan names, over columns of the encoded matrix, with public cut points.

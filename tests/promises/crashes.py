@@ -1,95 +1,143 @@
-"""Crashes: one walk (a sequence of steps) in new processes and copies of a home, failing at one point each time.
+"""The crash table: a walk in a new process that records what it changes, and the states that a failure leaves.
 
-At a point of `tests.promises.faults` a new process is killed, or meets an error, a full disk or a power cut. The home
-that it leaves is examined; then the walk is repeated to its end, and the home examined again.
+    power loss   after any change: of what was not synced, all is kept (as if the process alone was killed), nothing,
+                 only names, only contents, or a mixture in which writes are torn
+    failing disk a change fails, and with it the walk: once, or for good after half a write
+
+The home is put into each state, the walk is given again, and the promises are asked.
 """
 
-import os
-import shutil
-import signal
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from itertools import cycle
+import errno
+import pickle
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar, get_args
+from random import Random
 
-from tests.promises.faults import Faults, How
-from tests.support.copies import copied
+from tests.promises.walks import Seen, Walk
+from tests.support import preloaded
+from tests.support.disk import WAYS, Change, Disk, Kept, Tree, restore, tree_of
 from tests.support.processes import FRESH
+from tests.support.syncs import Sync, without
 
-HOWS: tuple[How, ...] = get_args(How)
-Seen = TypeVar("Seen")
-Walk = Callable[[Path], object]
-"""Does work in a home, whatever is done already; a function of a module, since other processes import it by name."""
+MIXTURES = (1, 2)
+FAULTS = {"input/output error": f"{errno.EIO}", "disk full": f"{errno.ENOSPC}:hs"}
 
 
-class Matrix(ABC, Generic[Seen]):
-    """Walks from copies of the home `folder`/base; `look` returns what can be seen of a home after one.
+@dataclass(frozen=True)
+class Undisturbed:
+    """A walk that nothing disturbs: the home before and after it."""
 
-    first  the point from which on `fails` goes through them
+    before: Tree
+    after: Tree
+    seen: Seen
+
+
+class Crashes:
+    """One walk, in the folder `home` of a new folder.
+
+    gone  syncs that are taken out of the product
     """
 
-    first = 0
+    def __init__(self, folder: Path, walk: Walk, gone: Collection[Sync] = ()) -> None:
+        self.folder, self.walk, self.home = folder, walk, folder / "home"
+        folder.mkdir(parents=True, exist_ok=True)
+        assert _ended(_record, walk, folder, gone) == 0, walk.name
+        self.undisturbed: Undisturbed = pickle.loads((folder / "undisturbed").read_bytes())
+        self.disk = Disk(self.home, self.undisturbed.before, folder / "journal")
+        assert _bare(self.disk.state(len(self.changes), "all")) == _bare(self.undisturbed.after), walk.name
 
-    def __init__(self, folder: Path, walk: Walk, look: Callable[[Path], Seen]) -> None:
-        self.folder, self.walk, self.look = folder, walk, look
-        self.points = self.go(self._home("undisturbed"))
-        self.undisturbed = look(folder / "undisturbed")
+    @property
+    def changes(self) -> list[Change]:
+        return self.disk.changes
 
-    @abstractmethod
-    def holds(self, crashed: Seen, resumed: Seen) -> Mapping[str, bool]:
-        """For each condition, by name: whether it holds after a crash and after the walk that went on."""
+    def sampled(self, cases: int) -> list[str]:
+        """The broken promises after the last change, and in that many cases that are drawn by the walk's name: a third
+        of them are failing disks."""
+        lots, wrong = Random(self.walk.name), self.broken(len(self.changes), "nothing")
+        for case in range(cases):
+            at = lots.randrange(len(self.changes))
+            kept, fault = lots.choice([*WAYS, *MIXTURES]), lots.choice([*FAULTS])
+            wrong += self.failing(at, fault) if case % 3 == 2 else self.broken(at, kept)
+        return wrong
 
-    def fails_at(self, at: int, how: How) -> list[str]:
-        """The errors found after a fault at that point, and after the walk was repeated."""
-        home = self._home(f"{at}-{how}")
-        self.go(home, at, how)
-        crashed = self.look(home)
-        self.take_up(home)
-        checks = self.holds(crashed, self.look(home))
-        shutil.rmtree(home)
-        return [f"{self.points[at]} ({at}, {how}): {what}" for what, well in checks.items() if not well]
+    def all_broken(self) -> Iterator[str]:
+        """The broken promises in every state that differs from the others, and after a fault at every change."""
+        for kept in (*WAYS, *MIXTURES):
+            for at, tree in self.disk.states(kept).items():
+                yield from self.broken(at, kept, tree)
+        for fault in FAULTS:
+            for at in range(len(self.changes)):
+                yield from self.failing(at, fault)
 
-    def fails(self, how: How, every: int = 1) -> list[str]:
-        """The errors found after a fault at every `every`-th point, at other points for each kind of failure."""
-        first = HOWS.index(how) % every
-        return [wrong for at in range(self.first + first, len(self.points), every) for wrong in self.fails_at(at, how)]
+    def broken(self, at: int, kept: Kept, tree: Tree | None = None) -> list[str]:
+        """The broken promises after a power loss after the first `at` changes."""
+        restore(self.disk.state(at, kept) if tree is None else tree, self.home)
+        return self._go_on(
+            f"power loss after {at}, {self._name(at - 1)}, keeping {kept}", self.disk.state(at, "all"), at
+        )
 
-    def sample(self, every: int) -> list[str]:
-        """The errors found after a fault at every `every`-th point, the kinds of failure in turn."""
-        points = zip(range(0, len(self.points), every), cycle(HOWS), strict=False)
-        return [wrong for at, how in points for wrong in self.fails_at(at, how)]
+    def failing(self, at: int, fault: str) -> list[str]:
+        """The broken promises after that change failed."""
+        restore(self.undisturbed.before, self.home)
+        _ended(_fail, self.walk, self.home, f"{at}:{FAULTS[fault]}")
+        return self._go_on(f"{fault} at {at}, {self._name(at)}", tree_of(self.home))
 
-    def take_up(self, home: Path) -> None:
-        """Finish the walk in this process, which shares no state with the failed one."""
-        self.walk(home)
+    def _name(self, at: int) -> str:
+        return str(self.changes[at]) if 0 <= at < len(self.changes) else "nothing"
 
-    def go(self, home: Path, at: int | None = None, how: How = "kill") -> list[str]:
-        """Walk in a new process, failing at one point or none. Returns the points it passed, if it came to its end."""
-        result = self.folder / "points"
-        process = FRESH.Process(target=_attempt, args=(self.walk, home, at, how, result))
-        process.start()
-        process.join()
-        assert at is not None or process.exitcode == 0
-        assert (how in ("kill", "power cut") and at is not None) == (process.exitcode == -signal.SIGKILL)
-        return result.read_text().splitlines()
+    def _go_on(self, where: str, before: Tree, at: int = 0) -> list[str]:
+        """The walk is given again, in a home that anybody could have read as it was `before`."""
+        try:
+            crashed = self.walk.look(self.home)
+            self.walk.go(self.home)
+            resumed = self.walk.look(self.home)
+        except Exception as error:
+            return [f"{self.walk.name}: {where}: it does not go on: {error!r}"]
+        promises = self._promises(self.walk.published(before), crashed, resumed)
+        if at == len(self.changes):
+            promises["what was done is undone"] = replace(crashed, charge=None) == replace(resumed, charge=None)
+        return [f"{self.walk.name}: {where}: {what}" for what, kept in promises.items() if not kept]
 
-    def _home(self, name: str) -> Path:
-        return copied(self.folder / "base", self.folder / name)
+    def _promises(self, public: Mapping[str, bytes], crashed: Seen, resumed: Seen) -> dict[str, bool]:
+        whole = self.undisturbed.seen
+        return {
+            "another draw": all(resumed.drawn.get(path, noise) == noise for path, noise in crashed.drawn.items()),
+            "another release": public.items() <= resumed.published.items(),
+            "released before it was paid for": crashed.paid and resumed.paid,
+            "another end": resumed.end == whole.end,
+            "other files in the vault": resumed.files == whole.files,
+            "other publications": resumed.published.keys() == whole.published.keys(),
+            "another charge": not self.walk.keyed or resumed.charge == whole.charge,
+            "other draws of the same key": not self.walk.keyed or resumed.published == whole.published,
+        }
 
 
-def files(root: Path) -> dict[str, bytes]:
-    """The contents of the files below a folder, by path, without files whose name begins with a dot."""
-    named = (path for path in root.rglob("*") if path.is_file() and path.name[0] != ".")
-    return {str(path.relative_to(root)): path.read_bytes() for path in named}
+def _ended(*given: object) -> int | None:
+    """How a new process ended."""
+    process = FRESH.Process(target=given[0], args=given[1:])
+    process.start()
+    process.join()
+    return process.exitcode
 
 
-def _attempt(walk: Walk, home: Path, at: int | None, how: How, path: Path) -> None:
-    """The process of one walk with one fault; the points it passed are written to a file outside the home."""
-    faults = Faults(home, at, how)
-    faults.install()
-    try:
-        walk(home)
-    except Exception:
-        os._exit(1)  # without the traceback, which is planted
-    path.write_text("\n".join(faults.points))
+def _record(walk: Walk, folder: Path, gone: Collection[Sync]) -> None:
+    home = folder / "home"
+    walk.prepare(home)
+    before = tree_of(home)
+    with without(*gone):
+        preloaded.begin(home, folder / "journal")
+        walk.go(home)
+        preloaded.begin("")
+    (folder / "undisturbed").write_bytes(pickle.dumps(Undisturbed(before, tree_of(home), walk.look(home))))
+
+
+def _fail(walk: Walk, home: Path, fault: str) -> None:
+    preloaded.begin(home, fault=fault)
+    with suppress(Exception):  # planted
+        walk.go(home)
+
+
+def _bare(tree: Tree) -> dict[str, tuple[int, bytes | None]]:
+    return {path: (found.mode, found.content) for path, found in tree.items()}

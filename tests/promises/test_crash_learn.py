@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.promises import crashes
 from tests.promises.commands import Commands
 from tests.promises.kinds import KINDS
 from tests.promises.runs import READERS, RUNS, Run
+from tests.promises.walks import files
 from tests.support.people import tables_of_plan
 from tests.world import Charge, Ledger, Records, Session, Vault, verify
 
@@ -57,7 +57,7 @@ class Left:
     def by(cls, home: Path) -> "Left":
         ledger = Ledger.of(home)
         ledger.verify()
-        kept, released = crashes.files(home / "vault"), crashes.files(home / "released")
+        kept, released = files(home / "vault"), files(home / "released")
         drawn = {path: kept[path] for path in kept if path.startswith("sessions/") and path.endswith(".npz")}
         known = ledger.domain("people")
         return cls(

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.promises.commands import Commands, killed
-from tests.promises.crashes import files
+from tests.promises.walks import files
 from tests.support.people import changed, people, tables_of_plan
 from tests.world import Ints, Ledger, PeriodCounts, Randomness, Vault, flows_refresh, periods_counted, total_of, verify
 

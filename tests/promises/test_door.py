@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.promises.crashes import files
 from tests.promises.kinds import KINDS, Kind
+from tests.promises.walks import files
 from tests.support.homes import dies
 from tests.support.processes import FRESH
 from tests.support.sentences import facts

@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import pytest
 
-from tests.promises.crashes import files
 from tests.promises.kinds import KINDS, VOTES, Kind
+from tests.promises.walks import files
 from tests.world import LEDGER, ConcordError, Ledger, NotVerified, Stores, close
 
 NOISY = [kind for kind in KINDS if not kind.keyed]

@@ -1,11 +1,28 @@
 """New processes, forked from a server that has loaded their modules. A process has only one such server, which loads
-the modules that its first user asks for, so all ask here.
+the modules that its first user asks for, so all ask here; and the library by which what they change can be recorded.
 """
 
-import multiprocessing
 import os
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Any
 
-FRESH = multiprocessing.get_context("forkserver")
+import pytest
+
+from tests.support.preloaded import library
+
+
+class Fresh(ForkServerContext):
+    """The context of that server."""
+
+    def Process(self, *given: Any, **named: Any) -> ForkServerProcess:  # type: ignore[override]  # noqa: N802  # its name
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LD_PRELOAD", str(library()))
+            forkserver.ensure_running()
+        return ForkServerProcess(*given, **named)
+
+
+FRESH = Fresh()
 FRESH.set_forkserver_preload(
     [
         "pytest",
@@ -13,7 +30,7 @@ FRESH.set_forkserver_preload(
         "tests.artifacts.ledger.openings",
         "tests.support.at_door",
         "tests.support.relabelling",
-        "tests.promises.kinds",
+        "tests.promises.walks",
         "tests.promises.commands",
         "sqlalchemy.dialects.sqlite",
         "tests.support.frozen",

@@ -1,13 +1,11 @@
-"""Files that are published together, by a process killed at each point: a reader finds the old ones or the new ones."""
+"""Files that are published together: a reader finds the old ones or the new ones, as tests/promises/test_crash.py asks
+wherever that fails."""
 
-import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.promises.faults import Faults
 from tests.support.processes import FRESH
 from tests.world import HELD, EnvironmentFailed, NotVerified, Ref, Released, publish_together, settle, sweep
 
@@ -24,42 +22,6 @@ def found(home: Path) -> dict[str, bytes]:
     sweep(home)
     settle(home)
     return {file.name: file.read_bytes() for file in (home / "released" / "s-1").iterdir()}
-
-
-def killed(home: Path, at: int) -> bool:
-    """Whether a process that publishes NEW was killed at that point: it had ended before, if there is none."""
-    if (child := os.fork()) == 0:
-        Faults(home, at).install()
-        publish_together(home, "s-1", in_parts(NEW))
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-
-
-def at_every_point(folder: Path) -> None:
-    """Runs in a process without threads, which can be forked. Raises AssertionError."""
-    seen = list[bool]()
-    for at in range(200):
-        home = folder / str(at)
-        publish_together(home, "s-1", in_parts(OLD))
-        if not killed(home, at):
-            break
-        now = found(home)
-        assert now in (OLD, NEW), (at, now)
-        assert not any(path.is_file() for path in (home / "held").rglob("*")), at
-        seen.append(now == NEW)
-        publish_together(home, "s-1", in_parts(NEW))
-        assert found(home) == NEW, at
-    assert seen == sorted(seen)
-    assert seen.count(False) > 20
-    assert seen.count(True) > len(NAMES)  # killed between any two files that are moved
-
-
-def test_a_process_killed_while_it_publishes_leaves_one_publication_or_the_other(tmp_path: Path) -> None:
-    """Before: the student was replaced minutes before its certificate, and its signature before it."""
-    process = FRESH.Process(target=at_every_point, args=(tmp_path,))
-    process.start()
-    process.join()
-    assert process.exitcode == 0
 
 
 def test_a_reader_and_the_publisher_may_finish_it_at_once(tmp_path: Path) -> None:
