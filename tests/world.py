@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         season_in_words
     )
     from concord.artifacts.home import empty as home_empty, released as home_released
-    from concord.artifacts.home.atomic import FORMAT, TOKEN, UNFINISHED, check_format, locked, sweep, tidy, write_whole
+    from concord.artifacts.home.atomic import FORMAT, UNFINISHED, check_format, locked, sweep, tidy, write_whole
     from concord.artifacts.home.empty import copy_empty, keep_as_empty
     from concord.artifacts.home.released import (
         HELD, READY, Released, labels_path, labels_schema, labels_table, publish_together, settle, sha256,
