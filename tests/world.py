@@ -187,7 +187,7 @@ if TYPE_CHECKING:
         FEATURES, LARGEST as LARGEST_PICTURE, Pictures, gradients, levels_of, main_components, moved
     )
     from concord.tasks.data.concord_student import (
-        LARGEST, MOST_MARKS, TRUTH, Cells, Chosen, ScoreClassifier, bucket, signed_log, word
+        LARGEST, MOST_MARKS, TRUTH, Cells, Chosen, ScoreClassifier, Spelled, bucket, signed_log, word
     )
     from concord.tasks.data.csv_files import csv_names, find_format, read_lines, words_of
     from concord.tasks.data.encode import (
@@ -304,7 +304,7 @@ if TYPE_CHECKING:
         synthetic as student_synthetic
     )
     from concord.tasks.student.concord_published import EMPTY, LOOKED_AT, Published, unread
-    from concord.tasks.student.concord_tallied import POINTS, Code, Tallied, added
+    from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber, added
     from concord.tasks.student.crossed import (
         SAMPLE, CrossedRows, ReducedRows, digests, sampled_of, sampled as sampled_pairs
     )

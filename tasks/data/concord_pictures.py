@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -85,6 +86,7 @@ class Pictures(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores (rows, classes)."""
+        check_is_fitted(self)
         components = self._components(levels_of(X))
         scores = np.mean([network.predict(components) for network in self.networks_], axis=0, dtype=np.float64)
         return np.asarray(scores.reshape(len(components), -1))

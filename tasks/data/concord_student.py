@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
 
 Numbers = NDArray[np.float64]
 
@@ -87,8 +88,11 @@ class Cells(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-le
         """Nothing is learned."""
         return self
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit, tags.no_validation = False, True
+        tags.input_tags.two_d_array = False  # but a frame
+        return tags
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Clean cells (rows, columns), or (rows, size) of lists."""
@@ -341,10 +345,12 @@ class ScoreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class names (rows,)."""
+        check_is_fitted(self)
         return np.asarray(self.classes_[np.argmax(self.regressor_.predict(X), axis=1)])
 
     def predict_proba(self, X: Any) -> Numbers:
         """Probabilities (rows, classes): of all that are not below 0 and sum to 1, the nearest to the scores."""
+        check_is_fitted(self)
         scores = np.asarray(self.regressor_.predict(X), dtype=np.float64)
         ordered = -np.sort(-scores, axis=1)
         over = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, scores.shape[1] + 1)
@@ -366,6 +372,7 @@ class Chosen(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-le
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class names (rows,) of encoded rows (rows, width)."""
+        check_is_fitted(self)
         rows, fields = np.nan_to_num(np.asarray(X, dtype=np.float64)), json.loads(self.hypothesis)
         inside = np.ones(len(rows), dtype=bool)
         for column, least, end in zip(fields["columns"], fields["low"], fields["high"], strict=True):

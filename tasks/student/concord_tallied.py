@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 Numbers = NDArray[np.float64]
 
@@ -30,18 +31,20 @@ LEAST = 1e-9
 """Shares of a class are kept so far from 0 and 1."""
 
 
-class Given:
+class Given(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """What learns nothing from rows: it is fitted as it is made."""
 
     def fit(self, X: Any = None, y: Any = None) -> Self:  # noqa: ARG002
         """Nothing is learned."""
         return self
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit, tags.no_validation = False, True
+        return tags
 
 
-class Code(Given, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class Code(TransformerMixin, Given):  # type: ignore[misc]  # scikit-learn is untyped
     """Clean cells of one column (rows, 1) as code numbers (rows, 1), from `start` on.
 
     A number is in the interval that as many of `cuts` are below or at; of `words`, each has its number, and `others`
@@ -75,7 +78,7 @@ class Code(Given, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sci
         return (self.start + found).reshape(-1, 1)
 
 
-class Pairs(Given, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class Pairs(TransformerMixin, Given):  # type: ignore[misc]  # scikit-learn is untyped
     """Code numbers of rows (rows, fields), and besides those of pairs of fields (rows, fields + pairs).
 
     both    (pairs, 2) the fields of each pair
@@ -116,10 +119,12 @@ class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def predict_proba(self, X: Any) -> Numbers:
         """Probabilities (rows, classes)."""
+        check_is_fitted(self)
         return probabilities(added(self.weights, self.intercept, X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class names (rows,)."""
+        check_is_fitted(self)
         if self.point not in POINTS:
             raise ValueError(f"point must be one of {', '.join(map(repr, POINTS))}, got {self.point!r}")
         if self.point == "default":
@@ -127,7 +132,7 @@ class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         return np.asarray(self.classes_[over_prior(added(self.weights, self.intercept, X), self.prior).argmax(axis=1)])
 
 
-class TalliedNumber(Given, RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class TalliedNumber(RegressorMixin, Given):  # type: ignore[misc]  # scikit-learn is untyped
     """A linear model of codes as a regressor: `weights` (codes, 1) and `intercept` (1,) give the logit of a number's
     place between its bounds `low` and `high`."""
 
