@@ -1,6 +1,10 @@
-"""CI tells the truth: it fails on a skip that has no reason on the list, and where its programs cannot be installed."""
+"""CI tells the truth: it fails on a skip that has no reason on the list, and where its programs cannot be installed;
+and every test can fail."""
 
+import ast
 import subprocess
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,3 +59,31 @@ def test_ci_ends_before_its_tests_if_a_program_cannot_be_installed(
     assert done.returncode == status
     assert ("test-all --no-skips" in done.stdout) == (status == 127)
     assert ("chromium" in done.stderr) == (status == 1)
+
+
+ASSERTIONS = {"assert_allclose", "raises", "warns", "fail", "run_state_machine_as_test"}
+
+
+def test_every_test_asserts_something() -> None:
+    """Itself, or in a function that it calls, or that one; a command whose status is checked is an assertion, too."""
+    functions = defaultdict(list)
+    for file in Path(__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                functions[node.name].append((file, node))
+
+    @cache
+    def asserts(part: ast.AST, depth: int = 0) -> bool:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Assert | ast.Raise):
+                return True
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                called = functions[name] if depth < 3 else []
+                checked = any(word.arg == "check" and ast.unparse(word.value) == "True" for word in node.keywords)
+                if name in ASSERTIONS or checked or any(asserts(each, depth + 1) for _, each in called):
+                    return True
+        return False
+
+    tests = [each for name, found in list(functions.items()) if name.startswith("test_") for each in found]
+    assert [f"{file}: {test.name}" for file, test in tests if not asserts(test)] == []

@@ -84,7 +84,7 @@ def test_a_ledger_that_went_on_is_not(home: Path) -> None:
 def test_what_is_no_certificate_denies_nothing(home: Path, text: str) -> None:
     """That it was changed is for `verify` to say."""
     (home / "released" / SESSION / "certificate.json").write_text(text)
-    checked_ledger(home)
+    assert checked_ledger(home).caps("people") == ((4.0, 4e-5),)
 
 
 def test_a_session_opened_while_the_home_is_looked_at_is_not_missed(home: Path) -> None:

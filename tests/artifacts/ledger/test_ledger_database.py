@@ -318,7 +318,7 @@ def test_names_of_other_disks_are_no_matter(mounted: bytes, tmp_path: Path, monk
     """Bytes that are no UTF-8, and spaces that are not the one between two words, stand in names as they are."""
     (tmp_path / "mounts").write_bytes(b"/dev/a / ext4 rw 0 0\n/dev/b " + mounted + b" nfs4 rw 0 0\n")
     monkeypatch.setattr(ledger_database, "MOUNTS", tmp_path / "mounts")
-    ledger_database.Entries(f"sqlite:///{tmp_path / 'ledger.db'}")
+    assert named(Ledger.of(tmp_path)).domains()
 
 
 def test_a_ledger_that_is_a_link_to_itself_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """A server that the environment names is asked before anything depends on it, and told in one sentence."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 import pytest
 
@@ -14,7 +16,10 @@ VARIABLE = "MLFLOW_TRACKING_URI"
 class Forbidding(BaseHTTPRequestHandler):
     """It wants to know first who asks."""
 
+    asked: ClassVar[list[str]] = []
+
     def do_GET(self) -> None:
+        self.asked.append(self.path)
         self.send_error(401)
 
     def log_message(self, *_: object) -> None:
@@ -24,6 +29,7 @@ class Forbidding(BaseHTTPRequestHandler):
 @pytest.fixture
 def port() -> Iterator[int]:
     """Where a server listens while the test lasts."""
+    Forbidding.asked.clear()
     server = HTTPServer(("127.0.0.1", 0), Forbidding)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -36,6 +42,7 @@ def port() -> Iterator[int]:
 def test_a_server_that_refuses_the_question_has_answered(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, f"http://auditor:horse@127.0.0.1:{port}/")
     check_answers(VARIABLE)
+    assert len(Forbidding.asked) == 1
 
 
 def test_where_nobody_answers_is_told_without_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,9 +63,14 @@ def test_a_database_server_that_is_not_there_is_told_at_once(scheme: str, monkey
 def test_a_database_server_is_asked_no_more_than_to_answer(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, f"postgresql://auditor:horse@127.0.0.1:{port}/mlflow")
     check_answers(VARIABLE)
+    assert Forbidding.asked == []
 
 
 @pytest.mark.parametrize("url", ["", "sqlite:////srv/mlflow.db", "databricks", "postgresql:///mlflow?host=/run"])
 def test_what_is_no_server_is_not_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[object]()
+    monkeypatch.setattr(socket, "create_connection", asked.append)
+    monkeypatch.setattr(socket.socket, "connect", lambda _, address: asked.append(address))
     monkeypatch.setenv(VARIABLE, url)
     check_answers(VARIABLE)
+    assert asked == []
