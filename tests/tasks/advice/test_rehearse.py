@@ -219,6 +219,13 @@ def test_shares_of_classes_are_those_of_the_public_test_table(folder: Path) -> N
     assert weak == pytest.approx([0.5, 0.75, 0.5], abs=1e-3)
 
 
+@pytest.mark.parametrize("test", ["test.parquet", None])
+def test_shares_that_the_plan_states_are_those_of_every_signal(folder: Path, test: str | None) -> None:
+    """Labels of a strong signal had other shares: rows in clumps take more than the 50 steps that were taken."""
+    found = foreseen(asked(folder, data={"test": test, "shares": {"no": 0.06, "yes": 0.94}})).rehearsed
+    assert [each.largest for each in found] == pytest.approx([0.94] * len(found), abs=1e-3)
+
+
 def stage_of(plan: Plan, rows: pl.DataFrame, columns: Sequence[Any]) -> TalliesStage:
     """Of tallies by the codes of these public rows."""
     codes = learn_codes([rows], columns, coarse=8)
