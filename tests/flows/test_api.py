@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.support.console import concord
+from tests.support.pages import python_on
 from tests.support.people import people, write_plan, write_tables
 from tests.support.sentences import facts
 from tests.world import Ledger, NotVerified, Plan, Run, WrongInput, flows_api, run, sha256, start
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", flows_api.__doc__ or "")
-OF_README = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+OF_README = python_on("README.md")
 EXAMPLES = [*map(dedent, LINES), *OF_README]
 
 
@@ -117,9 +117,3 @@ def test_an_edited_certificate_is_not_believed(session: str, plan: Plan, home: P
     file.write_text(edited)
     with pytest.raises(NotVerified, match=facts("certificate.json", "not what was written")):
         _ = Run(summary, home).certificate
-
-
-@pytest.mark.usefixtures("folder")
-def test_mistakes_are_one_sentence() -> None:
-    with pytest.raises(WrongInput, match=facts("nowhere.toml")):
-        run("nowhere.toml")

@@ -30,7 +30,6 @@ from tests.world import (
     Released,
     TeachersPlan,
     Vault,
-    WrongInput,
     flows_cluster,
     flows_server,
     start,
@@ -38,22 +37,6 @@ from tests.world import (
 )
 
 TLS = ("ca_file", "client_cert", "client_key")
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "in the clear": ({"address": "tcp://10.0.0.1:8786"}, "must be tls://HOST:PORT"),
-    "in the clear here": ({"address": "tcp://127.0.0.1:8786"}, "must be tls://HOST:PORT"),
-    "no scheme": ({"address": "10.0.0.1:8786"}, "must be tls://HOST:PORT"),
-    "another scheme": ({"address": "inproc://10.0.0.1/1"}, "must be tls://HOST:PORT"),
-    "a password": ({"address": "tls://me:word@host:8786"}, "must be tls://HOST:PORT"),
-    "no such flag": ({"unencrypted": True}, "teachers.unencrypted is not a key of the plan"),
-    "another runner": ({"runner": "threads", "address": "tls://host:8786"}, "belongs to runner = 'dask'"),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_an_address_is_refused_unless_it_is_encrypted(plan: Plan, wrong: str) -> None:
-    keys, words = WRONG[wrong]
-    with pytest.raises(WrongInput, match=words):
-        changed(plan, **{f"teachers__{key}": value for key, value in ({"runner": "dask"} | keys).items()})
 
 
 def test_nobody_is_asked_without_certificates(tmp_path: Path) -> None:

@@ -9,6 +9,13 @@ import pytest
 from tests.world import command
 
 
+class Terminal(io.StringIO):
+    """Answers as somebody types them."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def concord(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, str]:
     """Exit status, standard output, and the last line of standard error."""
     status, shown, errors = heard(*arguments, stdin=stdin)
@@ -28,10 +35,3 @@ def heard(*arguments: str, stdin: io.StringIO | None = None) -> tuple[int, str, 
             command()
     status = end.value.code if isinstance(end.value.code, int) else 0
     return status, out.getvalue(), err.getvalue()
-
-
-class Terminal(io.StringIO):
-    """Answers as somebody types them."""
-
-    def isatty(self) -> bool:
-        return True

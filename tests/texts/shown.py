@@ -22,7 +22,7 @@ from tests.support.console import heard
 from tests.support.people import write_tables
 from tests.support.published import SESSION, certified, world
 from tests.support.recorded import RECORDED
-from tests.texts import wrong_plans, wrong_tables
+from tests.texts import wrong_inputs, wrong_plans, wrong_tables
 from tests.world import (
     Certificate,
     PublishedSession,
@@ -157,6 +157,7 @@ def _plain(text: str) -> str:
 TEXTS: dict[str, Callable[[], str]] = {
     "wrong_plans": of_wrong_plans,
     "wrong_tables": of_wrong_tables,
+    "wrong_inputs": wrong_inputs.sentences,
     "help": help_pages,
     "first_minutes": first_minutes,
     "after_a_run": after_a_run,

@@ -1,6 +1,5 @@
 """The command `init`: a plan out of public figures and columns, which runs as it stands; nothing private is read."""
 
-import io
 import json
 import tomllib
 from collections.abc import Callable
@@ -14,8 +13,8 @@ import pytest
 from jsonschema import Draft7Validator
 
 import concord
+from tests.support.console import Terminal, heard
 from tests.support.console import concord as without_home
-from tests.support.console import heard
 from tests.support.sentences import says
 from tests.world import (
     LARGE,
@@ -96,31 +95,6 @@ def test_a_table_never_seen_goes_from_init_to_verify_as_it_stands(
     assert json.loads(concord("verify", "--json")[1])["ok"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [("--unit", "ship"), ("--tallies", *BY_ROW)])
-def test_tables_as_excel_writes_them_go_from_init_to_verify_as_they_stand(
-    concord: Callable[..., Any], folder: Path, more: tuple[str, ...]
-) -> None:
-    for name, table in {
-        "private": ships(9000, 1),
-        "public": ships(400, 2).drop("verdict"),
-        "test": ships(300, 3),
-    }.items():
-        local = table.with_columns(pl.col("flag").replace({"Malta": "Türkiye"}))
-        text = local.write_csv(separator=";", decimal_comma=True, line_terminator="\r\n")
-        (folder / f"{name}.csv").write_bytes(text.encode("latin-1"))
-    begun = concord("init", *tables("csv"), *STATED, "--test", "test.csv", "--epsilon", "3", *more)
-    assert says(begun[1], "semicolons", "commas", "latin-1")
-    assert load_plan(folder / "plan.toml").data.format.decimal == ","
-    status, printed, error = concord("run", "plan.toml", "--json")
-    assert status == 0, error
-    assert json.loads(printed)["student"]["accuracy"] > 0.8
-    status, printed, error = concord("run", "plan.toml", "--json")
-    assert json.loads(printed)["spent_now"]["epsilon"] == 0, error
-    found = json.loads(concord("verify", "--json")[1])
-    assert found["ok"], [check for check in found["checks"] if not check["ok"]]
-
-
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_of_the_private_table_only_the_column_names_matter(folder: Path, kind: str) -> None:
     given = (*tables(kind), *STATED, *BY_ROW, "--test", "test.parquet")
@@ -129,30 +103,6 @@ def test_of_the_private_table_only_the_column_names_matter(folder: Path, kind: s
     others = pl.DataFrame({name: ["not", "like the others"] for name in names} | {"verdict": [7, None]})
     others.write_csv(folder / "private.csv") if kind == "csv" else others.write_parquet(folder / "private.parquet")
     assert described(*given) == before
-
-
-@pytest.mark.usefixtures("simulated")
-def test_recall_and_auc_of_each_class_are_stated_with_the_shares_of_the_test_table(folder: Path) -> None:
-    """Of both ways to learn in tests/flows/cli/test_plan_command.py."""
-    rows = pl.read_parquet(folder / "test.parquet").drop("verdict")
-    verdicts = ["look at"] * 3 + ["search"] * 97 + ["wave through"] * 200
-    rows.with_columns(verdict=pl.Series(verdicts)).write_parquet(folder / "test.parquet")
-    given = ("init", *tables("parquet"), *STATED, *BY_ROW, "--test", "test.parquet", "--tallies")
-    found = json.loads(without_home(*given, "--json")[1])
-    assert [each["name"] for each in found["classes"]] == ["look at", "search", "wave through"]
-    rare, _, common = found["classes"]
-    assert 0.01 < rare["share"][0] <= rare["share"][1] < 0.02  # of a strong signal they are nearly those of the table
-    assert rare["recall"][0] < 0.05 < 0.5 < common["recall"][0]
-    assert all(0.3 < each["auc"][0] <= each["auc"][1] <= 1 for each in found["classes"])
-    assert "weak" in rare["missed"]
-    assert says(found["reason"], "recall", "0", "'look at'", " or ".join(rare["missed"]))
-
-
-@pytest.mark.usefixtures("folder")
-def test_recall_and_auc_of_each_class_are_printed_as_a_table() -> None:
-    printed = " ".join(without_home("init", *tables("parquet"), *STATED, *BY_ROW, "--test", "test.parquet")[1].split())
-    assert "┃ class ┃ share of rows ┃ recall ┃ AUC ┃" in printed
-    assert "│ look at │ 3" in printed
 
 
 @pytest.mark.usefixtures("folder")
@@ -201,13 +151,6 @@ def test_the_public_columns_stand_there_with_what_they_hold(folder: Path) -> Non
     assert tomllib.loads(text)["data"]["features"] == ["flag", "arrived", "length (m)", "pilot", "cargo"]
     for name, kind in (("flag", "categorical"), ("arrived", "date"), ("length (m)", "numeric"), ("pilot", "boolean")):
         assert f'"{name}", # {kind}' in text
-
-
-class Terminal(io.StringIO):
-    """Answers as somebody types them."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 BLANK = "\n" * 4
@@ -321,55 +264,6 @@ def test_a_plan_is_never_overwritten(folder: Path) -> None:
     status, _, error = without_home("init", *tables("csv"), *STATED, "--test", "test.parquet")
     assert (status, (folder / "plan.toml").read_text()) == (2, "mine")
     assert "plan.toml already exists" in error
-
-
-WRONG: dict[str, tuple[tuple[str, ...], str]] = {
-    "nothing given, and nobody to ask": ((), "--private, --public or --schema, --label, --classes, --domain"),
-    "one missing": ((*tables("csv"), "--classes", "a,b", "--rows", "9000"), "must be given --domain,"),
-    "no such table": ((*tables("csv")[:3], "nowhere.csv", *tables("csv")[4:], "--classes", "a,b", *STATED), "--public"),
-    "label the private table lacks": ((*tables("csv")[:5], "size", "--classes", "a,b", *STATED), "'size' that --label"),
-    "unit the private table lacks": ((*tables("csv"), "--classes", "a,b", *STATED, "--unit", "crew"), "'crew'"),
-    "private table named public": (
-        ("--private", "private.csv", "--public", "private.csv", "--label", "verdict", "--classes", "a,b", *STATED),
-        "--public must not hold a file of --private",
-    ),
-    "lists of classes, repeated": (
-        (*tables("csv"), *STATED, *BY_ROW, "--classes", "look at,search", "--classes", "wave through"),
-        "list all in one, or correct the plan if 'look at,search' is one class",
-    ),
-    "one class": ((*tables("csv"), "--classes", "a", *STATED), "--classes must name two or more"),
-    "rows that are none": ((*tables("csv"), *BY_ROW, "--classes", "a,b", "--domain", "d", "--rows", "many"), "--rows"),
-    "a name that is none": (
-        (*tables("csv"), *BY_ROW, "--classes", "a,b", "--rows", "9000", "--domain", "a b"),
-        "--domain must be",
-    ),
-    "no budget": ((*tables("csv"), "--classes", "a,b", *STATED, *BY_ROW, "--epsilon", "0"), "--epsilon must be"),
-    "a session above the lifetime": (
-        (*tables("csv"), "--classes", "a,b", *STATED, *BY_ROW, "--lifetime-epsilon", "0.5"),
-        "--lifetime-epsilon must be a number of at least 1,",
-    ),
-    "a stream of rows": (
-        (*tables("csv"), "--classes", "a,b", *STATED, *BY_ROW, "--season", "4"),
-        "--unit must name a column with --season",
-    ),
-    "a stream of votes": (
-        (*tables("csv"), "--classes", "a,b", *STATED, "--unit", "ship", "--season", "4", "--no-tallies"),
-        "--no-tallies does not apply with --season",
-    ),
-    "a season of one release": (
-        (*tables("csv"), "--classes", "a,b", *STATED, "--unit", "ship", "--season", "1"),
-        "stream.season must be",
-    ),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_is_one_sentence_and_nothing_is_written(folder: Path, wrong: str) -> None:
-    arguments, words = WRONG[wrong]
-    status, printed, error = without_home("init", *arguments)
-    assert (status, printed) == (2, "")
-    assert words in error
-    assert not (folder / "plan.toml").exists()
 
 
 @pytest.mark.parametrize("how", ["options", "Python", "dialogue"])

@@ -11,9 +11,8 @@ import polars as pl
 import pytest
 
 import concord
-from tests.flows.cli.test_init import Terminal
+from tests.support.console import Terminal, heard
 from tests.support.console import concord as without_home
-from tests.support.console import heard
 from tests.support.sentences import says
 from tests.world import (
     SCALARS,

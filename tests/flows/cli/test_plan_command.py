@@ -90,35 +90,6 @@ def test_nothing_private_is_opened(tmp_path: Path) -> None:
     assert planned(plan) == before
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no cutoff": ({"labeling__cutoff": None}, "labeling.cutoff must be given for mechanism = 'stable'"),
-    "beyond what can be proved": (
-        {
-            "labeling__mechanism": "published",
-            "labeling__cutoff": 100,
-            "privacy__epsilon": 16.0,
-            "privacy__lifetime": {"epsilon": 16.0, "delta": 4e-5},
-        },
-        "cannot be proved",
-    ),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_is_one_sentence(tmp_path: Path, wrong: str) -> None:
-    changes, words = WRONG[wrong]
-    status, printed, sentence = concord(str(write_plan(write_tables(tmp_path), **changes)))
-    assert (status, printed) == (2, "")
-    assert words in sentence
-    assert len(sentence.strip().splitlines()) == 1
-
-
-def test_a_plan_is_needed() -> None:
-    assert concord()[0] == 2
-    status, _, sentence = concord("nowhere.toml")
-    assert (status, "nowhere.toml does not exist" in sentence) == (2, True)
-
-
 def test_what_is_said_of_a_run_keeps_its_brackets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A key of the plan and a folder's name are no markup of the console."""
     words, home = "none can be labelled; more `queries` would pay for some", tmp_path / "[home]"
