@@ -12,16 +12,8 @@ import pytest
 from typer.main import get_command
 
 from tests.reference import pages
+from tests.support.pages import README, ROOT, TOPS, blocks
 from tests.world import STAGES, app, artifacts_errors, parse_plan, read_tables
-
-ROOT = Path(__file__).parents[1]
-
-
-def tracked_pages() -> list[Path]:
-    """All pages of the repository."""
-    tops = ("artifacts", "deployments", "flows", "tasks", "tests")
-    return [*sorted(ROOT.glob("*.md")), *(page for top in tops for page in sorted((ROOT / top).rglob("*.md")))]
-
 
 TOP = [page.name for page in sorted(ROOT.glob("*.md"))]
 GUIDES = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "deployments/guides").glob("*.md"))]
@@ -29,11 +21,8 @@ PAGES = {
     page: (ROOT / page).read_text(encoding="utf-8")
     for page in (*TOP, "deployments/README.md", *GUIDES, "tests/privacy/README.md", "artifacts/README.md")
 }
-ALL_PAGES = "\n".join(path.read_text(encoding="utf-8") for path in tracked_pages())
-"""Also those that nobody reads first."""
-README, COMMAND_PAGE = PAGES["README.md"], PAGES["deployments/guides/commands.md"]
+COMMAND_PAGE = PAGES["deployments/guides/commands.md"]
 EVERYTHING = "\n".join(PAGES.values())
-TREE = ("flows", "tasks", "artifacts", "deployments", "tests")
 FIRST_SCREEN = 23
 """Lines of the README that say what it is, with figures, and what to type."""
 SHIPPED = {"artifacts/code/concord_student.py"}
@@ -51,11 +40,6 @@ def invocations() -> list[tuple[str, str]]:
 def test_every_command_it_shows_exists_with_its_options(command: str, rest: str) -> None:
     options = {option for parameter in COMMANDS[command].params for option in parameter.opts}
     assert set(re.findall(r"--[a-z-]+", rest)) <= options
-
-
-def blocks(*languages: str, page: str = ALL_PAGES) -> list[str]:
-    """Every block of a page, or of all, in one of those languages."""
-    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
 def typed() -> list[str]:
@@ -158,9 +142,9 @@ def test_files_it_names_exist(path: str) -> None:
 def test_every_file_that_a_text_names_is_there() -> None:
     """A docstring or a page names no file by its path, and no test by its name, that is not there."""
     tests = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
-    for file in (path for top in TREE for kind in ("*.py", "*.md") for path in (ROOT / top).rglob(kind)):
+    for file in (path for top in TOPS for kind in ("*.py", "*.md") for path in (ROOT / top).rglob(kind)):
         text = file.read_text(encoding="utf-8")
-        named = set(re.findall(rf"(?<![./\w])((?:{'|'.join(TREE)})/[a-z0-9_/]+\.py)\b", text))
+        named = set(re.findall(rf"(?<![./\w])((?:{'|'.join(TOPS)})/[a-z0-9_/]+\.py)\b", text))
         assert {path for path in named if not (ROOT / path).exists()} <= SHIPPED, file
         assert set(re.findall(r"(?<![./\w])(test_[a-z0-9_]+\.py)\b", text)) <= tests, file
 

@@ -1,7 +1,6 @@
 """The guide on schedules runs as it is written: server, worker, deployments, and rows that arrive."""
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -15,16 +14,15 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from tests.deployments.services import ROOT, bears, until
+from tests.deployments.services import bears, until
+from tests.support.pages import ROOT, blocks, page
 from tests.support.ports import own_port
 from tests.world import Ledger
 
 pytestmark = pytest.mark.slow
-GUIDE = (ROOT / "deployments/guides/schedule.md").read_text(encoding="utf-8")
-(TABLES,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
-PASSWORD, SETTINGS, SERVER, WORKER, DEPLOY, BY_HAND, ALERT = re.findall(
-    r"^```sh\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE
-)
+GUIDE = page("deployments/guides/schedule.md")
+(TABLES,) = blocks("python", page=GUIDE)
+PASSWORD, SETTINGS, SERVER, WORKER, DEPLOY, BY_HAND, ALERT = blocks("sh", page=GUIDE)
 LONG = 240
 """Seconds after which what is waited for is missing, on a machine that does much else."""
 

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from copy import deepcopy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -14,9 +15,10 @@ from prefect.exceptions import FailedRun
 from prefect.flows import Flow
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-from tests.flows import test_refresh
 from tests.support.homes import charged, killed_at, state_of
 from tests.support.people import arrive, changed
+from tests.support.weeks import arrive as week_arrives
+from tests.support.weeks import weekly
 from tests.world import (
     BudgetRefused,
     EnvironmentFailed,
@@ -47,28 +49,6 @@ def next_year(plan: Plan, home: Path) -> Plan:
     return changed(changed(plan, data__version="2").model_dump(), privacy__lifetime=lifetime)
 
 
-@pytest.mark.slow
-def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: str, home: Path, arriving: Path) -> None:
-    again = {"session": "people", "public": str(arriving), "home": home}
-    kind, name, result = ended(flows_scheduled.scheduled_extend, **again)
-    assert (kind, name) == (StateType.COMPLETED, "Completed")
-    assert result.startswith(f"session {session}: 150 rows queried now")
-    state = state_of(home, session)
-    kind, name, result = ended(flows_scheduled.scheduled_extend, **again)
-    assert (kind, name) == (StateType.COMPLETED, "NothingNew")
-    assert "0 rows queried now" in result
-    assert state_of(home, session) == state
-
-
-@pytest.mark.slow
-def test_a_stream_is_released_by_its_deployment(tmp_path: Path, home: Path) -> None:
-    weekly = parse_plan(test_refresh.tables(tmp_path / "weeks"))
-    for week in (1, 2):
-        test_refresh.arrive(tmp_path / "weeks", week)
-        assert ended(flows_scheduled.scheduled_refresh, plan=weekly, home=home)[1] == "Completed"
-    assert Ledger.of(home).sessions("people")[-1].asked == 2
-
-
 def runs_since(moment: datetime) -> list[FlowRun]:
     """The flow runs that began after a moment."""
     after = FlowRunFilter.model_validate({"start_time": {"after_": moment.isoformat()}})
@@ -77,11 +57,15 @@ def runs_since(moment: datetime) -> list[FlowRun]:
 
 
 @pytest.mark.slow
-def test_all_that_a_deployment_s_run_does_is_on_its_own_page(session: str, home: Path, arriving: Path) -> None:
+def test_all_that_a_deployment_s_run_does_is_on_its_own_page_and_the_next_run_finds_nothing_new(
+    session: str, home: Path, arriving: Path
+) -> None:
     """Before, its tasks and artifacts were those of a run inside it, which also stayed "Running" if it was killed; its
     own page had none, and a name such as impetuous-quail."""
-    began = datetime.now(UTC)
-    ended(flows_scheduled.scheduled_extend, session="people", public=str(arriving), home=home)
+    began, again = datetime.now(UTC), {"session": "people", "public": str(arriving), "home": home}
+    kind, name, result = ended(flows_scheduled.scheduled_extend, **again)
+    assert (kind, name) == (StateType.COMPLETED, "Completed")
+    assert result.startswith(f"session {session}: 150 rows queried now")
     (run,) = runs_since(began)
     assert run.name == f"extend {session}"
     assert {"domain:people", f"session:{session}"} <= {*run.tags}
@@ -90,15 +74,32 @@ def test_all_that_a_deployment_s_run_does_is_on_its_own_page(session: str, home:
             artifact_filter=ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run.id]))
         )
         tasks = client.read_task_runs(flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run.id]}}))
-    assert {item.key for item in found} >= {"outcome", "stages"}
+    shown = {item.key: item.data for item in found}
+    assert shown.keys() >= {"outcome", "stages"}
+    assert f"concord verify {session}" in str(shown["outcome"])
+    assert "| rows queried | 450 (150 by this command) |" in str(shown["outcome"])
     assert {"poll", "release", "study", "certify"} <= {task.name.split("-")[0] for task in tasks}
+    state = state_of(home, session)
+    assert ended(flows_scheduled.scheduled_extend, **again)[:2] == (StateType.COMPLETED, "NothingNew")
+    assert state_of(home, session) == state
+
+
+@pytest.mark.slow
+def test_a_stream_is_released_by_its_deployment(tmp_path: Path, home: Path) -> None:
+    plan = parse_plan(weekly(tmp_path / "weeks"))
+    for week in (1, 2):
+        week_arrives(tmp_path / "weeks", week)
+        assert ended(flows_scheduled.scheduled_refresh, plan=plan, home=home)[1] == "Completed"
+    assert Ledger.of(home).sessions("people")[-1].asked == 2
 
 
 def test_a_run_that_ends_early_is_named_for_what_it_was_to_do(home: Path, tmp_path: Path) -> None:
-    began = datetime.now(UTC)
-    ended(flows_scheduled.scheduled_learn, plan=tmp_path / "plan.toml", home=home)
+    began, plan = datetime.now(UTC), tmp_path / "plan.toml"
+    kind, name, result = ended(flows_scheduled.scheduled_learn, plan=plan, home=home)
+    assert (kind, name) == (StateType.FAILED, "WrongInput")
+    assert result.startswith(f"the plan {plan} does not exist")
     ended(flows_scheduled.scheduled_extend, session="nobody", public="nowhere", home=home)
-    assert {run.name for run in runs_since(began)} == {f"learn {tmp_path / 'plan.toml'}", "extend nobody"}
+    assert {run.name for run in runs_since(began)} == {f"learn {plan}", "extend nobody"}
 
 
 @pytest.mark.parametrize("runs", ["flow_runs", "task_runs"])
@@ -132,38 +133,13 @@ def cached(home: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_new_rows_and_no_budget_is_a_state_of_its_own(session: str, home: Path, arriving: Path) -> None:
+def test_every_end_is_a_state_of_its_own(session: str, home: Path, arriving: Path) -> None:
     close(Stores.of(home), session, give_back=True)
-    state = state_of(home, session)
-    kind, name, result = ended(flows_scheduled.scheduled_extend, session=session, public=str(arriving), home=home)
-    assert (kind, name) == (StateType.FAILED, "BudgetRefused")
-    assert "has ended" in result
-    assert state_of(home, session) == state
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("parameters", "name"),
-    [({"public": "nowhere"}, "WrongInput"), ({"session": "nobody"}, "WrongInput"), ({"home": ""}, "EnvironmentFailed")],
-)
-def test_other_ends_are_named_likewise(
-    session: str, home: Path, arriving: Path, parameters: dict[str, str], name: str
-) -> None:
-    state = state_of(home, session)
-    given: dict[str, Any] = {"session": session, "public": str(arriving), "home": home} | parameters
-    if name == "EnvironmentFailed":
-        given["home"] = arriving / "11.parquet"  # a file where a folder is needed
-    assert ended(flows_scheduled.scheduled_extend, **given)[:2] == (StateType.FAILED, name)
-    assert state_of(home, session) == state
-
-
-@pytest.mark.slow
-def test_a_plan_learned_again_spends_nothing_and_opens_nothing(session: str, plan: Plan, home: Path) -> None:
-    assert ended(flows_scheduled.scheduled_learn, plan=plan, home=home)[1] == "NothingNew"
-    newer, state = next_year(plan, home), state_of(home, session)
-    kind, name, result = ended(flows_scheduled.scheduled_learn, plan=newer, home=home)
-    assert (kind, name) == (StateType.FAILED, "BudgetRefused")
-    assert "--new-session" in result
+    given, state = {"session": session, "public": str(arriving), "home": home}, state_of(home, session)
+    no_folder = arriving / "11.parquet"  # a file where a folder is needed
+    ends: dict[str, dict[str, Any]] = {"BudgetRefused": {}, "EnvironmentFailed": {"home": no_folder}}
+    for name, odd in [*ends.items(), ("WrongInput", {"public": "nowhere"}), ("WrongInput", {"session": "nobody"})]:
+        assert ended(flows_scheduled.scheduled_extend, **{**given, **odd})[:2] == (StateType.FAILED, name)
     assert state_of(home, session) == state
 
 
@@ -171,7 +147,10 @@ def test_a_plan_learned_again_spends_nothing_and_opens_nothing(session: str, pla
 def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert ended(flows_scheduled.scheduled_learn, plan=plan, home=home)[1] == "NothingNew"
     newer, charge = next_year(plan, home), charged(home)
+    kind, name, result = ended(flows_scheduled.scheduled_learn, plan=newer, home=home)
+    assert (kind, name, "--new-session" in result) == (StateType.FAILED, "BudgetRefused", True)
     retry = ("prefect.runtime.flow_run.run_count", 2)
     with monkeypatch.context() as patch:
         patch.setattr(*retry, raising=False)
@@ -209,12 +188,6 @@ def fails(*_: object, **__: object) -> None:
     raise EnvironmentFailed("the disk is full")
 
 
-def test_a_plan_may_be_named_by_its_file(home: Path, tmp_path: Path) -> None:
-    kind, name, result = ended(flows_scheduled.scheduled_learn, plan=tmp_path / "plan.toml", home=home)
-    assert (kind, name) == (StateType.FAILED, "WrongInput")
-    assert result.startswith(f"the plan {tmp_path / 'plan.toml'} does not exist")
-
-
 @pytest.mark.slow
 def test_another_student_on_a_schedule(session: str, home: Path) -> None:
     parameters = {"session": session, "student": {"refused": "drop"}, "home": home}
@@ -224,39 +197,30 @@ def test_another_student_on_a_schedule(session: str, home: Path) -> None:
     assert ended(flows_scheduled.scheduled_study, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("privacy.epsilon", -1.0),
-        ("privacy.epsilon", "much"),
-        ("privacy.delta", 1.0),
-        ("privacy.domain", ""),
-        ("privacy.lifetime", 4.0),
-        ("privacy.lifetime.epsilon", "much"),
-        ("labeling.mechanism", {"name": "stable"}),
-        ("labeling.mechanism", 5),
-        ("data.format.decimal", 0),
-        ("test.share", "half"),
-        ("relabel.hypotheses", 2),
-    ],
+WRONG: tuple[tuple[str, object], ...] = (
+    *(("privacy.epsilon", odd) for odd in (-1.0, "much")),
+    *(("privacy.delta", 1.0), ("privacy.domain", ""), ("privacy.lifetime", 4.0), ("privacy.lifetime.epsilon", "much")),
+    *(("labeling.mechanism", odd) for odd in ({"name": "stable"}, 5)),
+    *(("data.format.decimal", 0), ("test.share", "half"), ("relabel.hypotheses", 2)),
 )
-def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(key: str, value: object, plan: Plan) -> None:
+
+
+def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(plan: Plan) -> None:
     """It said that the whole plan was wrong, and printed it, if two rules spoke of one key."""
-    schema, tables = flows_scheduled.scheduled_learn.parameters.model_dump(), plan.model_dump(mode="json")
-    tables |= {"test": {"share": 0.1}, "relabel": {"hypotheses": "stumps", "features": ["size"]}}
-    validate({"plan": tables}, schema, raise_on_error=True)
-    validate({"plan": "plan.toml"}, schema, raise_on_error=True)
-    *sections, last = key.split(".")
-    part = tables
-    for section in sections:
-        part = part[section]
-    part[last] = value
-    with pytest.raises(ValidationError, match=rf"^Validation failed for field 'plan\.{key}'") as refused:
-        validate({"plan": tables}, schema, raise_on_error=True)
-    assert tables["data"]["label"] not in str(refused.value)
-
-
-def test_a_server_that_refuses_how_a_student_learns_names_the_key() -> None:
+    schema = flows_scheduled.scheduled_learn.parameters.model_dump()
+    aside = {"test": {"share": 0.1}, "relabel": {"hypotheses": "stumps", "features": ["size"]}}
+    for right in ({**plan.model_dump(mode="json"), **aside}, "plan.toml"):
+        validate({"plan": right}, schema, raise_on_error=True)
+    for key, value in WRONG:
+        tables = {**plan.model_dump(mode="json"), **deepcopy(aside)}
+        *sections, last = key.split(".")
+        part = tables
+        for section in sections:
+            part = part[section]
+        part[last] = value
+        with pytest.raises(ValidationError, match=rf"^Validation failed for field 'plan\.{key}'") as refused:
+            validate({"plan": tables}, schema, raise_on_error=True)
+        assert tables["data"]["label"] not in str(refused.value)
     schema = flows_scheduled.scheduled_study.parameters.model_dump()
     for student in (None, {"refused": "drop"}):
         validate({"session": "people-1", "student": student}, schema, raise_on_error=True)

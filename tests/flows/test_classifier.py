@@ -1,6 +1,7 @@
 """Classifier and regressor in scikit-learn's manner: its own checks of estimators, and what a fit costs."""
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,9 +21,9 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from sklearn.utils.estimator_checks import check_estimator
 
 import concord
+from tests.support.pages import README
 from tests.support.people import CLASSES, people
 from tests.support.sentences import facts
-from tests.test_readme import README
 from tests.world import (
     CONTRARY,
     CONTRARY_OF_NUMBERS,
@@ -41,15 +42,20 @@ SKIPPED = {"check_array_api_input", "check_pipeline_consistency"}
 
 
 class Unprotected:
-    """In place of a run: what is learned without noise, in a moment."""
+    """In place of a run: what is learned without noise, in a moment, of classes or of a number."""
 
     def __init__(self, settings: dict[str, Any], private: pa.Table, **_: Any) -> None:
-        private = pl.DataFrame(private)
-        classes, label = settings["data"]["classes"], settings["data"]["label"]
-        words = [word if word in classes else classes[0] for word in private[label]]
-        learner = LogisticRegression(max_iter=1000) if len({*words}) > 1 else DummyClassifier()
-        self.learned = learner.fit(private.drop(label).fill_null(0).to_numpy(), words)
-        self.student, self.classes_ = self, self.learned.classes_
+        rows, label = pl.DataFrame(private), settings["data"]["label"]
+        X, bounds = rows.drop(label).fill_null(0).to_numpy(), settings["data"].get("bounds")
+        if bounds:
+            numbers = rows[label].cast(pl.Float64, strict=False).fill_nan(None).fill_null(sum(bounds) / 2)
+            self.learned: Any = Ridge().fit(X, numbers.clip(*bounds).to_numpy())
+        else:
+            classes = settings["data"]["classes"]
+            words = [word if word in classes else classes[0] for word in rows[label]]
+            self.learned = (LogisticRegression(max_iter=1000) if len({*words}) > 1 else DummyClassifier()).fit(X, words)
+            self.classes_ = self.learned.classes_
+        self.student = self
 
     def predict(self, rows: pa.Table) -> Any:
         return self.learned.predict(pl.DataFrame(rows).fill_null(0).to_numpy())
@@ -73,18 +79,6 @@ class Told(ConcordClassifier):
         return self.known_
 
 
-class UnprotectedNumber(Unprotected):
-    """As Unprotected, of numbers."""
-
-    def __init__(self, settings: dict[str, Any], private: pa.Table, **_: Any) -> None:
-        private = pl.DataFrame(private)
-        label, (low, high) = settings["data"]["label"], settings["data"]["bounds"]
-        numbers = private[label].cast(pl.Float64, strict=False).fill_nan(None).fill_null((low + high) / 2)
-        rows = private.drop(label).fill_null(0).to_numpy()
-        self.learned = Ridge().fit(rows, numbers.clip(low, high).to_numpy())
-        self.student = self
-
-
 class ToldNumber(ConcordRegressor):
     """One to which a check's own rows are public, and bounds that hold all labels of checks."""
 
@@ -92,29 +86,40 @@ class ToldNumber(ConcordRegressor):
         return super().fit(X, y, public=X if public is None else public)
 
 
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Runs learn without protection; what they were asked."""
+    found: list[dict[str, Any]] = []
+
+    def run(settings: dict[str, Any], private: pa.Table, **named: Any) -> Unprotected:
+        found.append({**named, "settings": settings, "private": private})
+        return Unprotected(settings, private)
+
+    monkeypatch.setattr(concord, "run", run)
+    return found
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learns_checks_of_the_regressor_pass_but_for_those_that_privacy_forbids(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize(
+    ("model", "contrary", "passing"),
+    [
+        (Told(classes=[0, 1], rows=100), CONTRARY, 40),
+        (ToldNumber(bounds=[-1e4, 1e4], rows=100), CONTRARY_OF_NUMBERS, 35),
+    ],
+)
+def test_scikit_learns_checks_pass_but_for_those_that_privacy_forbids(
+    model: Any, contrary: Iterable[str], passing: int
 ) -> None:
-    monkeypatch.setattr(concord, "run", UnprotectedNumber)
-    results = check_estimator(ToldNumber(bounds=[-1e4, 1e4], rows=100), on_fail=None)
-    by_status = {status: {each["check_name"] for each in results if each["status"] == status} for status in STATUSES}
-    assert by_status["failed"] == {*CONTRARY_OF_NUMBERS}
+    results = check_estimator(model, on_fail=None)
+    by_status: dict[str, set[str]] = {"passed": set(), "failed": set(), "skipped": set()}
+    for each in results:
+        by_status[each["status"]].add(each["check_name"])
+    assert by_status["failed"] == {*contrary}
     assert by_status["skipped"] <= SKIPPED
-    assert len(by_status["passed"]) > 35
+    assert len(by_status["passed"]) > passing
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_scikit_learns_checks_pass_but_for_those_that_privacy_forbids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concord, "run", Unprotected)
-    results = check_estimator(Told(classes=[0, 1], rows=100), on_fail=None)
-    by_status = {status: {each["check_name"] for each in results if each["status"] == status} for status in STATUSES}
-    assert by_status["failed"] == {*CONTRARY}
-    assert by_status["skipped"] <= SKIPPED
-    assert len(by_status["passed"]) > 40
-
-
-STATUSES = ("passed", "failed", "skipped")
 ONE = np.ones((1, 1))
 
 
@@ -143,35 +148,24 @@ def test_what_a_fit_needs_is_said_without_a_private_value() -> None:
         ConcordClassifier({"data": {"label": "cost", "bounds": [0, 1]}}).fit(ONE, [0.5], public=[[1.0]])
 
 
-def test_a_label_of_any_kind_is_a_word_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_label_of_any_kind_is_a_word_a_number_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concord, "run", lambda _, private, **__: SimpleNamespace(student=None, private=private))
-    labels = np.empty(7, dtype=object)
-    labels[:] = ["no", 1.0, ["no"], {}, "\ud800", None, object()]
-    run: Any = ConcordClassifier(classes=["no", 1], rows=100).fit(np.zeros((7, 1)), labels, public=[[1.0]]).run_
-    assert run.private["label"].to_pylist() == ["no", "1", None, None, "\\ud800", None, None]
-
-
-def test_a_number_of_any_kind_is_one_or_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concord, "run", lambda _, private, **__: SimpleNamespace(student=None, private=private))
-    labels = np.empty(5, dtype=object)
-    labels[:] = [1, 2.5, "x", None, ["3"]]
-    model = ConcordRegressor(bounds=[0, 9], rows=100)
-    run: Any = model.fit(np.zeros((5, 1)), labels, public=[[1.0]]).run_
-    assert run.private["label"].to_pylist() == [1.0, 2.5, None, None, None]
-    run = model.fit(np.zeros((2, 1)), [1, 99], public=[[1.0]]).run_
-    assert run.private["label"].to_pylist() == [1.0, 99.0]
+    words, numbers = np.empty(7, dtype=object), np.empty(5, dtype=object)
+    words[:] = ["no", 1.0, ["no"], {}, "\ud800", None, object()]
+    numbers[:] = [1, 2.5, "x", None, ["3"]]
+    of_words, of_numbers = ConcordClassifier(classes=["no", 1], rows=100), ConcordRegressor(bounds=[0, 9], rows=100)
+    cases: list[tuple[Any, Any, list[Any]]] = [
+        (of_words, words, ["no", "1", None, None, "\\ud800", None, None]),
+        (of_numbers, numbers, [1.0, 2.5, None, None, None]),
+        (of_numbers, [1, 99], [1.0, 99.0]),
+    ]
+    for model, labels, read in cases:
+        run: Any = model.fit(np.zeros((len(read), 1)), labels, public=[[1.0]]).run_
+        assert run.private["label"].to_pylist() == read
     with pytest.raises(WrongInput, match=facts("data.bounds")):
         ConcordRegressor({"data": {"label": "cost", "classes": ["a", "b"]}}).fit(ONE, [0.5], public=[[1.0]])
     with pytest.raises(WrongInput, match=facts("classes", "bounds", "rows")):
         ConcordRegressor().fit(ONE, [0.5], public=[[1.0]])
-
-
-def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concord, "run", Unprotected)
-    X, y = np.random.default_rng(1).normal(size=(40, 2)), ["no", "yes"] * 20
-    with pytest.warns(UserWarning, match=facts("cross-validation", "once for each fold")):
-        scores = cross_val_score(Told(classes=CLASSES, rows=100), X, y, cv=2)
-    assert len(scores) == 2
 
 
 MODEL = ConcordClassifier(classes=CLASSES, rows=100)
@@ -209,8 +203,8 @@ def test_a_copied_pipeline_that_learns_is_refused_in_cross_validation() -> None:
 
 @pytest.mark.filterwarnings("ignore:each fit of a clone")
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_steps_without_a_fit_may_stand_before_it(monkeypatch: pytest.MonkeyPatch, n_jobs: int) -> None:
-    monkeypatch.setattr(concord, "run", Unprotected)
+@pytest.mark.usefixtures("asked")
+def test_steps_without_a_fit_may_stand_before_it(n_jobs: int) -> None:
     X, y = np.random.default_rng(1).normal(size=(40, 2)), ["no", "yes"] * 20
     steps = make_pipeline(FunctionTransformer(), "passthrough", make_pipeline(Normalizer(), MODEL))
     assert steps.fit(X, y, pipeline__concordclassifier__public=X).predict(X).shape == (40,)
@@ -221,22 +215,18 @@ def test_steps_without_a_fit_may_stand_before_it(monkeypatch: pytest.MonkeyPatch
         search.fit(X, y)
 
 
-def test_cross_validation_runs_as_its_messages_and_the_readme_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cross_validation_runs_as_its_messages_and_the_readme_say(asked: list[dict[str, Any]]) -> None:
     """Before, no page and no message named the argument that it needs."""
-    asked = list[dict[str, Any]]()
-
-    def unprotected(*values: Any, **named: Any) -> Unprotected:
-        asked.append(named)
-        return Unprotected(*values, **named)
-
-    monkeypatch.setattr(concord, "run", unprotected)
     named = {"X": np.random.default_rng(1).normal(size=(40, 2)), "y": ["no", "yes"] * 20, "rows": np.zeros((3, 2))}
     call = 'cross_val_score(model, X, y, params={"public": rows})'
     assert call in README.replace("\n", " ")
     assert "new_session=True" in README
     assert "exact figures that ε does not cover" in README.replace("\n", " ")
     model = ConcordClassifier(classes=CLASSES, rows=100, new_session=True)
-    with pytest.warns(UserWarning, match=facts("new_session=True", "params={'public': rows}", "best_params_")):
+    warned = facts(
+        "cross-validation", "once for each fold", "new_session=True", "params={'public': rows}", "best_params_"
+    )
+    with pytest.warns(UserWarning, match=warned):
         scores = eval(call, {"cross_val_score": cross_val_score, "model": model, **named})
     assert len(scores) == len(asked) == 5
     assert all(len(fit["public"]) == 3 and fit["new_session"] for fit in asked)
@@ -244,31 +234,27 @@ def test_cross_validation_runs_as_its_messages_and_the_readme_say(monkeypatch: p
         model.fit(named["X"], named["y"])
 
 
-def test_candidates_of_a_search_share_one_lifetime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_of_a_search_share_one_lifetime(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
     """Before, each candidate for ε named another lifetime, so all fits but one failed, and the search chose among
     these."""
-    asked = list[dict[str, Any]]()
 
-    def unprotected(tables: dict[str, Any], **named: Any) -> Unprotected:
-        asked.append(tables["privacy"]["lifetime"])
-        return Unprotected(tables, **named)
+    def lifetimes() -> list[dict[str, float]]:
+        return [fit["settings"]["privacy"]["lifetime"] for fit in asked]
 
-    monkeypatch.setattr(concord, "run", unprotected)
     X, y = np.random.default_rng(1).normal(size=(40, 2)), ["no", "yes"] * 20
     known: dict[str, Any] = {"classes": CLASSES, "rows": 100, "domain": "ward", "home": tmp_path}
     stated = ConcordClassifier(**known, lifetime_epsilon=30.0, lifetime_delta=1e-3)
     with pytest.warns(UserWarning, match="charged"):
         GridSearchCV(stated, {"epsilon": [0.5, 1.0]}, cv=2).fit(X, y, public=X)
-    assert len(asked) == 5
-    assert all(lifetime == {"epsilon": 30.0, "delta": 1e-3} for lifetime in asked)
+    assert lifetimes() == [{"epsilon": 30.0, "delta": 1e-3}] * 5
     Ledger.of(tmp_path).name_domain("ward", unit="one row", neighbours=NEIGHBOURS["rows"], epsilon=7.0, delta=1e-4)
     for epsilon in (0.5, 1.0):
         ConcordClassifier(**known, epsilon=epsilon).fit(X, y, public=X)
     ConcordClassifier(**known, lifetime_epsilon=8.0).fit(X, y, public=X)  # which the ledger refuses to a run
-    assert [lifetime["epsilon"] for lifetime in asked[5:]] == [7.0, 7.0, 8.0]
-    assert {lifetime["delta"] for lifetime in asked[5:]} == {1e-4}
+    assert [each["epsilon"] for each in lifetimes()[5:]] == [7.0, 7.0, 8.0]
+    assert {each["delta"] for each in lifetimes()[5:]} == {1e-4}
     ConcordClassifier(**known | {"domain": "other"}, epsilon=0.5).fit(X, y, public=X)
-    assert asked[-1]["epsilon"] == 2.0
+    assert lifetimes()[-1]["epsilon"] == 2.0
 
 
 def test_all_that_a_frame_lacks_is_named_at_once() -> None:
@@ -285,10 +271,8 @@ def test_all_that_a_frame_lacks_is_named_at_once() -> None:
         others = {"classes or bounds" if key == "classes" else key for key in rest}
         assert set(str(refused.value).partition(": ")[2].partition(" missing")[0].split(", ")) >= others - {"public"}
 
-
-def test_a_frame_without_what_is_known_in_public_is_one_sentence() -> None:
-    with pytest.raises(WrongInput, match=facts("label", "domain", "rows", "classes", "bounds", "public", "schema")):
-        concord.run(people(10, 1), label="outcome")
+    with pytest.raises(WrongInput, match="must not both be given"):
+        concord.run(frame, **given, bounds=(0, 1))
     with pytest.raises(WrongInput, match="label must be given in the plan"):
         concord.run("plan.toml", label="outcome")
 

@@ -8,15 +8,16 @@ import polars as pl
 import pytest
 
 from tests.support.homes import charged
+from tests.support.pages import blocks, page, python_on
 from tests.support.people import people, tables_of_plan, write_plan, write_tables
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database
 from tests.world import Ledger, Stores, Vault, erase, parse_plan, run, start_again, study_again, with_snapshots
 
-PAGE = (Path(__file__).parents[2] / "deployments/guides/tables.md").read_text(encoding="utf-8")
+PAGE = "deployments/guides/tables.md"
 
 
 def test_the_tables_of_the_page_are_tables(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (example,) = blocks("toml", page=page(PAGE))
     tables = tables_of_plan(tmp_path)
     tables["data"] = {**tables["data"], **tomllib.loads(example)["data"]}
     plan = parse_plan(tables)
@@ -70,7 +71,7 @@ def test_the_lines_of_the_page_run_and_a_frame_given_twice_is_one_table(
     write_plan(write_tables(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCORD_HOME", str(home))
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (example,) = python_on(PAGE)
     exec(example, {})
     assert "epsilon=4.0" in capsys.readouterr().out
     frames = {"private": pl.read_csv("private.csv"), "test": pl.read_parquet("test.parquet").to_pandas()}

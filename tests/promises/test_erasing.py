@@ -1,13 +1,13 @@
 """Erasing: nothing of a domain's table is left in the vault, other domains keep their files, and no spend returns."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.homes import charged
-from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.homes import charged, name_domain
+from tests.support.people import UNIT, changed, people, tables_of_plan, write_tables
 from tests.world import (
-    NEIGHBOURS,
     UNFINISHED,
     BudgetRefused,
     Ledger,
@@ -24,18 +24,10 @@ from tests.world import (
     verify,
 )
 
-UNIT = "p1-17"
-"""A person of tests.support.people."""
-
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     return changed(tables_of_plan(write_tables(tmp_path / "data")), labeling__cutoff=60)
-
-
-def named(door: Stores, domain: str, unit: str = "all rows with one person") -> None:
-    door.ledger.name_domain(domain, unit=unit, neighbours=NEIGHBOURS["rows"], epsilon=9.0, delta=4e-5)
-    door.vault.make_secret(f"domains/{domain}")
 
 
 @pytest.fixture
@@ -43,7 +35,7 @@ def door(tmp_path: Path) -> Stores:
     """A vault with files of two domains, of a domain not named yet, and of no known domain."""
     door = Stores.of(tmp_path / "home")
     for domain in ("people", "census"):
-        named(door, domain)
+        name_domain(door, domain)
     door.vault.make_secret("domains/unnamed")
     for path in (
         "shards/people/a/block-0",
@@ -71,15 +63,9 @@ def test_nothing_made_of_the_unit_is_left_and_nothing_spent_returns(plan: Plan, 
     vault, before = Vault(home / "vault"), charged(home)
     kept = {path for path in files(vault) if "/others/" in path or "/others-" in path or path.startswith("public/")}
     result = erased(home, "people", UNIT)
-    assert result == {
-        "domain": "people",
-        "erased_now": True,
-        "left_out": True,
-        "published": [
-            {"session": first.session, "labels": first.answered, "models": [first.student["model_uri"]]},
-        ],
-        "goes_on": [],
-    }
+    published = {"session": first.session, "labels": first.answered, "models": [first.student["model_uri"]]}
+    done: dict[str, Any] = {"domain": "people", "erased_now": True, "left_out": True}
+    assert result == {**done, "published": [published], "goes_on": []}
     assert files(vault) == kept
     assert not vault.has_secret(f"sessions/{first.session}")
     ledger = Ledger.of(home)
@@ -107,27 +93,23 @@ def test_what_is_done_and_said_does_not_tell_whether_the_unit_was_there(tmp_path
     done = []
     for unit in (UNIT, "nobody"):
         door = Stores.of(tmp_path / unit)
-        named(door, "people")
+        name_domain(door, "people")
         with door.vault.create("shards/people/a") as sink:
             sink.write(UNIT.encode())
         done.append((erase(door, "people", unit), files(door.vault)))
     assert done[0] == done[1]
 
 
-def test_other_domains_keep_what_is_theirs_and_nobodys_goes(door: Stores) -> None:
-    assert erase(door, "people", UNIT)
-    assert files(door.vault) == {"shards/census/b/block-0", "counts/unnamed/c", "public/e"}
-
-
-def test_what_killed_writers_left_of_it_goes_and_what_others_are_writing_stays(door: Stores) -> None:
+def test_what_killed_writers_left_of_it_goes_and_what_other_domains_have_and_write_stays(door: Stores) -> None:
     left = door.vault.root / UNFINISHED / "shards/people" / f"block.{16 * '0'}"
     left.parent.mkdir(parents=True, exist_ok=True)
     left.write_bytes(b"half a block of rows")
     with door.vault.create("shards/census/block-9") as sink:
         sink.write(b"rows of another domain")
-        erase(door, "people", UNIT)
+        assert erase(door, "people", UNIT)
     assert not left.exists()
     assert door.vault.read(sink.ref) == b"rows of another domain"
+    assert files(door.vault) == {"shards/census/b/block-0", "shards/census/block-9", "counts/unnamed/c", "public/e"}
 
 
 def test_erasing_again_changes_nothing(door: Stores) -> None:
@@ -139,34 +121,27 @@ def test_erasing_again_changes_nothing(door: Stores) -> None:
     assert [remark.kind for remark in door.ledger.remarks("people")] == ["secret", "erased", "erased"]
 
 
-@pytest.mark.parametrize(("domain", "unit"), [("nothing", UNIT), ("rows", UNIT), ("people", " NA "), ("people", "")])
-def test_what_cannot_be_erased_is_refused_and_left_alone(door: Stores, domain: str, unit: str) -> None:
-    named(door, "rows", "one row")
-    before = files(door.vault)
-    with pytest.raises(WrongInput, match=r"no domain 'nothing'|leave --unit out|reads as nothing") as raised:
-        erase(door, domain, unit)
-    assert UNIT not in str(raised.value)
+def test_what_cannot_be_erased_is_refused_and_left_alone(door: Stores) -> None:
+    name_domain(door, "rows", "one row")
+    name_domain(door, "labels", "the labels of one row")
+    before, refused = files(door.vault), r"no domain 'nothing'|leave --unit out|reads as nothing"
+    for domain, unit in (("nothing", UNIT), ("rows", UNIT), ("labels", UNIT), ("people", " NA "), ("people", "")):
+        with pytest.raises(WrongInput, match=refused) as raised:
+            erase(door, domain, unit)
+        assert UNIT not in str(raised.value)
     assert files(door.vault) == before
     assert door.ledger.remarks("people") == ()
-
-
-@pytest.mark.parametrize("column", ["row", "row_id", "one row"])
-def test_people_named_by_a_column_called_row_could_not_be_erased(door: Stores, column: str) -> None:
-    named(door, "rows", f"all rows with one {column}")
-    erase(door, "rows", UNIT)
-    named(door, "labels", f"the labels of all rows with one {column}")
-    erase(door, "labels", UNIT)
-    named(door, "alone", "the labels of one row")
-    with pytest.raises(WrongInput, match="leave --unit out"):
-        erase(door, "alone", UNIT)
-
-
-def test_rows_without_names_go_with_their_domain(door: Stores) -> None:
-    named(door, "rows", "one row")
     with door.vault.create("shards/rows/a") as sink:
         sink.write(b"rows")
-    assert erase(door, "rows", None)
+    assert erase(door, "rows", None)  # rows without names go with their domain
     assert not {path for path in files(door.vault) if "/rows/" in path}
+
+
+def test_people_named_by_a_column_called_row_could_not_be_erased(door: Stores) -> None:
+    for column in ("row", "row_id", "one row"):
+        for number, unit in enumerate((f"all rows with one {column}", f"the labels of all rows with one {column}")):
+            name_domain(door, f"{column.replace(' ', '-')}-{number}", unit)
+            erase(door, f"{column.replace(' ', '-')}-{number}", UNIT)
 
 
 def test_it_waits_for_runs_of_the_domain(door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ import polars as pl
 from tests.world import Plan, parse_plan
 
 CLASSES = ["no", "yes"]
+UNIT = "p1-17"
+"""One of the people of seed 1."""
 
 
 def people(rows: int, seed: int) -> pl.DataFrame:

@@ -13,12 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployments.test_schedule_guide import TABLES as OF_NIGHTS
-from tests.flows.test_api import OF_README
-from tests.flows.test_ask import EXAMPLE
-from tests.flows.test_refresh import OF_WEEKS
-from tests.flows.test_sources_run import PAGE as TABLES
-from tests.test_readme import ROOT, blocks, tracked_pages
+from tests.support.pages import ROOT, blocks, python_on, tracked_pages
 
 NOT_TYPED = {
     "make run": "it installs from a package registry; tests/tasks/advice/test_demo.py has what it runs then",
@@ -27,8 +22,14 @@ NOT_TYPED = {
     "concord ui": "it serves until it is ended: tests/promises/test_own_page.py asks one for its pages",
 }
 """Lines that are not typed here, each with the reason."""
-PYTHON = {*OF_README, EXAMPLE, OF_WEEKS, OF_NIGHTS, *re.findall(r"```python\n(.*?)```", TABLES, re.DOTALL)}
-"""Blocks that are run in tests: those of the API, of `ask`, refresh, sources and the guide on schedules."""
+PYTHON = {
+    "README.md": "tests/flows/test_api.py",
+    "deployments/guides/questions.md": "tests/flows/test_ask.py",
+    "deployments/guides/stream.md": "tests/flows/test_refresh.py",
+    "deployments/guides/tables.md": "tests/flows/test_sources_run.py",
+    "deployments/guides/schedule.md": "tests/deployments/test_schedule_guide.py",
+}
+"""Pages that show Python, and the tests that run it."""
 POOLS = ("concord", "concord-docker", "concord-kubernetes")
 
 
@@ -107,4 +108,6 @@ def test_every_block_is_run_read_or_shown() -> None:
     """Another language, or Python that no test runs, would go by unseen."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in tracked_pages())
     assert {*re.findall(r"^```(\w+)$", text, re.MULTILINE)} == {"sh", "console", "python", "toml"}
-    assert {*blocks("python")} == PYTHON
+    assert {*blocks("python")} == {block for page in PYTHON for block in python_on(page)}
+    for page, test in PYTHON.items():
+        assert f'"{page}"' in (ROOT / test).read_text(encoding="utf-8")

@@ -1,15 +1,15 @@
 """A home goes on from a backup: open sessions end at their whole charge, and the record and certificates say so."""
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
 
 from tests.support.console import concord
+from tests.support.pages import blocks, page
 from tests.support.published import SESSION, session, world
 from tests.world import RESTORED, Ledger, StableVoting, caveats
 
-GUIDE = Path(__file__).parents[3] / "deployments/guides/backup.md"
+GUIDE = page("deployments/guides/backup.md")
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
@@ -17,9 +17,8 @@ def test_a_home_goes_on_from_a_backup_at_the_whole_charge(tmp_path: Path) -> Non
     """As the guide copies it."""
     small = world(tmp_path / ".concord")
     session(small, STABLE, small.truth)
-    (copied,) = re.findall(
-        r"^```sh\nconcord verify\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
+    (copied,) = (block for block in blocks("sh", page=GUIDE) if block.startswith("concord verify\n"))
+    copied = copied.removeprefix("concord verify\n")
     subprocess.run(["bash", "-ec", copied.replace("../", "")], cwd=tmp_path, check=True)
     shutil.rmtree(small.home)
     (backup,) = tmp_path.glob("backup-*")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.doors import KEYS
 from tests.support.homes import door_of, name_domain
-from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.people import UNIT, changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import public_rows, tables
 from tests.world import (
     COMMAS,
@@ -33,8 +33,6 @@ from tests.world import (
 )
 
 KEY = bytes(32)
-UNIT = "p1-17"
-"""A person of tests.support.people."""
 
 
 @pytest.fixture
