@@ -96,7 +96,7 @@ if TYPE_CHECKING:
         read_schema, schema_of
     )
     from concord.artifacts.threads import Abandoned, Threads
-    from concord.tasks import asks as tasks_asks, mechanisms as tasks_mechanisms
+    from concord.tasks import mechanisms as tasks_mechanisms
     from concord.tasks.advice import (
         rehearse_sketch as advice_rehearse_sketch, rehearse_tallies as advice_rehearse_tallies,
         rehearse_votes as advice_rehearse_votes
@@ -363,8 +363,7 @@ if TYPE_CHECKING:
         console as flows_console, database as flows_database, environment as flows_environment,
         learn as flows_learn, outcome as flows_outcome, refresh as flows_refresh, run as flows_run,
         scheduled as flows_scheduled, season as flows_season, server as flows_server, serving as flows_serving,
-        stages as flows_stages, start as flows_start, steps as flows_steps, tally as flows_tally,
-        vote as flows_vote
+        stages as flows_stages, start as flows_start, tally as flows_tally, vote as flows_vote
     )
     from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
     from concord.flows.api import ask, load_student, run

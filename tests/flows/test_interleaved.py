@@ -104,13 +104,20 @@ def test_labels_are_those_of_votes_counted_beforehand(
 
 
 @pytest.mark.parametrize(("cores", "begun"), [(1, [0]), (2, [0, 1]), (64, [0, 1, 2])])
-def test_nothing_is_counted_after_the_end_but_what_was_begun(
+def test_nothing_is_counted_or_read_after_the_end_but_what_was_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, begun: list[int]
 ) -> None:
     on_cores(monkeypatch, cores)
-    case = torn(make_case(tmp_path / "home", AT_ONCE))
-    counted = Counted(case)
+    case, read = torn(make_case(tmp_path / "home", AT_ONCE)), list[str]()
+    counted, true = Counted(case), type(case.door.vault).read
+
+    def noting(vault: Any, ref: Ref) -> bytes:
+        read.append(ref.path)
+        return true(vault, ref)
+
+    monkeypatch.setattr(type(case.door.vault), "read", noting)
     passed = asked(case, counted)
+    assert [path for path in read if path.startswith("public/")] == ["public/0.arrow"]
     assert counted.begun == counted.waited == begun
     outcomes = labels_of(case, passed)["outcome"].to_pylist()
     assert outcomes == ["refused"] + ["not asked"] * (3 * ROWS - 1)
@@ -128,16 +135,21 @@ def test_an_ended_session_counts_again_what_it_answered_and_no_more(
     assert again.begun == [0, 1]
 
 
-def test_a_batch_that_fails_ahead_of_the_end_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_cores(monkeypatch, 2)
-    case, failing = torn(make_case(tmp_path / "home", AT_ONCE)), EnvironmentFailed("the disk is full")
+def failing_at(case: Case, batch: int) -> Counted:
     counted = Counted(case)
 
     def fail(at: int) -> None:
-        if at == 1:
-            raise failing
+        if at == batch:
+            raise EnvironmentFailed("the disk is full")
 
     counted.counting = fail
+    return counted
+
+
+def test_a_batch_that_fails_ahead_of_the_end_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cores(monkeypatch, 2)
+    case = torn(make_case(tmp_path / "home", AT_ONCE))
+    counted = failing_at(case, 1)
     assert asked(case, counted).session.status == "spent"
     assert counted.waited == [0, 1]
 
@@ -145,15 +157,8 @@ def test_a_batch_that_fails_ahead_of_the_end_is_no_matter(tmp_path: Path, monkey
 def test_a_batch_that_fails_stops_the_run_and_the_next_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_cores(monkeypatch, 1)
     case = make_case(tmp_path / "home", STABLE)
-    counted = Counted(case)
-
-    def fail(at: int) -> None:
-        if at == 2:
-            raise EnvironmentFailed("the disk is full")
-
-    counted.counting = fail
     with pytest.raises(EnvironmentFailed, match="the disk is full"):
-        asked(case, counted)
+        asked(case, failing_at(case, 2))
     answered = case.door.ledger.batches("d-1")
     assert len(answered) == 2
     labels = labels_of(case, asked(case, Counted(case)))
@@ -172,19 +177,6 @@ def test_the_disclosure_has_the_time_of_the_end(tmp_path: Path, monkeypatch: pyt
 
     counted.counting = count
     assert asked(case, counted).at.timestamp() > max(ended)
-
-
-def test_rows_after_the_end_are_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case, read = torn(make_case(tmp_path / "home", AT_ONCE)), list[str]()
-    true = type(case.door.vault).read
-
-    def noting(vault: Any, ref: Ref) -> bytes:
-        read.append(ref.path)
-        return true(vault, ref)
-
-    monkeypatch.setattr(type(case.door.vault), "read", noting)
-    asked(case, Counted(case))
-    assert [path for path in read if path.startswith("public/")] == ["public/0.arrow"]
 
 
 def test_time_counts_for_one_stage_alone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow.exceptions import MlflowException
@@ -14,25 +15,18 @@ from tests.support.sentences import facts
 from tests.world import EnvironmentFailed, Ledger, Plan, Tracking, start, verify
 
 
-def deleted(home: Path) -> None:
-    (home / "mlflow.db").unlink()
+def client_of(home: Path) -> MlflowClient:
+    return MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
 
 
-def garbage(home: Path) -> None:
-    (home / "mlflow.db").write_bytes(b"no database " * 1000)
-
-
-def without_its_model(home: Path) -> None:
-    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
-    client.delete_registered_model("people-student")
+def people_in(home: Path) -> Any:
+    """The experiment of the domain."""
+    return client_of(home).get_experiment_by_name("people")
 
 
 def without_its_logged_model(home: Path) -> None:
-    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
-    experiment = client.get_experiment_by_name("people")
-    assert experiment is not None
-    for model in client.search_logged_models([experiment.experiment_id]):
-        client.delete_logged_model(model.model_id)
+    for model in client_of(home).search_logged_models([people_in(home).experiment_id]):
+        client_of(home).delete_logged_model(model.model_id)
 
 
 def without_files(home: Path) -> None:
@@ -41,48 +35,37 @@ def without_files(home: Path) -> None:
 
 
 def without_its_run(home: Path) -> None:
-    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
     for run_id in Tracking.of(home).runs(Ledger.of(home).sessions("people")[-1].id):
-        client.delete_run(run_id)
+        client_of(home).delete_run(run_id)
 
 
-def without_its_experiment(home: Path) -> None:
-    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
-    experiment = client.get_experiment_by_name("people")
-    assert experiment is not None
-    client.delete_experiment(experiment.experiment_id)
-
-
-LOST = [
-    deleted,
-    garbage,
-    without_its_model,
-    without_its_logged_model,
-    without_files,
-    without_its_run,
-    without_its_experiment,
-]
+LOST: dict[str, Callable[[Path], object]] = {
+    "the store": lambda home: (home / "mlflow.db").unlink(),
+    "the store's content": lambda home: (home / "mlflow.db").write_bytes(b"no database " * 1000),
+    "its model": lambda home: client_of(home).delete_registered_model("people-student"),
+    "its logged model": without_its_logged_model,
+    "its files": without_files,
+    "its run": without_its_run,
+    "its experiment": lambda home: client_of(home).delete_experiment(people_in(home).experiment_id),
+}
 
 
 def shown(home: Path) -> list[str]:
     """The status of all runs that MLflow shows of the domain."""
-    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    return [run.info.status for run in client.search_runs(experiments, "tags.session != ''")]
+    experiments = [experiment.experiment_id for experiment in client_of(home).search_experiments()]
+    return [run.info.status for run in client_of(home).search_runs(experiments, "tags.session != ''")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lose", LOST)
 @pytest.mark.usefixtures("prefect_server")
-def test_running_a_cached_plan_again_records_what_mlflow_lost(
-    session: str, plan: Plan, home: Path, lose: Callable[[Path], None]
-) -> None:
+def test_running_a_cached_plan_again_records_what_mlflow_lost(session: str, plan: Plan, home: Path, lose: str) -> None:
     before, labels = charged(home), labels_of(home, session)
-    lose(home)
+    LOST[lose](home)
     again = start(plan, home)
     assert (again.session, again.asked_now, again.spent_now) == (session, 0, {"epsilon": 0.0, "delta": 0.0})
     assert [stage.name for stage in again.stages if not stage.cached] == (
-        [] if lose is without_its_experiment else ["certify"]
+        [] if lose == "its experiment" else ["certify"]
     )
     assert Tracking.of(home).runs(session) == [again.run_id]
     assert shown(home) == ["FINISHED"]
@@ -93,18 +76,12 @@ def test_running_a_cached_plan_again_records_what_mlflow_lost(
     assert all(stage.cached for stage in once_more.stages)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param("create_model_version", marks=pytest.mark.slow),
-        pytest.param("log_artifact", marks=pytest.mark.slow),
-        pytest.param("set_registered_model_alias", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["create_model_version", "log_artifact", "set_registered_model_alias"])
 def test_a_store_that_dies_in_the_middle_is_told_and_the_next_run_records_the_session_once(
     session: str, plan: Plan, home: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deleted(home)
+    (home / "mlflow.db").unlink()
     before = charged(home)
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, step, _dies)
@@ -135,7 +112,7 @@ def test_nothing_is_spent_on_what_mlflow_could_not_show(
 def test_a_session_is_recorded_again_when_a_command_uses_it_and_no_other_is(
     session: str, plan: Plan, home: Path
 ) -> None:
-    deleted(home)
+    (home / "mlflow.db").unlink()
     before = charged(home)
     further = start(changed(plan, privacy__epsilon=0.5, labeling__cutoff=2), home, new_session=True)
     assert Tracking.of(home).sessions() == {further.session}

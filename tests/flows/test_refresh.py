@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,10 +16,11 @@ from mlflow import MlflowClient
 
 from tests.artifacts.ledger.openings import session
 from tests.support.homes import killed_at
-from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.pages import ROOT, python_on
+from tests.support.people import people, write_tables
 from tests.support.recorded import RECORDED
 from tests.support.sentences import facts
-from tests.test_readme import ROOT
+from tests.support.weeks import arrive, weekly
 from tests.world import (
     BudgetRefused,
     Ledger,
@@ -39,7 +39,6 @@ from tests.world import (
     erased_units,
     flows_refresh,
     flows_season,
-    flows_steps,
     flows_tally,
     forget,
     outcome_in_markdown,
@@ -54,30 +53,13 @@ from tests.world import (
     verify_published,
 )
 
-(OF_WEEKS,) = re.findall(
-    r"```python\n(.*?)```", (ROOT / "deployments/guides/stream.md").read_text(encoding="utf-8"), re.DOTALL
-)
+(OF_WEEKS,) = python_on("deployments/guides/stream.md")
 """The example of the guide."""
 
 
 def start_refresh(plan: Plan, home: Path, *, new_session: bool = False) -> Summary:
     found: Summary = start_asking(flows_refresh.refresh, plan, home, new_session=new_session)
     return found
-
-
-def tables(folder: Path, **stream: Any) -> dict[str, Any]:
-    given = tables_of_plan(write_tables(folder))
-    given["labeling"] = {"mechanism": "tallies", "rows": 6000}
-    given["data"] |= {"private": "arriving"}
-    given["stream"] = {"season": 4, **stream}
-    return {name: section for name, section in given.items() if name not in ("teachers", "student")}
-
-
-def arrive(folder: Path, week: int, rows: pl.DataFrame | None = None) -> Path:
-    (folder / "arriving").mkdir(exist_ok=True)
-    file = folder / "arriving" / f"{week}.parquet"
-    (people(1500, 10 + week) if rows is None else rows).write_parquet(file)
-    return file
 
 
 def publish_rows(folder: Path, rows: int, seed: int, *, without: str = "outcome") -> None:
@@ -91,7 +73,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plan(data: Path) -> Plan:
-    return parse_plan(tables(data))
+    return parse_plan(weekly(data))
 
 
 def published(home: Path, summary: Summary) -> list[dict[str, Any]]:
@@ -115,18 +97,18 @@ def test_the_end_of_a_season_is_told() -> None:
     assert season_in_words(session()) == ""
 
 
-@pytest.mark.usefixtures("prefect_server")
 def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, plan: Plan, home: Path) -> None:
-    arrive(data, 1)
+    """Also before the first file has arrived, and after a file that was counted was moved away."""
+    (data / "arriving").mkdir()
     first = start_refresh(plan, home)
     charged = Ledger.of(home).total("people")
     assert (first.asked, first.asked_now, first.inferred) == (1, 1, 300)
-    assert [check for check in verify(home) if not check.ok] == []
-    arrive(data, 2)
-    second = start_refresh(plan, home)
-    assert (second.session, second.asked, second.spent_now["epsilon"]) == (first.session, 2, 0)
-    third = start_refresh(plan, home)  # nothing new: a release all the same
-    assert (third.asked, Ledger.of(home).total("people")) == (3, charged)
+    for week in (1, 2):
+        file = arrive(data, week)
+        third = start_refresh(plan, home)
+        assert (third.session, third.asked, third.spent_now["epsilon"]) == (first.session, week + 1, 0)
+        file.rename(data / file.name)
+    assert Ledger.of(home).total("people") == charged
     assert [check for check in verify(home) if not check.ok] == []
     certificate = json.loads(Path(third.certificate).read_bytes())
     assert "past and future" in certificate["sessions"][0]["mechanism"]["releases"]
@@ -143,10 +125,10 @@ def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, p
     assert "release 3 of 4" in outcome_in_words(third)
     assert "| season | release 3 of 4 |" in outcome_in_markdown(third)
     found = published(home, third)
-    exact = [pl.read_parquet(data / "arriving" / f"{week}.parquet")["person"].n_unique() for week in (1, 2)]
+    exact = [pl.read_parquet(data / f"{week}.parquet")["person"].n_unique() for week in (1, 2)]
     noise = [each["scales"][1] * each["spread"] / each["questions"][1]["count"] for each in found]
-    assert abs(units_read(found[0]) - exact[0]) < 6 * noise[0]
-    assert abs(units_read(found[2]) - sum(exact)) < 6 * noise[2]
+    for release, units in enumerate((0, exact[0], sum(exact))):
+        assert abs(units_read(found[release]) - units) < 6 * noise[release]
     assert third.student["accuracy"] > 0.8
 
 
@@ -167,94 +149,46 @@ def test_the_example_runs(
     assert all(float(right.rstrip("%")) > 75 for _, right, *_ in told)
 
 
-@pytest.mark.slow
-def test_a_folder_without_files_is_a_release_all_the_same(data: Path, plan: Plan, home: Path) -> None:
-    """Before the first file has arrived, and after the last was moved away."""
-    (data / "arriving").mkdir()
-    assert start_refresh(plan, home).asked == 1
-    file = arrive(data, 1)
-    start_refresh(plan, home)
-    file.unlink()
-    last = start_refresh(plan, home)
-    found = published(home, last)
-    noise = [each["scales"][1] * each["spread"] / each["questions"][1]["count"] for each in found]
-    assert last.asked == len(found) == 3
-    assert abs(units_read(found[0])) < 6 * noise[0]
-    assert abs(units_read(found[2]) - people(1500, 11)["person"].n_unique()) < 6 * noise[2]
-    assert [check for check in verify(home) if not check.ok] == []
-
-
 def periods_of(home: Path) -> list[PeriodCounts]:
     """All periods of all seasons, in order."""
     seasons = Ledger.of(home).sessions("people")
     return [found for each in seasons for found in periods_counted(Vault(home / "vault"), each)]
 
 
-STEPS: dict[str, tuple[object, str]] = {
-    "before it is counted": (flows_season, "arrive"),
-    "before the count is on record": (flows_season, "keep_counted"),
-    "before it is begun": (Ledger, "begin_batch"),
-    "before its draw is on record": (Ledger, "record_draw"),
-    "before it is committed": (Ledger, "commit_batch"),
-    "before its labels": (flows_tally, "infer"),
-    "before its certificate": (flows_steps, "certificate_of"),
-}
+DEATHS = ((Ledger, "begin_batch"), (Ledger, "commit_batch"), (flows_tally, "infer"))
+"""Where a refresh is killed: before it is begun, before it is committed, and before its labels."""
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-def test_a_killed_refresh_is_finished_by_the_next_with_the_files_that_it_took(data: Path, home: Path) -> None:
-    """At every step; what arrives meanwhile waits, nothing is drawn twice, and no unit is in two periods."""
-    plan = parse_plan(tables(data, season=len(STEPS)))
-    for number, (step, (owner, name)) in enumerate(STEPS.items()):
-        arrive(data, 2 * number)
-        with killed_at(owner, name):
-            start_refresh(plan, home)
-        arrive(data, 2 * number + 1)
-        found = start_refresh(plan, home)
-        taken = [len(each.period.files) for each in periods_of(home)]
-        assert found.asked == number + 1, step
-        late = owner is flows_season  # nothing was on record: it takes what has arrived meanwhile too
-        assert sum(taken) == 2 * number + 1 + late, step
-        assert not [path for path in (home / "vault" / "units").rglob("*") if path.is_file()], step
-    (session,) = Ledger.of(home).sessions("people")
-    assert (session.asked, session.status) == (len(STEPS), "spent")
-    assert [check for check in verify(home) if not check.ok] == []
-    assert len(list((home / "vault" / "sessions" / session.id).glob("round-*.npz"))) == len(STEPS)
-
-
-@pytest.mark.parametrize(
-    ("clock", "after", "first"),
-    [
-        ("0 3 * * *", "2026-11-22T02:59:59", "2026-11-22T03:00:00"),
-        ("0 3 * * *", "2026-11-22T03:00:00", "2026-11-23T03:00:00"),
-        ("15 14 1 * *", "2026-01-02T00:00:00", "2026-02-01T14:15:00"),
-    ],
+CLOCKS = (
+    ("0 3 * * *", "2026-11-22T02:59:59", "2026-11-22T03:00:00"),
+    ("0 3 * * *", "2026-11-22T03:00:00", "2026-11-23T03:00:00"),
+    ("15 14 1 * *", "2026-01-02T00:00:00", "2026-02-01T14:15:00"),
 )
-def test_the_next_time_is_the_clock_s(clock: str, after: str, first: str) -> None:
+
+
+def test_the_next_time_is_the_clock_s() -> None:
+    for clock, after, first in CLOCKS:
+        found = flows_season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
+        assert found.astimezone(UTC).replace(tzinfo=None) == datetime.fromisoformat(first)
+    for never in ("at three", "0 0 31 2 *", ""):
+        with pytest.raises(WrongInput, match=r"stream\.clock must be five fields"):
+            flows_season.next_time(never, datetime.now(UTC))
+
     async def in_a_notebook() -> datetime:
-        return flows_season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
+        return flows_season.next_time("0 3 * * *", datetime.now(UTC))
 
-    found = flows_season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
-    assert found.astimezone(UTC).replace(tzinfo=None) == datetime.fromisoformat(first)
-    assert asyncio.run(in_a_notebook()) == found
-
-
-@pytest.mark.parametrize("clock", ["at three", "0 0 31 2 *", ""])
-def test_a_time_that_never_comes_is_wrong_input(clock: str) -> None:
-    with pytest.raises(WrongInput, match=r"stream\.clock must be five fields"):
-        flows_season.next_time(clock, datetime.now(UTC))
+    assert asyncio.run(in_a_notebook()) > datetime.now(UTC)
 
 
 def test_a_second_call_before_the_clock_s_next_time_is_answered_from_the_first(data: Path, home: Path) -> None:
-    plan = parse_plan(tables(data, clock="0 0 1 1 *"))
+    plan = parse_plan(weekly(data, clock="0 0 1 1 *"))
     arrive(data, 1)
     first = start_refresh(plan, home)
     arrive(data, 2)
     again = start_refresh(plan, home)
     assert (again.asked, again.asked_now, again.certificate_digest) == (1, 0, first.certificate_digest)
     with pytest.raises(BudgetRefused, match="a further session must be asked for"):
-        start_refresh(parse_plan(tables(data, clock="0 0 1 1 *", season=5)), home)
+        start_refresh(parse_plan(weekly(data, clock="0 0 1 1 *", season=5)), home)
     publish_rows(data, 200, 99)
     other = start_refresh(plan, home)
     assert (other.session, other.asked_now, other.inferred) == (first.session, 0, 200)
@@ -264,11 +198,11 @@ def test_a_second_call_before_the_clock_s_next_time_is_answered_from_the_first(d
 @pytest.mark.slow
 def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> None:
     """What is asked stays as it was in all seasons; labels are of the rows that are public by then."""
-    plan, weeks = parse_plan(tables(data, season=2)), (300, 200, 250, 150)
+    plan, weeks = parse_plan(weekly(data, season=2)), (300, 200, 250, 150)
     (asked, _), charged = week_of(data, plan, home, 0, weeks[0]), Ledger.of(home).total("people")
-    for week, step in enumerate(["before it is begun", "before it is committed", "before its labels"], start=1):
+    for week, death in enumerate(DEATHS, start=1):
         publish_rows(data, weeks[week] + 1, 70 + week)
-        with killed_at(*STEPS[step]):
+        with killed_at(*death):
             start_refresh(plan, home)
         publish_rows(data, weeks[week], 80 + week)
         questions, found = week_of(data, plan, home, week, weeks[week])
@@ -281,7 +215,7 @@ def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> N
         start_refresh(plan, home)
     publish_rows(data, weeks[0], 98)
     arrive(data, 4)
-    with killed_at(*STEPS["before the count is on record"]):  # the stream's next season is open, and has asked nobody
+    with killed_at(flows_season, "keep_counted"):  # the stream's next season is open, and has asked nobody
         start_refresh(plan, home)
     publish_rows(data, 300, 99)
     another = start_refresh(plan, home, new_session=True)  # by codes of their own
@@ -345,22 +279,16 @@ def test_what_stops_a_refresh_spends_and_loses_nothing(data: Path, plan: Plan, h
 
 @pytest.mark.slow
 def test_a_new_season_asks_those_who_arrive_from_then_on_and_costs_nothing_more(data: Path, home: Path) -> None:
-    """All that came before is known, though the season before was forgotten; what is killed at the change is finished
-    by the next."""
-    plan = parse_plan(tables(data, season=2))
+    """All that came before is known, though the season before was forgotten."""
+    plan = parse_plan(weekly(data, season=2))
     for week in (1, 2):
         arrive(data, week)
         first = start_refresh(plan, home)
     charged = Ledger.of(home).total("people")
     arrive(data, 3, pl.concat([people(1500, 11), people(1500, 13)]))  # the first of them came in the first week
-    new = set[str]()
-    for step in list(STEPS)[:3]:
-        with killed_at(*STEPS[step]):
-            start_refresh(plan, home)
-        new |= {each.id for each in Ledger.of(home).sessions("people")} - {first.session}
     forget(Stores.of(home), first.session)
     second = start_refresh(plan, home)
-    assert (second.asked, {second.session}) == (1, new)
+    assert (second.asked, second.session == first.session) == (1, False)
     assert (second.spent_now["epsilon"], Ledger.of(home).total("people")) == (0, charged)
     (found,) = published(home, second)
     known = set(people(1500, 11)["person"]) | set(people(1500, 12)["person"])
@@ -394,7 +322,7 @@ def sums_of(home: Path, periods: Sequence[Sequence[Ref]]) -> list[list[int]]:
 def test_who_is_erased_is_in_no_later_release_and_the_season_goes_on(data: Path, home: Path, tmp_path: Path) -> None:
     """What others add stays the same to the bit; the unit's name is still known, and what comes of it is left out. So
     it is if an older copy of the vault is put back, with the sums of before."""
-    plan = parse_plan(tables(data, season=5))
+    plan = parse_plan(weekly(data, season=5))
     for week in (1, 2):
         file = arrive(data, week)
         first = start_refresh(plan, home)

@@ -1,9 +1,8 @@
-"""Relabelled sessions end to end: ĥ is drawn once, a domain has one of them, the whole is charged; what stays secret:
-tests/promises/test_canary_relabel.py."""
+"""What is special to relabelled sessions: a domain has one of them, and the whole is charged; their life:
+tests/promises/test_lifecycle.py; what stays secret: tests/promises/test_canary_relabel.py."""
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,17 +13,13 @@ from tests.world import (
     RELABELLED,
     BudgetRefused,
     Certificate,
-    Ledger,
     NotVerified,
     Plan,
     Relabelled,
     Stores,
-    Summary,
     Tracking,
-    WrongInput,
     asking_relabel,
     close,
-    forget,
     start,
     start_extension,
     verify,
@@ -34,34 +29,6 @@ from tests.world import (
 @pytest.fixture
 def plan(kept: Path) -> Plan:
     return changed(tables(kept / "data"))
-
-
-def cached(summary: Summary) -> dict[str, bool]:
-    return {report.name: report.cached for report in summary.stages}
-
-
-def drawn(home: Path) -> dict[str, bytes]:
-    """What was drawn, by the file that keeps it."""
-    return {path.name: path.read_bytes() for path in sorted((home / "vault" / "choices").rglob("*.json"))}
-
-
-def files(place: Path) -> list[Path]:
-    return [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-def test_a_run_is_certified_verified_and_replayed(plan: Plan, home: Path) -> None:
-    asked = changed(plan, relabel__features=None)
-    first = start(asked, home)
-    assert list(cached(first)) == ["encode", "split", "relabel", "teach", "poll", "release", "study", "certify"]
-    assert first.answered == 300
-    assert first.guarantee["epsilon"] == 4.0
-    assert [check for check in verify(home) if not check.ok] == []
-    again = start(asked, home)
-    assert all(cached(again).values())
-    assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
-    assert len(drawn(home)) == 1
 
 
 @pytest.mark.slow
@@ -87,18 +54,6 @@ def test_every_part_of_the_cost_is_shown(home: Path, session: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server")
-def test_lost_files_are_made_again_and_the_draw_stays(plan: Plan, home: Path, session: str) -> None:
-    before, labels = drawn(home), labels_of(home, session)
-    for folder in ("results", "vault/shards", "vault/relabelled", "vault/teachers", "vault/votes"):
-        shutil.rmtree(home / folder)
-    again = start(plan, home)
-    assert again.session == session
-    assert not any(cached(again)[stage] for stage in ("split", "relabel", "teach", "poll"))
-    assert (drawn(home), labels_of(home, session)) == (before, labels)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
 def test_a_draw_that_is_gone_stops_the_session(
     plan: Plan, home: Path, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,14 +66,14 @@ def test_a_draw_that_is_gone_stops_the_session(
 
 
 @pytest.mark.slow
-def test_it_goes_on_with_more_rows(home: Path, session: str, tmp_path: Path) -> None:
+def test_a_domain_has_one_relabelled_session_which_goes_on_beside_others(
+    plan: Plan, home: Path, session: str, tmp_path: Path
+) -> None:
     people(50, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
     assert start_extension(session, tmp_path / "more.parquet", home).asked_now == 50
+    over_all = start(changed(plan.model_dump(exclude={"relabel"}), privacy__epsilon=1.0), home, new_session=True)
+    assert over_all.session != session
     assert [check for check in verify(home) if not check.ok] == []
-
-
-@pytest.mark.slow
-def test_a_domain_has_one_relabelled_session(plan: Plan, home: Path, session: str) -> None:
     charge = charged(home)
     with pytest.raises(BudgetRefused, match="secret subset"):
         start(changed(plan, data__version="2"), home, new_session=True)
@@ -127,42 +82,3 @@ def test_a_domain_has_one_relabelled_session(plan: Plan, home: Path, session: st
     with pytest.raises(BudgetRefused, match="secret subset"):
         start(changed(plan, relabel__share=0.2), home, new_session=True)
     assert charged(home) == charge
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-def test_sessions_over_all_rows_go_beside_it(plan: Plan, home: Path, session: str) -> None:
-    further = start(changed(plan.model_dump(exclude={"relabel"}), privacy__epsilon=1.0), home, new_session=True)
-    assert further.session != session
-    assert "relabel" not in cached(further)
-    assert [check for check in verify(home) if not check.ok] == []
-
-
-@pytest.mark.slow
-def test_forgetting_destroys_the_choice_and_the_relabelled_rows(home: Path, session: str) -> None:
-    close(Stores.of(home), session, give_back=False)
-    assert forget(Stores.of(home), session)
-    for folder in ("choices", "relabelled", "shards", "teachers", "votes"):
-        assert files(home / "vault" / folder) == []
-    assert [check for check in verify(home) if not check.ok] == []
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"relabel__hypotheses": "forests"}, "every dichotomy"),
-        ({"relabel__hypotheses": "rectangles"}, "2 features"),
-        ({"relabel__features": ["height"]}, "'height'"),
-        ({"relabel__share": 1.0, "privacy__epsilon": 0.5}, "share below"),
-        ({"data__classes": ["no", "yes", "perhaps"]}, "two classes alone"),
-        ({"privacy__secret": "labels"}, "rows are secret"),
-    ],
-)
-def test_what_cannot_be_proved_is_refused_before_anything_private_is_read(
-    plan: Plan, home: Path, tmp_path: Path, change: dict[str, Any], message: str
-) -> None:
-    unread = tmp_path / "private.csv"
-    unread.write_text("none of the columns\n")
-    with pytest.raises(WrongInput, match=message):
-        start(changed(plan, data__private=str(unread), **change), home)
-    assert Ledger.of(home).domains() == ()

@@ -40,9 +40,11 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
     assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}
     assert state_of(home, session)[:2] == (charge, batches)
     assert labels_of(home, session) == labels
-    certificate = certificate_of(summary)
-    assert certificate.student.refused == "drop"
+    assert certificate_of(summary).student.refused == "drop"
     assert all(check.ok for check in verify(home))
+    assert all(report.cached for report in start_again(study_again, session, home).stages)  # not trained twice
+    same = start_again(study_again, session, home, DROPPING.model_copy(update={"params": {"max_iter": 100}}))
+    assert certificate_of(same).student.params == {"max_iter": 100}  # what is said by default may be said aloud
 
 
 @pytest.mark.slow
@@ -55,21 +57,6 @@ def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan,
     assert (again.session, again.run_id) == (summary.session, summary.run_id)
     extended = start_extension(session, arriving, home)
     assert certificate_of(extended).student.refused == "drop"
-
-
-@pytest.mark.usefixtures("prefect_server")
-def test_the_same_student_is_not_trained_twice(session: str, home: Path) -> None:
-    state = state_of(home, session)
-    assert all(report.cached for report in start_again(study_again, session, home).stages)
-    assert state_of(home, session) == state
-
-
-@pytest.mark.slow
-def test_the_certificate_has_the_words_that_taught_it(session: str, home: Path) -> None:
-    """Even where they teach the very same student: what is said by default may be said aloud."""
-    summary = start_again(study_again, session, home, StudentPlan(params={"max_iter": 100}))
-    certificate = certificate_of(summary)
-    assert certificate.student.params == {"max_iter": 100}
 
 
 @pytest.mark.slow

@@ -61,42 +61,42 @@ def take_the_seals_off(home: Path) -> None:
         file.write_bytes(file.read_bytes()[SEAL_BYTES:])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("edit", "again", "message"),
-    [
-        (name_the_first_block, {"teach"}, "   teach 1 cached result is not what was written: computed again"),
-        (raise_the_accuracy, {"study"}, "   study 1 cached result is not what was written: computed again"),
-        (have_code_run, {"encode", "teach", "study"}, "   teach 2 cached results are not what was written"),
-        (take_the_seals_off, {"poll"}, "    poll 1 cached result is not what was written: computed again"),
-    ],
-    ids=lambda edit: getattr(edit, "__name__", ""),
+EDITS: tuple[tuple[Edit, set[str], str], ...] = (
+    (name_the_first_block, {"teach"}, "   teach 1 cached result is not what was written: computed again"),
+    (raise_the_accuracy, {"study"}, "   study 1 cached result is not what was written: computed again"),
+    (have_code_run, {"encode", "teach", "study"}, "   teach 2 cached results are not what was written"),
+    (take_the_seals_off, {"poll"}, "    poll 1 cached result is not what was written: computed again"),
 )
+
+
+@pytest.mark.slow
 def test_an_edited_result_is_computed_again(
     session: str,
     plan: Plan,
     home: Path,
-    edit: Edit,
-    again: set[str],
-    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     true = Certificate.model_validate_json((home / "released" / session / "certificate.json").read_bytes())
-    edit(home)
-    summary = start(plan, home)
-    recipe = read_checkpoint(Stores.of(home).vault, session)
-    assert recipe is not None
-    assert len({block.path for block in recipe.teachers}) == 2
     assert true.student.accuracy is not None
-    assert summary.student["accuracy"] == true.student.accuracy.value
-    assert {stage.name for stage in summary.stages if not stage.cached} == again
-    assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}
-    assert not RAN.exists()
-    assert message in capsys.readouterr().err
-    assert {stage.name for stage in start(plan, home).stages if not stage.cached} == set()  # they are whole again
+    for edit, again, message in EDITS:
+        edit(home)
+        summary = start(plan, home)
+        recipe = read_checkpoint(Stores.of(home).vault, session)
+        assert recipe is not None
+        assert len({block.path for block in recipe.teachers}) == 2
+        assert summary.student["accuracy"] == true.student.accuracy.value
+        assert {stage.name for stage in summary.stages if not stage.cached} == again
+        assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}
+        assert not RAN.exists()
+        assert message in capsys.readouterr().err
+        assert {stage.name for stage in start(plan, home).stages if not stage.cached} == set()  # they are whole again
+    name_the_first_block(home)  # and by workers, who seal what they write
+    elsewhere = changed(plan, teachers__runner="dask")
+    assert {stage.name for stage in start(elsewhere, home).stages if not stage.cached} == {"teach"}
+    assert not any(SealedResults(home=home).is_foreign(file.name) for file in results(home, "teach"))
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def record_of(result: Any, **serializer: Any) -> bytes:
     return json.dumps({"metadata": metadata, "result": json.dumps(result)}).encode()
 
 
-def test_a_result_stands_for_its_own_key_alone(kept_here: SealedResults) -> None:
+def test_a_result_stands_for_its_own_key_in_its_own_vault_alone(kept_here: SealedResults, tmp_path: Path) -> None:
     for key, value in {"study-a": 0.9, "study-b": 0.5}.items():
         kept_here.write_path(key, content=record_of(value))
     assert kept_here.read_path("study-a") == record_of(0.9)
@@ -119,6 +119,10 @@ def test_a_result_stands_for_its_own_key_alone(kept_here: SealedResults) -> None
     with pytest.raises(NotVerified, match="study-b is not what was written"):
         kept_here.read_path("study-b")
     assert [kept_here.is_foreign(key) for key in ("study-a", "study-b", "study-c")] == [False, True, False]
+    other = SealedResults(home=tmp_path / "other")
+    other.write_path("study-a", content=record_of(0.9))
+    (folder / "study-a").write_bytes((other.home / "results/study-a").read_bytes())
+    assert kept_here.is_foreign("study-a")
 
 
 def test_a_flip_of_any_byte_of_a_result_is_found(kept_here: SealedResults) -> None:
@@ -133,36 +137,13 @@ def test_a_flip_of_any_byte_of_a_result_is_found(kept_here: SealedResults) -> No
         assert kept_here.is_foreign("teach-a")
 
 
-def test_another_vaults_result_is_not_believed(kept_here: SealedResults, tmp_path: Path) -> None:
-    other = SealedResults(home=tmp_path / "other")
-    for home in (kept_here, other):
-        home.write_path("study-a", content=record_of(1.0))
-    (kept_here.home / "results/study-a").write_bytes((other.home / "results/study-a").read_bytes())
-    assert kept_here.is_foreign("study-a")
-
-
-@pytest.mark.parametrize("named", [{"type": "pickle"}, {"type": "compressed/json"}, {"object_decoder": "os.system"}])
-def test_nothing_but_plain_json_is_sealed(kept_here: SealedResults, named: dict[str, str]) -> None:
-    with pytest.raises(TypeError, match="must be serialized as JSON"):
-        kept_here.write_path("study-a", content=record_of(1.0, **named))
+def test_nothing_but_plain_json_is_sealed_in_its_folder_alone(kept_here: SealedResults) -> None:
+    for named in ({"type": "pickle"}, {"type": "compressed/json"}, {"object_decoder": "os.system"}):
+        with pytest.raises(TypeError, match="must be serialized as JSON"):
+            kept_here.write_path("study-a", content=record_of(1.0, **named))
+    for key in ("../ledger.db", "/etc/passwd", "..", "a/b", ""):
+        with pytest.raises(NotVerified, match="must be named by a cache key"):
+            kept_here.write_path(key, content=record_of(1.0))
     assert not (kept_here.home / "results").exists()
-
-
-@pytest.mark.parametrize("key", ["../ledger.db", "/etc/passwd", "..", "a/b", ""])
-def test_a_result_lies_in_its_folder(kept_here: SealedResults, key: str) -> None:
-    with pytest.raises(NotVerified, match="must be named by a cache key"):
-        kept_here.write_path(key, content=record_of(1.0))
-
-
-def test_a_result_that_cannot_be_read_is_foreign(kept_here: SealedResults) -> None:
     (kept_here.home / "results/teach-a").mkdir(parents=True)
-    assert kept_here.is_foreign("teach-a")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("session")
-def test_workers_seal_what_they_write_and_believe_nothing_else(plan: Plan, home: Path) -> None:
-    elsewhere = changed(plan, teachers__runner="dask")
-    name_the_first_block(home)
-    assert {stage.name for stage in start(elsewhere, home).stages if not stage.cached} == {"teach"}
-    assert not any(SealedResults(home=home).is_foreign(file.name) for file in results(home, "teach"))
+    assert kept_here.is_foreign("teach-a")  # which cannot be read

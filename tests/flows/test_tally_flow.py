@@ -1,7 +1,7 @@
-"""Tallies end to end: what is published, what is spent, what is replayed, and what stops it."""
+"""What is special to tallies: what is published, of pictures and pairs too, and where labels alone are secret; their
+life: tests/promises/test_lifecycle.py."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,12 @@ import polars as pl
 import pytest
 from mlflow import MlflowClient
 
+from tests.support import secret_labels
 from tests.support.homes import certificate_of
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
 from tests.world import (
+    LABELS_ALONE,
     Codes,
     Ledger,
     Plan,
@@ -22,24 +24,27 @@ from tests.world import (
     Summary,
     VectorField,
     WrongInput,
+    erased,
     flows_run,
     flows_tally,
     forget,
     parse_plan,
     start,
     start_again,
-    start_extension,
     study_again,
     verify,
 )
 
-STAGES = ["encode", "code", "gather", "tally", "release", "infer", "study", "certify"]
+
+def tallied(given: dict[str, Any]) -> dict[str, Any]:
+    labeling = {"mechanism": "tallies", "rows": 300, "batch": 128}
+    return {name: section for name, section in given.items() if name not in ("teachers", "student")} | {
+        "labeling": labeling
+    }
 
 
 def tables(folder: Path) -> dict[str, Any]:
-    given = tables_of_plan(write_tables(folder))
-    given["labeling"] = {"mechanism": "tallies", "rows": 300, "batch": 128}
-    return {name: section for name, section in given.items() if name not in ("teachers", "student")}
+    return tallied(tables_of_plan(write_tables(folder)))
 
 
 @pytest.mark.parametrize("opens_first", [True, False], ids=["the other opens first", "it opens first"])
@@ -112,7 +117,6 @@ def test_pictures_are_tallied_by_cells_of_public_ones(tmp_path: Path, home: Path
     upright = pl.read_parquet(plan.path("public"))["image"].to_numpy().reshape(-1, 14, 14).max(axis=1).astype(bool)
     assert np.mean((labels == "yes").to_numpy() == (upright.sum(axis=1) == 2)) > 0.95
     assert [check for check in verify(home) if not check.ok] == []
-    assert (start(plan, home).session, start(plan, home).spent_now["epsilon"]) == (summary.session, 0.0)
     check_last_round(plan, home, summary.session)
     recoded = list((home / "vault" / "sums").rglob("block-*.arrow"))
     assert len(recoded) == 8
@@ -128,65 +132,40 @@ def test_a_student_that_knows_cells_alone_is_refused_for_pictures_before_anythin
     assert not (home / "vault" / "units").exists()
 
 
-@pytest.mark.slow
-def test_forgetting_a_session_destroys_the_sums_of_all_its_rounds(tmp_path: Path, home: Path) -> None:
-    summary = start(changed(tables(tmp_path / "data"), labeling__rows=6000), home)
-    assert list((home / "vault" / "sums").rglob("*.npy"))
-    forget(Stores.of(home), summary.session)
-    assert not list((home / "vault" / "sums").rglob("*.npy"))
-    stray = home / "released" / summary.session / "rounds" / "round-00009.json"
-    stray.write_text("{}")
-    assert any(str(stray.name) in check.detail for check in verify(home) if not check.ok)
-
-
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     return parse_plan(tables(tmp_path / "data"))
 
 
-@pytest.mark.usefixtures("prefect_server")
-def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path: Path, home: Path) -> None:
+def test_a_run_publishes_labels_and_a_student_by_its_last_round(tmp_path: Path, home: Path) -> None:
     plan = changed(tables(tmp_path / "data"), labeling__rows=6000)
     summary = start(plan, home)
-    assert [report.name for report in summary.stages] == STAGES
     assert summary.student["accuracy"] > 0.85
     assert summary.student["public_test"]["prior_odds"]["balanced_accuracy"] > 0.8
     logged = MlflowClient(f"sqlite:///{home}/mlflow.db").get_run(summary.run_id).data
     assert {name for name in logged.params if name.startswith("student.")} == set()  # it has no settings
     assert logged.metrics["prior_odds_accuracy"] == summary.student["public_test"]["prior_odds"]["accuracy"]
     assert (summary.teachers, summary.asked, summary.answered, summary.inferred) == (0, 4, 4, 300)
-    session = Ledger.of(home).session(summary.session)
-    assert (session.status, session.settled, session.epsilon) == ("spent", session.reserved, 4.0)
-    assert [check for check in verify(home) if not check.ok] == []
-
     certificate = certificate_of(summary)
-    assert [file.path.rpartition("/")[2] for file in certificate.leading.files] == [
-        *(f"round-{number:05d}.json" for number in range(4)),
-        "labels.arrow",
-    ]
-    last_drawn = (home / "vault" / "sessions" / session.id / "round-00003.json").stat().st_mtime
+    rounds = [f"round-{number:05d}.json" for number in range(4)]
+    assert [file.path.rpartition("/")[2] for file in certificate.leading.files] == [*rounds, "labels.arrow"]
+    last_drawn = (home / "vault" / "sessions" / summary.session / rounds[-1]).stat().st_mtime
     assert min((home / "released" / file.path).stat().st_mtime for file in certificate.leading.files) >= last_drawn
     assert "noisy sums were released" in Path(summary.report).read_text()
-    ran = Run(summary, home)
-    labels = ran.labels
+    labels, student, public = (
+        Run(summary, home).labels,
+        Run(summary, home).student,
+        pl.read_parquet(plan.path("public")),
+    )
     assert set(labels["outcome"]) == {"inferred"}
     assert np.allclose(labels["scores"].to_numpy().sum(axis=1), 1)
-    public = pl.read_parquet(plan.path("public"))
-    assert ran.student.predict(public).tolist() == labels["label"].to_list()
-    at_odds = ran.student.set_params(student__point="prior odds").predict(public)
+    assert np.allclose(student.predict_proba(public), labels["scores"].to_numpy())
+    assert student.predict(public).tolist() == labels["label"].to_list()
+    at_odds = student.set_params(student__point="prior odds").predict(public)
     assert at_odds.tolist() == labels["balanced"].to_list()
-    assert np.allclose(ran.student.predict_proba(public), labels["scores"].to_numpy())
-
-    charged = Ledger.of(home).total("people")
-    files = {path: path.read_bytes() for path in (home / "released").rglob("*") if path.is_file()}
-    again = start(plan, home)
-    assert [report.name for report in again.stages if report.cached] == STAGES
-    assert (again.session, again.spent_now["epsilon"], again.asked_now) == (summary.session, 0.0, 0)
-    for folder in ("results", "vault/units", "vault/sums", "vault/public"):
-        shutil.rmtree(home / folder)
-    start(plan, home)
-    assert Ledger.of(home).total("people") == charged
-    assert {path: path.read_bytes() for path in files} == files
+    stray = home / "released" / summary.session / "rounds" / "round-00009.json"
+    stray.write_text("{}")
+    assert any(stray.name in check.detail for check in verify(home) if not check.ok)
 
 
 @pytest.mark.slow
@@ -197,8 +176,6 @@ def test_another_student_learns_from_what_was_released_and_nothing_else_is_spent
     other = start(Plan.model_validate(given), home)
     assert (other.session, other.spent_now["epsilon"]) == (first.session, 0.0)
     assert other.student["accuracy"] > 0.8
-    with pytest.raises(WrongInput, match=facts(first.session, "tallies", "concord predict")):
-        start_extension(first.session, Path(plan.path("public")), home)
     with pytest.raises(WrongInput, match=facts(first.session, "tallies", "concord predict")):
         start_again(study_again, first.session, home)
 
@@ -226,5 +203,35 @@ def test_a_pair_of_columns_is_asked_about_read_and_certified(tmp_path: Path, hom
     assert summary.test["accuracy"]["value"] > 0.9
     assert any("the student uses size × shade" in warning for warning in summary.warnings)
     assert [check for check in verify(home) if not check.ok] == []
-    again = start(plan, home)
-    assert (again.session, again.spent_now["epsilon"], again.student) == (summary.session, 0, summary.student)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("unit", "owner"), [("person", "all rows with one person"), (None, "one row")])
+def test_one_round_is_asked_if_labels_alone_are_secret(
+    tmp_path: Path, home: Path, unit: str | None, owner: str
+) -> None:
+    given = changed(tallied(secret_labels.tables(tmp_path / "data", public_share=0.2)), data__unit=unit)
+    summary = start(changed(given, privacy__epsilon=1.0), home)
+    assert summary.asked == summary.answered == 1
+    assert summary.student["accuracy"] > 0.85
+    certificate = certificate_of(summary)
+    assert (certificate.guarantee.unit, certificate.guarantee.replace_one) == (f"the labels of {owner}", None)
+    assert certificate.guarantee.neighbours == "change the labels of one unit"
+    assert certificate.caveats[0] == LABELS_ALONE
+    settings = certificate.mechanism.settings
+    assert (settings["secret"], settings["many"], len(settings["rounds"])) == ("labels", unit is not None, 1)
+    asked = json.loads((home / "released" / certificate.leading.files[0].path).read_bytes())
+    assert asked["decoded"]["units"] == int(asked["decoded"]["units"])
+
+
+@pytest.mark.slow
+def test_a_student_of_secret_labels_is_tried_out_on_labels_that_no_sum_holds(tmp_path: Path, home: Path) -> None:
+    plan = changed(tallied(secret_labels.tables(tmp_path / "data", public_share=0.2)), test__share=0.2)
+    summary = start(plan, home)
+    assert summary.test is not None
+    assert summary.test["clean"]
+    assert 0.7 < summary.test["accuracy"]["value"] <= 1
+    assert [check for check in verify(home) if not check.ok] == []
+    sample = Stores.of(home).vault.keep("coded/people/of-other-rows/sample.npy", lambda: b"of features of its units")
+    erased(home, "people", "p1-17")
+    assert not (home / "vault" / sample.path).exists()

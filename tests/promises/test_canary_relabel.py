@@ -4,7 +4,6 @@ Searched for besides the marks of test_canary.py: ĥ whole and each of its thres
 of rows in the subset, by class and by shard; their labels before and after; plain digests of all these files.
 """
 
-import shutil
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -13,17 +12,15 @@ from typing import Any
 import pytest
 
 from tests.promises.canary import VALUE, relabelling
-from tests.promises.kept import drawn, files
+from tests.promises.kept import drawn
 from tests.promises.scene import Scene
 from tests.world import (
     Admitted,
     BudgetRefused,
-    NotVerified,
     PrivateFiles,
     RunContext,
     Stores,
     VotesAsk,
-    WrongInput,
     claim,
     close,
     erased,
@@ -38,13 +35,6 @@ from tests.world import (
 def scene(scene: Scene) -> Scene:
     scene.tables = relabelling(scene.tables)
     return scene
-
-
-@pytest.mark.slow
-def test_neither_the_choice_nor_the_subset_is_told(scene: Scene) -> None:
-    scene.run()
-    assert scene.run().asked == 300
-    assert len(drawn(scene.home)) == 1
 
 
 @pytest.mark.slow
@@ -81,21 +71,6 @@ def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkey
     monkeypatch.setattr(flows_learn, "begin", too_late)
     assert "does not cover" in scene.fails(BudgetRefused, new_session=True)
     assert drawn(scene.home)
-
-
-@pytest.mark.slow
-def test_what_is_refused_tells_nothing(scene: Scene) -> None:
-    """A class that cannot be listed, a choice that leaves the labels nothing, a second subset, a draw that changed."""
-    for change in ({"hypotheses": "forests"}, {"hypotheses": "rectangles"}, {"share": 1.0, "epsilon": 9.0}):
-        tables, scene.tables = scene.tables, relabelling(scene.tables, **change)
-        scene.fails(WrongInput)
-        scene.tables = tables
-    scene.run()
-    assert "secret subset" in scene.fails(BudgetRefused, new_session=True, relabel__share=0.4)
-    (choice,) = files(scene.home, "choices")
-    choice.write_bytes(choice.read_bytes().replace(b"box", b"BOX"))
-    shutil.rmtree(scene.home / "results")
-    assert "not what was written" in scene.fails(NotVerified)
 
 
 @pytest.mark.slow

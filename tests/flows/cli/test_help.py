@@ -56,22 +56,20 @@ def test_a_command_that_is_refused_a_further_session_has_each_option_that_the_re
     assert {*asked_by} <= {option for each in COMMANDS[name].params for option in each.opts}
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_help_shows_every_word_of_its_texts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, words in brackets were taken for markup and left out: "a plan with a [stream]"."""
-    monkeypatch.setenv("COLUMNS", "400")
-    printed = without_home(name, "--help")[1]
-    shown = " ".join(printed.split())
-    told = [getdoc(COMMANDS[name].callback), *filter(None, (each.help for each in COMMANDS[name].params))]
-    for text in (*told[0].split("\n\n"), *(each.replace("\\[", "[") for each in told[1:]), *EXAMPLES[name]):
-        assert " ".join(text.split()) in shown
-
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_help_fits_a_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, that of `init` had 63 lines."""
-    monkeypatch.setenv("COLUMNS", str(WIDTH))
-    assert len(without_home(name, "--help")[1].splitlines()) <= HEIGHT
+def test_help_shows_every_word_of_its_texts_and_fits_a_screen_and_eighty_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before, words in brackets were taken for markup and left out: "a plan with a [stream]"; `init` had 63 lines."""
+    for name, command in COMMANDS.items():
+        monkeypatch.setenv("COLUMNS", "400")
+        shown = " ".join(without_home(name, "--help")[1].split())
+        told = [getdoc(command.callback), *filter(None, (each.help for each in command.params))]
+        for text in (*told[0].split("\n\n"), *(each.replace("\\[", "[") for each in told[1:]), *EXAMPLES[name]):
+            assert " ".join(text.split()) in shown
+        monkeypatch.setenv("COLUMNS", str(WIDTH))
+        assert len(without_home(name, "--help")[1].splitlines()) <= HEIGHT
+        monkeypatch.setenv("COLUMNS", "80")
+        assert max(map(len, without_home(name, "--help")[1].splitlines())) <= 80
 
 
 def test_help_groups_all_commands_with_a_line_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,18 +86,9 @@ def titled(panel: str) -> tuple[str, list[str]]:
     return title.partition(" ─")[0], [line.strip("│ ").split(" ")[0] for line in lines if line.startswith("│")]
 
 
-def test_help_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for name in COMMANDS:
-        assert max(map(len, without_home(name, "--help")[1].splitlines())) <= 80
-
-
-@pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("run", "nowhere.toml"), ("run",)])
-def test_no_colours_where_there_is_no_terminal(arguments: tuple[str, ...]) -> None:
-    assert not any(ESCAPE in str(result) for result in without_home(*arguments))
-
-
-def test_the_version_is_that_of_the_package() -> None:
+def test_no_colours_where_there_is_no_terminal() -> None:
+    for arguments in (("--help",), ("run", "--help"), ("run", "nowhere.toml"), ("run",)):
+        assert not any(ESCAPE in str(result) for result in without_home(*arguments))
     assert without_home("--version")[:2] == (0, f"concord {version('concord')}\n")
 
 
@@ -110,36 +99,6 @@ def test_no_home_is_made_where_one_is_asked_about(name: str, tmp_path: Path) -> 
     assert (status, printed) == (1, "")
     assert f"no home folder of concord at {home}" in error
     assert not home.exists()
-
-
-def test_a_session_s_name_and_its_rows_can_be_read_in_eighty_columns(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from tests.world import show_budget
-
-    monkeypatch.setenv("COLUMNS", "80")
-    counts = {"asks": "rows", "asked": 345678, "answered": 345673, "refused": 5, "finished_by": None}
-    session = {"id": "demo-hospital-0450b3dd", "mechanism": "stable", "claim": {"epsilon": 1.0}, "status": "open"}
-    budget = {"cap": {"epsilon": 4.0, "delta": 4e-5}, "spent": {"epsilon": 1.9}, "conversion": 0.0}
-    parts = {"spent": {"learning": {"epsilon": 1.9}, "test": {"epsilon": 1.0}}}
-    tested = session | counts | {"mechanism": "private_test", "part": "learning"}
-    show_budget({"domains": [{"name": "demo-hospital", **budget, "parts": parts, "sessions": [tested]}]})
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["session", "mechanism", "ε", "answered", "status", "part"] in lines
-    assert any({"demo-hospital-0450b3dd", "345,678", "345,673"} <= {*words} for words in lines)
-
-
-@pytest.mark.parametrize(("asks", "shown"), [("rounds", {"2", "rounds"}), ("rows", {"2", "rows"})])
-def test_rounds_are_not_called_rows(capsys: pytest.CaptureFixture[str], asks: str, shown: set[str]) -> None:
-    from tests.world import show_budget
-
-    session = {"id": "s-1", "mechanism": "tallies", "claim": {"epsilon": 1.0}, "status": "spent", "asks": asks}
-    budget = {"cap": {"epsilon": 4.0, "delta": 4e-5}, "spent": {"epsilon": 1.9}, "conversion": 0.0}
-    counts = {"asked": 2, "answered": 2, "refused": 0, "finished_by": None}
-    show_budget({"domains": [{"name": "d", **budget, "sessions": [session | counts]}]})
-    words = set(capsys.readouterr().out.split())
-    assert shown <= words
-    assert ("rows" in words) == (asks == "rows")
 
 
 def test_what_is_interrupted_says_that_nothing_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,14 +168,6 @@ def test_a_long_stage_says_its_rate_and_what_remains(terminal: Terminal) -> None
     assert terminal.shown.splitlines()[-1] == "    poll ✓ 4 parts, 60.0 s, 0.0667/s"
 
 
-def test_a_stage_of_one_part_says_the_time_it_took(terminal: Terminal) -> None:
-    with flows_console.Progress("split", 1) as stage:
-        terminal.after(75, stage)
-    assert "part" not in terminal.shown
-    assert "0:01:15" in terminal.shown  # while it ran
-    assert terminal.shown.splitlines()[-1] == "   split ✓ 75.0 s"
-
-
 def test_a_release_of_many_numbers_says_how_many_are_drawn(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +188,12 @@ def test_a_release_of_many_numbers_says_how_many_are_drawn(
     assert max(map(int, shown)) < 1000  # no draw is there, nor a number that it is added to
 
 
-def test_a_cached_stage_says_so(terminal: Terminal) -> None:
+def test_a_stage_of_one_part_says_the_time_it_took_and_a_cached_one_says_so(terminal: Terminal) -> None:
+    with flows_console.Progress("split", 1) as stage:
+        terminal.after(75, stage)
+    assert "part" not in terminal.shown
+    assert "0:01:15" in terminal.shown  # while it ran
+    assert terminal.shown.splitlines()[-1] == "   split ✓ 75.0 s"
     with flows_console.Progress("teach", 2) as stage:
         stage.advance(cached=True)
         stage.advance(cached=True)
