@@ -4,9 +4,10 @@ make reference      # writes them
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.markdown import table
 from tests.world import (
     EXPORT_FORMS,
     MECHANISMS,
@@ -79,12 +80,6 @@ def keys() -> str:
             )
         parts.append(f"## {section.title}\n\n{section.words}\n\n" + "".join(f"{line}\n" for line in table(rows)))
     return KEYS_HEAD + "\n".join(parts)
-
-
-def table(rows: Sequence[Row]) -> list[str]:
-    """A table of Markdown, the first row being its head."""
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return [lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]
 
 
 def pages() -> dict[Path, str]:

@@ -165,12 +165,11 @@ if TYPE_CHECKING:
     )
     from concord.tasks.asks.votes import VotesAsk, read_votes, replay_votes
     from concord.tasks.data import (
-        arrivals as data_arrivals, cells as data_cells, codes as data_codes,
-        concord_pictures as data_concord_pictures, concord_student as data_concord_student,
-        csv_files as data_csv_files, files as data_files, frames as data_frames,
-        identifiers as data_identifiers, parts as data_parts, remote as data_remote, sources as data_sources,
-        spill as data_spill, split as data_split, stored_columns as data_stored_columns, units as data_units,
-        vectors as data_vectors
+        arrivals as data_arrivals, cells as data_cells, concord_pictures as data_concord_pictures,
+        concord_student as data_concord_student, csv_files as data_csv_files, files as data_files,
+        frames as data_frames, identifiers as data_identifiers, parts as data_parts, remote as data_remote,
+        sources as data_sources, spill as data_spill, split as data_split,
+        stored_columns as data_stored_columns, units as data_units, vectors as data_vectors
     )
     from concord.tasks.data.arrivals import (
         NAME, Arriving, Period, check_unchanged, contents_by_place, files_by_place, table_of, take
@@ -180,8 +179,8 @@ if TYPE_CHECKING:
         steps_between, systematic_sample, text
     )
     from concord.tasks.data.codes import (
-        MOST_CODES, VECTOR_CELLS, CodedField, CodeMatrix, Codes, CodeSizes, NumberField, WordField, coarse_bins,
-        coarser, codes_of_numbers, deepens, interval_cuts, learn_codes
+        MOST_CODES, VECTOR_CELLS, CodedField, CodeMatrix, Codes, NumberField, WordField, coarse_bins, coarser,
+        codes_of_numbers, deepens, interval_cuts, learn_codes
     )
     from concord.tasks.data.concord_pictures import (
         FEATURES, LARGEST as LARGEST_PICTURE, Pictures, gradients, levels_of, main_components, moved
@@ -236,7 +235,7 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms import (
         contributions as mechanisms_contributions, distance as mechanisms_distance,
         mechanism as mechanisms_mechanism, noise as mechanisms_noise, private_test as mechanisms_private_test,
-        stable as mechanisms_stable, tallies as mechanisms_tallies
+        stable as mechanisms_stable
     )
     from concord.tasks.mechanisms.confident import ConfidentGNMax
     from concord.tasks.mechanisms.contributions import (
@@ -276,7 +275,7 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, SparseVector, least_with_tail, sum_tail
     from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
     from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
-    from concord.tasks.mechanisms.tallies import FINER, GROUPS, LATER_FIELDS, Round, Tallies, planned_rounds
+    from concord.tasks.mechanisms.tallies import FINER, GROUPS, Round, Tallies, planned_rounds
     from concord.tasks.publish import (
         certify as publish_certify, disclosures as publish_disclosures, explain as publish_explain,
         figures as publish_figures
@@ -402,11 +401,11 @@ else:
     BLOCK = next(
         node for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body if isinstance(node, ast.If)
     )
-    PLACES = {alias.asname or alias.name: (node.module, alias.name) for node in BLOCK.body for alias in node.names}
+    _WHERE = {alias.asname or alias.name: (node.module, alias.name) for node in BLOCK.body for alias in node.names}
 
     def __getattr__(name: str) -> object:
-        if name not in PLACES:
+        if name not in _WHERE:
             raise AttributeError(name)
-        module, attribute = PLACES[name]
+        module, attribute = _WHERE[name]
         found = import_module(module)
         return getattr(found, attribute) if hasattr(found, attribute) else import_module(f"{module}.{attribute}")

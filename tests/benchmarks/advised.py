@@ -21,6 +21,7 @@ import numpy as np
 from tests.benchmarks.accuracy import read
 from tests.benchmarks.ours import ORDER, Coded, coded, plan_of
 from tests.benchmarks.tables import DECLARED, cases
+from tests.support.markdown import table
 from tests.world import REHEARSED, PublicFacts, SketchAhead, TalliesAhead, expect_sketch, expect_tallies
 
 ADVISED = Path(__file__).parent / "advised.jsonl"
@@ -101,21 +102,18 @@ def record(lines: Lines, results: Lines) -> Iterator[str]:
     learned = ", ".join(away) or "none"
     yield f"Right in {sum(rights)} of {len(rights)} cells. Learned, though said to learn nothing: {learned}.\n"
     epsilons = sorted({line["epsilon"] for line in lines})
-    yield "| private rows | " + " | ".join(f"ε = {epsilon:g}" for epsilon in epsilons) + " |"
-    yield "|---" * (1 + len(epsilons)) + "|"
+    by_size = [("private rows", *(f"ε = {epsilon:g}" for epsilon in epsilons))]
     for size in (*SIZES, "all"):
-        of_size = [
-            (line["epsilon"], each) for (line, _), each in zip(cells, rights, strict=True) if _size(line) == size
-        ]
-        by_epsilon = [[each for at, each in of_size if at == epsilon] for epsilon in epsilons]
-        shown = [f"{sum(each)} of {len(each)}" if each else "" for each in by_epsilon]
-        yield "| " + " | ".join([size, *shown]) + " |"
-    yield f"\nThe {FARTHEST} farthest from what was measured:\n"
-    yield "| | ε | shares of the classes | stated | measured |\n|---|---|---|---|---|"
+        mine = [(line["epsilon"], each) for (line, _), each in zip(cells, rights, strict=True) if _size(line) == size]
+        of_epsilon = [[each for at, each in mine if at == epsilon] for epsilon in epsilons]
+        by_size.append((size, *(f"{sum(each)} of {len(each)}" if each else "" for each in of_epsilon)))
+    yield from (*table(by_size), f"\nThe {FARTHEST} farthest from what was measured:\n")
+    farthest = [("", "ε", "shares of the classes", "stated", "measured")]
     for line, accuracy in sorted(cells, key=lambda each: -abs(off(*each)))[:FARTHEST]:
-        known = "known" if line["shares"] else "unknown"
         spread = f"{line['low']:.1f} to {line['high']:.1f}"
-        yield f"| {line['case']} | {line['epsilon']:g} | {known} | {spread} | {accuracy:.1f} |"
+        known = "known" if line["shares"] else "unknown"
+        farthest.append((line["case"], f"{line['epsilon']:g}", known, spread, f"{accuracy:.1f}"))
+    yield from table(farthest)
 
 
 def _size(line: Mapping[str, Any]) -> str:

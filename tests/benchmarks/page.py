@@ -8,7 +8,7 @@ A figure that was not measured has no way into them. Checked by tests/benchmarks
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,13 @@ from tests.benchmarks.advised import ADVISED, record
 from tests.benchmarks.ours import OURS
 from tests.benchmarks.tables import DECLARED
 from tests.benchmarks.without_privacy import OPEN
+from tests.support.markdown import between, table
 
 PAGE, README = RESULTS.parent / "README.md", RESULTS.parents[2] / "README.md"
 FIGURE, SMALL = RESULTS.parent / "accuracy.svg", RESULTS.parent / "small.svg"
-SIZES = {"{}-500": 500, "{}-2000": 2_000, "{}-8000": 8_000, "{}": 32_561}
+SIZES = {"adult-500": 500, "adult-2000": 2_000, "adult-8000": 8_000, "adult": 32_561}
 """Private rows by case, of Adult."""
-START, END = "<!-- measured by make bench-accuracy -->", "<!-- end of what was measured -->"
+OF_FIGURES = "<!-- measured by make bench-accuracy -->", "<!-- end of what was measured -->"
 OF_ADVICE = "<!-- stated by tests.benchmarks.advised -->", "<!-- end of what was stated -->"
 NAMES = {
     "dp_ebm": "DP-EBM (interpret)",
@@ -43,7 +44,7 @@ NAMES = {
 }
 SHORT = ("tallies", "dp_sgd", "dp_ebm")
 """The rows of the README's table, of Adult."""
-HEADING = "| Adult, accuracy in percent |"
+HEADING = "Adult, accuracy in percent"
 MEASURES = {
     "accuracy": "Accuracy",
     "balanced": "Balanced accuracy",
@@ -98,24 +99,44 @@ def of(lines: Lines, case: str, method: str, epsilon: float) -> Lines:
     return [line for line in mine if line["epsilon"] in (epsilon, None)]
 
 
-def table(
-    lines: Lines, case: str, measure: str, methods: Iterable[str] = METHODS, heading: str = "| |"
-) -> Iterator[str]:
-    """A row a method, below the first cell of the heading."""
-    yield heading + " " + " | ".join([*(f"ε = {epsilon:g}" for epsilon in EPSILONS)]) + " |"
-    yield "|---" * (1 + len(EPSILONS)) + "|"
+Rows = Iterator[tuple[str, ...]]
+BY_EPSILON = tuple(f"ε = {epsilon:g}" for epsilon in EPSILONS)
+
+
+def named(method: str) -> str:
+    """As pages call it."""
+    return f"`{method}`" if method in OURS else NAMES[method]
+
+
+def by_method(lines: Lines, case: str, measure: str, methods: Iterable[str] = METHODS, heading: str = "") -> Rows:
+    """A row a method, a column an ε, below the first cell of the heading."""
+    yield heading, *BY_EPSILON
     for method in methods:
         cells = [cell(of(lines, case, method, epsilon), measure) for epsilon in EPSILONS]
         if any(cells):
-            name = f"**`{method}`**" if method in OURS else NAMES[method]
-            yield "| " + " | ".join([name, *cells]) + " |"
+            yield f"**{named(method)}**" if method in OURS else named(method), *cells
+
+
+def at_one(lines: Lines, cases: Iterable[str], measure: str) -> Rows:
+    """A row a case, a column a method, at ε = 1."""
+    rows = {case: [cell(of(lines, case, method, 1.0), measure) for method in METHODS] for case in cases}
+    asked = [at for at in range(len(METHODS)) if any(cells[at] for cells in rows.values())]
+    yield "", *(named(METHODS[at]) for at in asked)
+    yield from ((case, *(cells[at] for at in asked)) for case, cells in rows.items())
+
+
+def by_epsilon(lines: Lines, cases: Iterable[str], method: str) -> Rows:
+    """A row a case, a column an ε: the accuracy of a method."""
+    asked = sorted({line["epsilon"] for line in lines if line["method"] == method})
+    yield "", *(f"ε = {epsilon:g}" for epsilon in asked)
+    for case in cases:
+        yield case, *(cell(of(lines, case, method, epsilon), "accuracy") for epsilon in asked)
 
 
 def page(lines: Lines) -> Iterator[str]:
     """Aims, `auto` in hindsight, and all cases and measures: those of which tallies or a sketch alone were measured
     beyond ε = 1 together, the others one by one."""
-    yield "\n".join(["### Aims\n", *aims(lines), ""])
-    yield "\n".join(["### `auto` in hindsight\n", *compared(lines)])
+    yield from ("### Aims\n", *table(aims(lines)), "", "### `auto` in hindsight\n", *compared(lines))
     cases = dict.fromkeys(line["case"] for line in lines)
     peers = [line for line in lines if line["method"] not in ("tallies", "sketch")]
     once = [case for case in cases if {line["epsilon"] for line in peers if line["case"] == case} <= {1.0, None}]
@@ -126,45 +147,24 @@ def page(lines: Lines) -> Iterator[str]:
         ("Other tables, and fewer private rows", other, "tallies"),
     ):
         yield f"### {title}, at ε = 1\n\nAccuracy, in percent:\n"
-        yield "\n".join([*at_one(lines, several, "accuracy"), "", f"`{method}` at every ε:\n"])
-        yield "\n".join([*by_epsilon(lines, several, method), "", "<details><summary>Other measures</summary>\n"])
-        for measure in OTHERS:
-            yield "\n".join([f"{_in_unit(measure)}:\n", *at_one(lines, several, measure), ""])
-        yield "</details>\n"
+        yield from (*table(at_one(lines, several, "accuracy")), "", f"`{method}` at every ε:\n")
+        yield from table(by_epsilon(lines, several, method))
+        yield from folded({measure: at_one(lines, several, measure) for measure in OTHERS})
     for case in (case for case in cases if case not in once):
         mine = [line for line in lines if line["case"] == case]
         runs = max(line["seed"] for line in mine) + 1
         yield f"### {case}\n\nδ = {mine[0]['delta']:g}; at most {runs} runs. Accuracy, in percent:\n"
-        yield "\n".join([*table(lines, case, "accuracy"), "", "<details><summary>Other measures</summary>", ""])
-        for measure in OTHERS:
-            if any(measure in line for line in mine):
-                yield "\n".join([f"{_in_unit(measure)}:\n", *table(lines, case, measure), ""])
-        yield "</details>\n"
+        yield from table(by_method(lines, case, "accuracy"))
+        there = [measure for measure in OTHERS if any(measure in line for line in mine)]
+        yield from folded({measure: by_method(lines, case, measure) for measure in there})
 
 
-def at_one(lines: Lines, cases: Iterable[str], measure: str) -> Iterator[str]:
-    """A row a case, a column a method, at ε = 1."""
-    rows = {case: [cell(of(lines, case, method, 1.0), measure) for method in METHODS] for case in cases}
-    asked = [at for at in range(len(METHODS)) if any(cells[at] for cells in rows.values())]
-    names = [f"`{METHODS[at]}`" if METHODS[at] in OURS else NAMES[METHODS[at]] for at in asked]
-    yield "| | " + " | ".join(names) + " |"
-    yield "|---" * (1 + len(asked)) + "|"
-    for case, cells in rows.items():
-        yield "| " + " | ".join([case, *(cells[at] for at in asked)]) + " |"
-
-
-def by_epsilon(lines: Lines, cases: Iterable[str], method: str) -> Iterator[str]:
-    """A row a case, a column an ε: the accuracy of a method."""
-    asked = sorted({line["epsilon"] for line in lines if line["method"] == method})
-    yield "| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in asked) + " |"
-    yield "|---" * (1 + len(asked)) + "|"
-    for case in cases:
-        cells = [cell(of(lines, case, method, epsilon), "accuracy") for epsilon in asked]
-        yield "| " + " | ".join([case, *cells]) + " |"
-
-
-def _in_unit(measure: str) -> str:
-    return f"{MEASURES[measure]}, in {'nats' if measure in IN_NATS else 'percent'}"
+def folded(tables: Mapping[str, Rows]) -> Iterator[str]:
+    """Tables of other measures, which a reader unfolds."""
+    yield "\n<details><summary>Other measures</summary>\n"
+    for measure, rows in tables.items():
+        yield from (f"{MEASURES[measure]}, in {'nats' if measure in IN_NATS else 'percent'}:\n", *table(rows), "")
+    yield "</details>\n"
 
 
 @dataclass(frozen=True)
@@ -224,19 +224,15 @@ def _values(found: Lines, measure: str) -> list[float]:
 
 def compared(lines: Lines) -> Iterator[str]:
     """`auto` in hindsight: a table a measure, and what it loses most."""
+    cases = dict.fromkeys(line["case"] for line in lines)
     for measure, title in COMPARED.items():
-        found = {
-            (case, epsilon): each
-            for case in dict.fromkeys(line["case"] for line in lines)
-            for epsilon in EPSILONS
-            if (each := hindsight(lines, case, measure, epsilon)) is not None
-        }
-        yield f"{title}:\n"
-        yield "| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS) + " |"
-        yield "|---" * (1 + len(EPSILONS)) + "|"
+        every = {(case, epsilon): hindsight(lines, case, measure, epsilon) for case in cases for epsilon in EPSILONS}
+        found = {place: each for place, each in every.items() if each is not None}
+        rows = [("", *BY_EPSILON)]
         for case in dict.fromkeys(case for case, _ in found):
             cells = [found[case, epsilon].text if (case, epsilon) in found else "" for epsilon in EPSILONS]
-            yield "| " + " | ".join([case, *cells]) + " |"
+            rows.append((case, *cells))
+        yield from (f"{title}:\n", *table(rows))
         if found:
             (case, epsilon), most = max(found.items(), key=lambda each: each[1].lost)
             beyond = sum(each.lost > ALLOWED for each in found.values())
@@ -244,13 +240,12 @@ def compared(lines: Lines) -> Iterator[str]:
             yield f"More than a point: {beyond} of {len(found)}.\n"
 
 
-def aims(lines: Lines) -> Iterator[str]:
+def aims(lines: Lines) -> Rows:
     """What was reached of what was aimed at, and in how many runs."""
-    yield "| mean ± standard deviation (runs; aim) | " + " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS) + " |"
-    yield "|---" * (1 + len(EPSILONS)) + "|"
+    yield "mean ± standard deviation (runs; aim)", *BY_EPSILON
     for (case, measure), aimed in AIMS.items():
         cells = [_reached(lines, case, measure, epsilon, aimed.get(epsilon)) for epsilon in EPSILONS]
-        yield "| " + " | ".join([f"{case}, {MEASURES[measure].lower()}", *cells]) + " |"
+        yield f"{case}, {MEASURES[measure].lower()}", *cells
 
 
 def _reached(lines: Lines, case: str, measure: str, epsilon: float, aim: float | None) -> str:
@@ -263,15 +258,9 @@ def _reached(lines: Lines, case: str, measure: str, epsilon: float, aim: float |
     return f"{cell(found, measure)} ({runs}; {aim:.1f})"
 
 
-def between(text: str, measured: str, start: str = START, end: str = END) -> str:
-    """A page with what was measured between its marks."""
-    before, _, after = text.partition(start)
-    return f"{before}{start}\n{measured}\n{end}{after.partition(end)[2]}"
-
-
 def renewed(text: str, rows: Sequence[str]) -> str:
     """A page with its short table made anew: the lines from the heading to the first that is no row."""
-    before, _, after = text.partition(HEADING)
+    before, _, after = text.partition(f"| {HEADING} |")
     rest = after.splitlines(keepends=True)
     end = next(at for at, line in enumerate(rest) if at and not line.startswith("|"))
     return before + "\n".join(rows) + "\n" + "".join(rest[end:])
@@ -279,65 +268,60 @@ def renewed(text: str, rows: Sequence[str]) -> str:
 
 def pages(lines: Lines) -> dict[Path, str]:
     """The pages as they should read."""
-    short = list(table(lines, "adult", "accuracy", SHORT, HEADING))
+    short = table(by_method(lines, "adult", "accuracy", SHORT, HEADING))
     stated = read(ADVISED)
     declared = [line for line in stated if line["case"].endswith(DECLARED)]
     sketch = ["", "A sketch, rehearsed on plausible rows of the schema:\n", *record(declared, lines)]
     public = record([line for line in stated if line not in declared], lines)
-    advice = between(PAGE.read_text(encoding="utf-8"), "\n".join([*public, *sketch]), *OF_ADVICE)
+    advice = between(PAGE.read_text(encoding="utf-8"), "\n".join([*public, *sketch]), OF_ADVICE)
     return {
-        PAGE: between(advice, "\n" + "\n".join(page(lines))),
+        PAGE: between(advice, "\n" + "\n".join(page(lines)), OF_FIGURES),
         README: renewed(README.read_text(encoding="utf-8"), short),
     }
 
 
-def draw(lines: Lines, case: str = "adult", measure: str = "accuracy") -> Figure:
-    """Accuracy against ε, a line a method; what has no guarantee is level."""
+def plotted(points: Callable[[str], Mapping[float, Sequence[float]]], x: Sequence[float]) -> Figure:
+    """Accuracy of every method that has more than a point, against what its points are at; ours stand out."""
     figure = Figure(figsize=(8.6, 4.2), layout="constrained")
     axes = figure.subplots()
     for method in METHODS:
-        points = [(epsilon, [line[measure] for line in of(lines, case, method, epsilon) if measure in line])
-                  for epsilon in EPSILONS]  # fmt: skip
-        points = [(epsilon, values) for epsilon, values in points if values]
-        if not points:
+        found = {at: values for at, values in points(method).items() if values}
+        if not found:
             continue
-        x, mean = [epsilon for epsilon, _ in points], [float(np.mean(values)) for _, values in points]
+        mean = [float(np.mean(values)) for values in found.values()]
+        spread = [float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for values in found.values()]
         name = f"Concord: {method}" if method in OURS else NAMES[method]
-        if method in OPEN:
-            style = ("--", ":", "-.", (0, (1, 5)))[list(OPEN).index(method)]
-            axes.axhline(mean[0], color="0.4", linewidth=0.9, linestyle=style, label=name)
-            continue
-        spread = [float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for _, values in points]
-        width, dashes = (2.2, "-") if method in OURS else (1.0, "--")
+        width, dashes = (2.2, "-") if method in OURS else (1.0, ":" if method in OPEN else "--")
         axes.errorbar(
-            x, mean, yerr=spread, marker="o", markersize=3, capsize=2, label=name, linewidth=width, linestyle=dashes
+            [*found], mean, yerr=spread, marker="o", markersize=3, capsize=2, label=name, linewidth=width, ls=dashes
         )
-    axes.set(xscale="log", xlabel="ε", ylabel=f"{measure} on test rows, %")
-    axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
+    axes.set(xscale="log", ylabel="accuracy on test rows, %")
+    axes.set_xticks(x, [f"{at:,g}" for at in x])
     axes.minorticks_off()
     figure.legend(fontsize="x-small", loc="outside right center")
     return figure
 
 
-def draw_small(lines: Lines, family: str = "adult", epsilon: float = 1.0) -> Figure:
-    """Accuracy against the number of private rows at one ε, a line a method, what has no guarantee among them."""
-    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
-    axes = figure.subplots()
-    for method in METHODS:
-        points = []
-        for case, rows in SIZES.items():
-            values = _values(of(lines, case.format(family), method, epsilon), "accuracy")
-            points += [(rows, float(np.mean(values)))] if values else []
-        if len(points) > 1:
-            width, dashes = (2.2, "-") if method in OURS else (1.0, ":" if method in OPEN else "--")
-            name = f"Concord: {method}" if method in OURS else NAMES[method]
-            axes.plot(
-                *zip(*points, strict=True), marker="o", markersize=3, label=name, linewidth=width, linestyle=dashes
-            )
-    axes.set(xscale="log", xlabel="private rows", ylabel="accuracy on test rows, %")
-    axes.set_xticks([*SIZES.values()], [f"{rows:,}" for rows in SIZES.values()])
-    axes.minorticks_off()
-    figure.legend(fontsize="x-small", loc="outside right center")
+def draw(lines: Lines) -> Figure:
+    """Accuracy on Adult against ε."""
+
+    def points(method: str) -> dict[float, list[float]]:
+        return {epsilon: _values(of(lines, "adult", method, epsilon), "accuracy") for epsilon in EPSILONS}
+
+    figure = plotted(points, EPSILONS)
+    figure.axes[0].set_xlabel("ε")
+    return figure
+
+
+def draw_small(lines: Lines) -> Figure:
+    """Accuracy on Adult at ε = 1 against the number of private rows."""
+
+    def points(method: str) -> dict[float, list[float]]:
+        found = {rows: _values(of(lines, case, method, 1.0), "accuracy") for case, rows in SIZES.items()}
+        return {rows: values for rows, values in found.items() if sum(map(bool, found.values())) > 1}
+
+    figure = plotted(points, [*SIZES.values()])
+    figure.axes[0].set_xlabel("private rows")
     return figure
 
 

@@ -12,15 +12,14 @@ import heapq
 import json
 import os
 import platform
-import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from time import process_time
-from typing import Any
+
+from tests.support.markdown import between, table
 
 RATES = Path(__file__).with_name("rates.json")
 PAGE = Path(__file__).parents[2] / "deployments/guides/scale.md"
@@ -116,6 +115,13 @@ def parts(rows: int, size: int) -> Iterator[int]:
 def tables(rates: Rates, size: Size | None = None) -> str:
     """What the page shows."""
     size = size or Size()
+    runs = [simulate(size, rates, workers) for workers in WORKERS]
+    names = list(runs[0].stages)
+    of_runs = [("workers", *names, "total", "busy", "cost")]
+    for workers, run in zip(WORKERS, runs, strict=True):
+        cells, share = [hours(run.stages[name]) for name in names], run.busy / (workers * run.wall)
+        cost = (workers + 1) * run.wall / 3600 * CORE_HOUR
+        of_runs.append((f"{workers:,}", *cells, hours(run.wall), f"{share:.0%}", f"${cost:,.0f}"))
     bytes_of = {
         "shards": size.private * rates.shard_bytes,
         "staged public rows": size.public * rates.staged_bytes,
@@ -123,67 +129,46 @@ def tables(rates: Rates, size: Size | None = None) -> str:
         "votes, 4 bytes for each of two classes": size.public * 8.0,
         "released labels": size.public * rates.label_bytes,
     }
-    runs = [simulate(size, rates, workers) for workers in WORKERS]
-    names = list(runs[0].stages)
-    lines = [
-        f"Rates of one core, {rates.machine}, measured {rates.at[:10]} in processor seconds:",
-        "",
-        "| step | rate |",
-        "|---|---|",
-        f"| public rows encoded and staged | {rates.encoded:,.0f} a second |",
-        f"| private rows split, Parquet | {rates.split:,.0f} a second |",
-        f"| logistic teachers of {FITTED:,} rows × {WIDTH} | {rates.fits:,.1f} a second |",
-        f"| votes of linear teachers | {rates.votes / 1e6:,.0f} million a second |",
-        f"| votes turned into durable labels | {rates.labels / 1e6:,.1f} million rows a second |",
-        f"| a task of Prefect on Dask | {rates.task:g} s |",
-        "",
-        f"{size.private:,} private rows, {size.public:,} public ones, {size.teachers:,} teachers, batches of "
-        f"{size.batch:,} rows:",
-        "",
-        "| workers | " + " | ".join(names) + " | total | busy | cost |",
-        "|---|" + "---|" * (len(names) + 3),
-    ]
-    for workers, run in zip(WORKERS, runs, strict=True):
-        cost = (workers + 1) * run.wall / 3600 * CORE_HOUR
-        cells = [hours(run.stages[name]) for name in names]
-        share = run.busy / (workers * run.wall)
-        lines.append(f"| {workers:,} | {' | '.join(cells)} | {hours(run.wall)} | {share:.0%} | ${cost:,.0f} |")
-    lines += ["", "| in the home | bytes |", "|---|---|"]
-    lines += [f"| {name} | {value / 1e6:,.0f} MB |" for name, value in bytes_of.items()]
     total = sum(bytes_of.values())
-    lines.append(f"| total | {total / 1e9:,.0f} GB, ${total / 1e12 * TERABYTE_MONTH:,.0f} a month |")
-    return "\n".join(lines) + "\n"
+    in_home = [(name, f"{value / 1e6:,.0f} MB") for name, value in bytes_of.items()]
+    in_home.append(("total", f"{total / 1e9:,.0f} GB, ${total / 1e12 * TERABYTE_MONTH:,.0f} a month"))
+    of_steps = [
+        ("step", "rate"),
+        ("public rows encoded and staged", f"{rates.encoded:,.0f} a second"),
+        ("private rows split, Parquet", f"{rates.split:,.0f} a second"),
+        (f"logistic teachers of {FITTED:,} rows × {WIDTH}", f"{rates.fits:,.1f} a second"),
+        ("votes of linear teachers", f"{rates.votes / 1e6:,.0f} million a second"),
+        ("votes turned into durable labels", f"{rates.labels / 1e6:,.1f} million rows a second"),
+        ("a task of Prefect on Dask", f"{rates.task:g} s"),
+    ]
+    measured = f"Rates of one core, {rates.machine}, measured {rates.at[:10]} in processor seconds:"
+    cut = f"batches of {size.batch:,} rows:"
+    given = f"{size.private:,} private rows, {size.public:,} public ones, {size.teachers:,} teachers, {cut}"
+    parts = (measured, table(of_steps), given, table(of_runs), table([("in the home", "bytes"), *in_home]))
+    return "\n\n".join(part if isinstance(part, str) else "\n".join(part) for part in parts)
 
 
 def hours(seconds: float) -> str:
     return f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:,.1f} min"
 
 
-MARKS = ("<!-- made by tests/benchmarks/schedule.py -->\n", "<!-- to here -->\n")
+MARKS = "<!-- made by tests/benchmarks/schedule.py -->", "<!-- to here -->"
 
 
 def page(text: str, rates: Rates) -> str:
     """The page with the tables in their place."""
-    before, after = MARKS
-    return re.sub(f"{before}.*{after}", lambda _: f"{before}\n{tables(rates)}\n{after}", text, flags=re.DOTALL)
+    return between(text, f"\n{tables(rates)}\n", MARKS)
 
 
 FITTED, WIDTH = 10_000, 50
 """Rows of a shard, a billion over 100,000, and columns."""
 
 
-def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    started = process_time()
-    result = work()
-    return process_time() - started, result
-
-
 def measure(rows: int = 200_000, labels: int = 4_000_000) -> Rates:
     """The rates of this machine, which may do other work: time of processors is counted."""
     import numpy as np
 
-    from tests.benchmarks import test_bench_linear as linear
-    from tests.benchmarks.test_bench_scale import BATCHES, Stream, table, voting_plan
+    from tests.benchmarks import parts, runs
     from tests.world import (
         LinearTeachers,
         PrivateRows,
@@ -196,11 +181,10 @@ def measure(rows: int = 200_000, labels: int = 4_000_000) -> Rates:
         stage_public,
     )
 
+    seconds = parts.processor
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        for name, seed, labelled in (("private", 1, True), ("public", 2, False), ("test", 3, True)):
-            table(folder / f"{name}.parquet", rows, seed, labelled=labelled)
-        (folder / "plan.toml").write_text(voting_plan(1000, 100))
+        folder = runs.tables(Path(place) / "data", rows, rows)
+        (folder / "plan.toml").write_text(runs.voting(1000, 100))
         plan, vault = load_plan(folder / "plan.toml"), Vault(folder / "home/vault")
         encoding = learn_encoding(plan)
         encoded, staged = seconds(lambda: list(stage_public(plan.path("public"), encoding, vault, "public", 65_536)))
@@ -209,14 +193,13 @@ def measure(rows: int = 200_000, labels: int = 4_000_000) -> Rates:
             name: sum((vault.root / ref.path).stat().st_size for ref in refs) / rows
             for name, refs in (("staged", [batch.ref for batch in staged]), ("shards", shards))
         }
-        linear.ROWS = FITTED
-        some = linear.shards(20)
-        fitted, weights = seconds(lambda: linear.as_arrays(some))
+        some = parts.shards(20, FITTED)
+        fitted, weights = seconds(lambda: parts.as_arrays(some))
         teachers = LinearTeachers(np.repeat(np.stack(weights, axis=1), 50, axis=1))
         X, counts = np.ones((20_000, WIDTH), np.float32), np.zeros((20_000, 2), np.uint32)
         with silenced():
             voted, _ = seconds(lambda: add_votes(counts, teachers, X))
-        stream = Stream.of(folder / "door", labels, BATCHES[1])
+        stream = parts.Stream.of(folder / "door", labels, 1 << 20)
         released, _ = seconds(stream.answer)
         size = sum(file.stat().st_size for file in (folder / "door/released").rglob("*.arrow"))
     return Rates(

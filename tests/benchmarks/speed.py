@@ -11,7 +11,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +19,12 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from tests.support.markdown import between, table
+
 MACHINE = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
 RECORDED = Path(__file__).with_name("speed.jsonl")
 PAGE, FIGURE = RECORDED.with_suffix(".md"), RECORDED.with_suffix(".svg")
-START, END = "<!-- measured by make bench -->", "<!-- end of what was measured -->"
+MARKS = "<!-- measured by make bench -->", "<!-- end of what was measured -->"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,10 @@ class Measured:
         return self.value / self.aim if self.least else self.aim / self.value
 
 
+Benchmark = Callable[[Path], Iterator[Measured]]
+"""Is given an empty folder. Its docstring says what is measured, beside what."""
+
+
 def read(path: Path = RECORDED) -> list[Measured]:
     """What was recorded, in its order."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -69,14 +75,13 @@ def number(value: float) -> str:
     return f"{value:,.{max(0, 2 - math.floor(math.log10(value)))}f}"
 
 
-def table(rows: Sequence[Measured]) -> Iterator[str]:
+def shown(rows: Sequence[Measured]) -> Iterator[str]:
     """A row a figure, and below it the machine and the days."""
-    yield "| what | measured | aim | beside it |"
-    yield "|---|---|---|---|"
+    cells = [("what", "measured", "aim", "beside it")]
     for row in rows:
-        shown = f"**{number(row.value)}** {row.unit}"
         aim = f"{'≥' if row.least else '≤'} {row.aim:g}" + (", missed" if row.times < 1 else "")
-        yield f"| {row.what} | {shown} | {aim} | {row.beside} |"
+        cells.append((row.what, f"**{number(row.value)}** {row.unit}", aim, row.beside))
+    yield from table(cells)
     yield ""
     for machine in dict.fromkeys(row.machine for row in rows):
         days = sorted({row.at for row in rows if row.machine == machine})
@@ -85,8 +90,7 @@ def table(rows: Sequence[Measured]) -> Iterator[str]:
 
 def page(rows: Sequence[Measured]) -> str:
     """The page as it should read."""
-    before, _, after = PAGE.read_text(encoding="utf-8").partition(START)
-    return f"{before}{START}\n\n{chr(10).join(table(rows))}\n\n{END}{after.partition(END)[2]}"
+    return between(PAGE.read_text(encoding="utf-8"), "\n" + "\n".join(shown(rows)) + "\n", MARKS)
 
 
 def draw(rows: Sequence[Measured]) -> Figure:

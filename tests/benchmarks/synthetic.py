@@ -19,10 +19,11 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.benchmarks.ours import Coded, Floats, coded, columns_of, decoded_student, on_cells, sketched
 from tests.benchmarks.tables import cases
+from tests.support.markdown import between, table
 from tests.world import LABEL, Encoding, cast_rows, encode, published_cells, synthetic_file
 
 PAGE = Path(__file__).with_name("README.md")
-START, END = "<!-- measured by tests.benchmarks.synthetic -->", "<!-- end of synthetic rows -->"
+MARKS = "<!-- measured by tests.benchmarks.synthetic -->", "<!-- end of synthetic rows -->"
 CASES, EPSILON = ("adult-schema", "nursery-schema"), 1.0
 TABLES = ("columns", "pairs of columns")
 DISTANCES = ("released", "by noise alone", "private")
@@ -69,17 +70,16 @@ def row(data: Coded) -> list[float]:
     return [*distances(data, released, 0), *distances(data, released, 1), *accuracies(data, released)]
 
 
-def table(folder: Path, names: Sequence[str], runs: int) -> str:
+def runs(folder: Path, names: Sequence[str], several: int) -> str:
     """The page's table, of that many runs."""
-    headings = [f"{what}: {each}" for what in TABLES for each in DISTANCES] + list(STUDENTS)
-    lines = [f"| | {' | '.join(headings)} |", "|---" * (1 + len(headings)) + "|"]
+    rows = [("", *(f"{what}: {each}" for what in TABLES for each in DISTANCES), *STUDENTS)]
     for name in names:
         data = coded(cases(folder)[name]())
-        found = np.array([row(data) for _ in range(runs)])
+        found = np.array([row(data) for _ in range(several)])
         cells = [f"{mean:.1f} ± {sd:.1f}" for mean, sd in zip(found.mean(0), found.std(0, ddof=1), strict=True)]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-        print(lines[-1], flush=True)
-    return "\n".join(lines)
+        rows.append((name, *cells))
+        print(*rows[-1], flush=True)
+    return "\n".join(table(rows))
 
 
 def main() -> None:
@@ -89,9 +89,8 @@ def main() -> None:
     given.add_argument("--cases", nargs="+", default=CASES)
     given.add_argument("--runs", type=int, default=3)
     asked = given.parse_args()
-    made = table(asked.folder, asked.cases, asked.runs)
-    before, _, rest = PAGE.read_text().partition(START)
-    PAGE.write_text(f"{before}{START}\n{made}\n{END}{rest.partition(END)[2]}")
+    made = runs(asked.folder, asked.cases, asked.runs)
+    PAGE.write_text(between(PAGE.read_text(), made, MARKS))
 
 
 if __name__ == "__main__":

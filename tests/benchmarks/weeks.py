@@ -14,13 +14,14 @@ import numpy as np
 
 from tests.benchmarks.ours import Coded, Drawn, Ints, coded, plan_of
 from tests.benchmarks.tables import cases
+from tests.support.markdown import between, table
 from tests.world import RoundFile, Stream, StreamPlan, decoded_of, planned_tallies, scores, tally
 
 WEEKS, AT = 52, (1, 4, 13, 26, 52)
 AIMS = {(0.5, 52): {}, (1.0, 52): {4: 83.5, 13: 84.6, 26: 85.3, 52: 85.7}, (1.0, 26): {52: 85.3}}
 """Accuracies aimed at, in percent, by week; by ε of the year, or of each unit, and releases of a season."""
 PAGE = Path(__file__).with_name("README.md")
-START, END = "<!-- measured by tests.benchmarks.weeks -->", "<!-- end of the weeks -->"
+MARKS = "<!-- measured by tests.benchmarks.weeks -->", "<!-- end of the weeks -->"
 
 
 def year(data: Coded, epsilon: float, season: int, seed: int) -> Iterator[float]:
@@ -55,15 +56,15 @@ def year(data: Coded, epsilon: float, season: int, seed: int) -> Iterator[float]
             ended, arrived, noisy = [*ended, now], [[] for _ in asked], [[] for _ in asked]
 
 
-def table(data: Coded, runs: int) -> str:
+def weeks(data: Coded, runs: int) -> str:
     """The page's table, of that many runs."""
-    lines = [f"| ε of each unit | season | {' | '.join(f'week {week}' for week in AT)} |", "|---" * (2 + len(AT)) + "|"]
+    rows = [("ε of each unit", "season", *(f"week {week}" for week in AT))]
     for (epsilon, season), aims in AIMS.items():
         found = np.array([list(year(data, epsilon, season, seed)) for seed in range(runs)])
         cells = [_cell(of, aims.get(week)) for week, of in zip(AT, found.T, strict=True)]
-        lines.append(f"| {epsilon:g} | {season} releases | {' | '.join(cells)} |")
-        print(lines[-1], flush=True)
-    return "\n".join(lines)
+        rows.append((f"{epsilon:g}", f"{season} releases", *cells))
+        print(*rows[-1], flush=True)
+    return "\n".join(table(rows))
 
 
 def _cell(found: Sequence[float], aim: float | None) -> str:
@@ -76,9 +77,8 @@ def main() -> None:
     given.add_argument("folder", type=Path)
     given.add_argument("--runs", type=int, default=3)
     asked = given.parse_args()
-    made = table(coded(cases(asked.folder)["adult"]()), asked.runs)
-    before, _, rest = PAGE.read_text().partition(START)
-    PAGE.write_text(f"{before}{START}\n{made}\n{END}{rest.partition(END)[2]}")
+    made = weeks(coded(cases(asked.folder)["adult"]()), asked.runs)
+    PAGE.write_text(between(PAGE.read_text(), made, MARKS))
 
 
 if __name__ == "__main__":
