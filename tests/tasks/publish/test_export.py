@@ -70,11 +70,6 @@ def test_its_files_are_the_published_ones(small: World, exported: Path) -> None:
         assert sha256((exported / name).read_bytes()) == sha256((small.released.root / SESSION / name).read_bytes())
 
 
-def test_the_card_lists_the_forms_that_suit(exported: Path) -> None:
-    card = (exported / "MODEL_CARD.md").read_text()
-    assert [name for name, form in EXPORT_FORMS.items() if f"- {name}: {form.use}\n" in card] == ["scikit-learn"]
-
-
 def test_a_form_is_written_for_every_student_that_it_suits_and_for_no_other(
     small: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,19 +99,6 @@ def test_it_verifies_and_says_what_is_not_included(exported: Path, tmp_path: Pat
         copy = Path(shutil.copytree(exported, tmp_path / name))
         (copy / name).unlink() if change is None else (copy / name).write_bytes(change)
         assert [check for check in verify_published(copy) if not check.ok and name in check.detail]
-
-
-def test_its_example_has_a_cell_of_each_column_s_own_type() -> None:
-    row = {name: eval(value) for name, value in example_row(published_student(EVERY, None)).items()}
-    assert date.fromisoformat(row["date"])
-    assert {name: type(row[name]) for name in ("plain", "log", "truth", "word", "text")} == {
-        "plain": float,
-        "log": float,
-        "truth": bool,
-        "word": str,
-        "text": str,
-    }
-    assert {name: len(row[name]) for name in ("bytes", "wave")} == {"bytes": 2, "wave": 2}
 
 
 def test_its_example_of_six_lines_predicts_with_scikit_learn_alone_what_is_predicted_here(
@@ -166,19 +148,20 @@ def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> Non
     assert "majority-class baseline" in card
 
 
-def test_the_card_tells_free_text_from_words() -> None:
-    columns = columns_of(published_student(EVERY, None))
+def test_columns_are_told_and_shown_by_their_own_types_in_the_order_of_the_table() -> None:
+    """They stood in reverse on the card and in the example."""
+    student = published_student(EVERY, None)
+    columns, row = columns_of(student), {name: eval(value) for name, value in example_row(student).items()}
+    assert [*columns] == [column.name for column in EVERY.columns if column.kind != "null"]
     assert {name: holds(columns[name][0]).split(",")[0] for name in ("word", "text", "bytes")} == {
         "word": "a category",
         "text": "free text",
         "bytes": "a list of 2 whole numbers from 0 to 255",
     }
-
-
-def test_columns_stand_in_the_order_of_the_table() -> None:
-    """They stood in reverse on the card and in the example."""
-    known = [column.name for column in EVERY.columns if column.kind != "null"]
-    assert [*columns_of(published_student(EVERY, None))] == known
+    assert date.fromisoformat(row["date"])
+    own = {"plain": float, "log": float, "truth": bool, "word": str, "text": str, "bytes": list, "wave": list}
+    assert {name: type(row[name]) for name in own} == own
+    assert {len(row[name]) for name in ("bytes", "wave")} == {2}
 
 
 def test_a_folder_in_use_is_left_alone(small: World, exported: Path) -> None:

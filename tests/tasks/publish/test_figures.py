@@ -53,28 +53,12 @@ def test_the_charge_grows_with_refusals_up_to_the_claim(small: World) -> None:
     assert (np.diff(spent.epsilon) >= 0).all()
     assert spent.epsilon[-1] == pytest.approx(STABLE.cost.epsilon(1e-5), rel=1e-6)
     assert spent.epsilon[-1] <= 1
-
-
-def test_a_mechanism_charged_whole_is_flat_at_its_claim(small: World) -> None:
-    mechanism = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2)
-    refs = session(small, mechanism, small.truth)
-    spent = spending(Ledger.of(small.home).session(SESSION), refused(small, refs))
-    assert set(spent.epsilon) == {1.0}
-
-
-def test_a_session_that_asked_nothing_has_a_point_all_the_same(small: World) -> None:
-    session(small, STABLE, small.truth)
-    unasked = np.zeros(0, dtype=bool)
-    spent = spending(Ledger.of(small.home).session(SESSION), unasked)
-    assert spent.rows.tolist() == [0]
-    assert spent.epsilon.tolist() == [0]
-
-
-def test_the_charge_never_passes_the_claim(small: World) -> None:
-    labels = np.full(20, -1)
-    session(small, STABLE, labels)
+    unasked = spending(now, np.zeros(0, dtype=bool))
+    assert (unasked.rows.tolist(), unasked.epsilon.tolist()) == ([0], [0])
     dear = Cost(renyi=tuple(9 * r for r in STABLE.per_refusal.renyi))
-    assert charge_of(Ledger.of(small.home).session(SESSION), dear, 20) == 1.0
+    assert charge_of(now, dear, 20) == 1.0
+    whole = replace(now, mechanism=NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2).settings())
+    assert set(spending(whole, refused(small, refs)).epsilon) == {1.0}
 
 
 def test_a_guess_at_how_it_goes_on_is_drawn_only_where_there_is_something_to_go_by(small: World) -> None:

@@ -2,10 +2,10 @@
 
 import csv
 import json
-import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,6 @@ from tests.support.sentences import facts, says
 from tests.support.students import republish
 from tests.world import (
     CsvFile,
-    NotVerified,
     ScoreClassifier,
     TextFormat,
     WrongInput,
@@ -67,24 +66,46 @@ def test_a_table_in_and_a_table_out(small: World, tmp_path: Path, read: str, wri
     assert [path.name for path in tmp_path.iterdir() if path not in (table, target)] == []
 
 
-WRONG = {
-    "another kind": ("rows.parquet", "classes.txt", r"--out must be a new file named .parquet or .csv"),
-    "there already": ("rows.parquet", "rows.parquet", "already exists"),
-    "no such table": ("none.parquet", "c.csv", "ROWS must be a file"),
-    "a column is missing": ("narrow.parquet", "c.csv", "ROWS must hold the column 'shade', which"),
-    "no such folder": ("rows.parquet", "no/c.csv", "cannot be written"),
+PUBLIC, OUT = "public.parquet", "classes.csv"
+WRONG: dict[str, tuple[str, str, tuple[str, ...], str]] = {
+    "another kind of file": (PUBLIC, "classes.txt", (), "--out must be a new file named .parquet or .csv"),
+    "a file that is there": (PUBLIC, "odd.parquet", (), "already exists"),
+    "no such folder": (PUBLIC, "no/c.csv", (), "cannot be written"),
+    "no such table": ("none.parquet", OUT, (), "ROWS must be a file"),
+    "a column is missing": ("narrow.parquet", OUT, (), "ROWS must hold the column 'shade', which"),
+    "no such class": (PUBLIC, OUT, ("--threshold", "maybe=0.5"), "one of 'no', 'yes', got 'maybe'"),
+    "no probability": (PUBLIC, OUT, ("--threshold", "yes=half"), "such as yes=0.2, got 'half'"),
+    "a probability of 0": (PUBLIC, OUT, ("--threshold", "yes=0"), "a probability above 0"),
+    "no such point": (PUBLIC, OUT, ("--point", "prior odds"), "one of default and prior-odds"),
+    "no shares": (PUBLIC, OUT, ("--point", "prior-odds"), "this one keeps no shares of classes"),
+    "two points": (PUBLIC, OUT, ("--point", "prior-odds", "--threshold", "yes=0.2"), "without --threshold"),
+    "no such column": (PUBLIC, OUT, ("--id", "nobody"), "ROWS must hold the column 'nobody'"),
+    "letters that act": ("odd.parquet", OUT, ("--id", "acts"), "letters that are not printable"),
+    "cells of bytes": ("odd.parquet", OUT, ("--id", "bytes"), "--id must name a column"),
+    "cells of durations": ("odd.parquet", OUT, ("--id", "time"), "--id must name a column"),
+    "two types": ("rows", "c.parquet", ("--id", "who"), "one type in all files"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_wrong_is_one_sentence_and_leaves_no_file(small: World, tmp_path: Path, what: str) -> None:
-    small.rows.write_parquet(tmp_path / "rows.parquet")
-    small.rows.drop("shade").write_parquet(tmp_path / "narrow.parquet")
-    before = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
-    table, target, sentence = WRONG[what]
-    status, _, error = predict(small.home, str(tmp_path / table), tmp_path / target)
+    rows = small.rows.head(2)
+    small.rows.write_parquet(tmp_path / PUBLIC)
+    rows.drop("shade").write_parquet(tmp_path / "narrow.parquet")
+    odd: dict[str, Any] = {
+        "acts": ["a", "b\x1b[2J"],
+        "bytes": [b"=1+1", b"\x1b[2J"],
+        "time": pl.Series([1, 2]).cast(pl.Duration),
+    }
+    rows.with_columns(**{name: pl.Series(cells) for name, cells in odd.items()}).write_parquet(tmp_path / "odd.parquet")
+    (tmp_path / "rows").mkdir()
+    for name, cells in (("a", [1, 2]), ("b", ["x", "y"])):
+        rows.with_columns(who=pl.Series(cells)).write_parquet(tmp_path / "rows" / f"{name}.parquet")
+    before = {path: path.stat().st_size for path in tmp_path.rglob("*")}
+    table, target, more, sentence = WRONG[what]
+    status, _, error = predict(small.home, str(tmp_path / table), tmp_path / target, *more)
     assert (status in (1, 2), sentence in error) == (True, True), error
-    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == before
+    assert {path: path.stat().st_size for path in tmp_path.rglob("*")} == before
 
 
 @pytest.mark.parametrize("least", [0.01, 0.3, 1.0])
@@ -107,76 +128,28 @@ def test_a_threshold_leaves_other_rows_to_the_likeliest_other_class() -> None:
     assert at_point(Odds(), threshold="b=0.2").predict(None).tolist() == ["b", "b", "a"]
 
 
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        (("--threshold", "maybe=0.5"), "one of 'no', 'yes', got 'maybe'"),
-        (("--threshold", "yes=half"), "such as yes=0.2, got 'half'"),
-        (("--threshold", "yes=0"), "a probability above 0"),
-        (("--point", "prior odds"), "one of default and prior-odds"),
-        (("--point", "prior-odds"), "this one keeps no shares of classes"),
-        (("--point", "prior-odds", "--threshold", "yes=0.2"), "without --threshold"),
-        (("--id", "nobody"), "ROWS must hold the column 'nobody'"),
-    ],
-)
-def test_a_point_that_the_student_has_not_is_one_sentence(
-    small: World, tmp_path: Path, more: tuple[str, ...], sentence: str
-) -> None:
-    status, _, error = predict(small.home, str(small.home / "public.parquet"), tmp_path / "c.csv", *more)
-    assert (status, sentence in error) == (2, True), error
-    assert not (tmp_path / "c.csv").exists()
-
-
-def test_a_column_of_the_table_goes_along(small: World, tmp_path: Path) -> None:
-    rows, table = small.rows.head(4), str(tmp_path / "rows.parquet")
-    words = ["=1+1", None, "person 3", "-4"]
-    rows.with_columns(
-        who=pl.Series(words), number=pl.Series([4, 3, 2, 1]), odd=pl.Series(["a", "b\x1b[2J", "c", "d"])
-    ).write_parquet(table)
-    for column, suffix, kept in (
-        ("who", "parquet", words),
-        ("who", "csv", ["'=1+1", None, *words[2:]]),
-        ("number", "csv", [4, 3, 2, 1]),
+def test_a_column_of_the_table_goes_along_and_no_cell_of_it_is_a_formula(small: World, tmp_path: Path) -> None:
+    rows, words = small.rows.head(4), ["=1+1", None, "person 3", "-4"]
+    chosen = pl.Series(["=1+1", "b", "b", "b"], dtype=pl.Enum(["=1+1", "b"]))
+    columns = {"who": pl.Series(words), "number": pl.Series([4, 3, 2, 1]), "chosen": chosen}
+    rows.with_columns(**columns).write_parquet(tmp_path / "rows.parquet")
+    german = small.rows.head(2).with_columns(who=pl.Series(["1.234", "5.678"]))
+    german.write_csv(tmp_path / "german.csv", separator=";", decimal_comma=True)
+    for number, (table, column, suffix, kept) in enumerate(
+        (
+            ("rows.parquet", "who", "parquet", words),
+            ("rows.parquet", "who", "csv", ["'=1+1", None, *words[2:]]),
+            ("rows.parquet", "number", "csv", [4, 3, 2, 1]),
+            ("rows.parquet", "chosen", "csv", ["'=1+1", "b", "b", "b"]),
+            ("german.csv", "who", "parquet", ["1.234", "5.678"]),  # read as names
+        )
     ):
-        target = tmp_path / f"{column}.{suffix}"
-        status, _, error = predict(small.home, table, target, "--id", column)
+        target = tmp_path / f"{number}.{suffix}"
+        status, _, error = predict(small.home, str(tmp_path / table), target, "--id", column)
         assert status == 0, error
         found = pl.read_parquet(target) if suffix == "parquet" else pl.read_csv(target)
         assert found.columns[:2] == [column, "class"]
         assert found[column].to_list() == kept
-    status, _, error = predict(small.home, table, tmp_path / "odd.csv", "--id", "odd")
-    assert (status, "letters that are not printable" in error, (tmp_path / "odd.csv").exists()) == (2, True, False)
-
-
-@pytest.mark.parametrize(
-    ("cells", "sentence"),
-    [
-        (pl.Series([b"=1+1", b"\x1b[2J"]), "--id must name a column"),
-        (pl.Series([1, 2]).cast(pl.Duration), "--id must name a column"),
-        (pl.Series(["=1+1", "b"], dtype=pl.Enum(["=1+1", "b"])), ""),
-    ],
-)
-def test_no_cell_of_a_column_that_goes_along_is_a_formula_or_lost(
-    small: World, tmp_path: Path, cells: pl.Series, sentence: str
-) -> None:
-    small.rows.head(2).with_columns(who=cells).write_parquet(tmp_path / "rows.parquet")
-    target = tmp_path / "c.csv"
-    status, _, error = predict(small.home, str(tmp_path / "rows.parquet"), target, "--id", "who")
-    assert (status, sentence in error, target.exists()) == ((2, True, False) if sentence else (0, True, True)), error
-    if not sentence:
-        assert pl.read_csv(target)["who"].to_list() == ["'=1+1", "b"]
-
-
-def test_a_column_that_goes_along_is_of_one_type_and_is_read_as_names(small: World, tmp_path: Path) -> None:
-    (tmp_path / "rows").mkdir()
-    for name, cells in (("a", [1, 2]), ("b", ["x", "y"])):
-        small.rows.head(2).with_columns(who=pl.Series(cells)).write_parquet(tmp_path / "rows" / f"{name}.parquet")
-    status, _, error = predict(small.home, str(tmp_path / "rows"), tmp_path / "c.parquet", "--id", "who")
-    assert (status, "one type in all files" in error, (tmp_path / "c.parquet").exists()) == (2, True, False), error
-    german = small.rows.head(2).with_columns(who=pl.Series(["1.234", "5.678"]))
-    german.write_csv(tmp_path / "german.csv", separator=";", decimal_comma=True)
-    assert predict(small.home, str(tmp_path / "german.csv"), tmp_path / "g.parquet", "--id", "who")[0] == 0
-    assert pl.read_parquet(tmp_path / "g.parquet")["who"].to_list() == ["1.234", "5.678"]
 
 
 def test_rows_without_a_column_are_one_sentence_from_python(small: World) -> None:
@@ -198,15 +171,6 @@ def test_a_domain_in_the_place_of_a_session_is_answered_with_its_sessions(small:
     status, _, error = concord("predict", "people", table, "--out", target, "--home", str(home))
     assert (status, says(error, "people", SESSION)) == (2, True), error
     assert not Path(target).exists()
-
-
-@pytest.mark.parametrize("name", ["certificate.json", "student.skops"])
-def test_a_pipe_in_the_place_of_a_published_file_is_not_waited_for(small: World, tmp_path: Path, name: str) -> None:
-    copy = Path(shutil.copytree(small.home / "released" / SESSION, tmp_path / "copy"))
-    (copy / name).unlink()
-    os.mkfifo(copy / name)
-    with pytest.raises((WrongInput, NotVerified), match=r"no student is published|is missing"):
-        handed_on(str(copy), tmp_path)
 
 
 def test_a_student_takes_rows_as_they_come(small: World) -> None:
