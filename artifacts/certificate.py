@@ -3,7 +3,7 @@
 It is a list of sessions' records (artifacts.records), with the student that was learned from them, if there is one. It
 is public and deterministic: it holds no private data, not even the number of private rows, and no times.
 `schema()` is published with every certificate; a change of the schema needs a new FORMAT, checked by
-tests/artifacts/test_certificate_schema.py.
+tests/artifacts/test_published_schemas.py.
 """
 
 import platform

@@ -7,8 +7,8 @@ Its attestation is an in-toto statement about the files a session published and 
                    and the head of the ledger's excerpt that it rests on
 
 It is signed in an envelope (artifacts.home.signing) and published beside the certificate with `attestation_schema`,
-the JSON Schema of the statement. It holds no time. Checked by tests/artifacts/test_attestation.py, against in-toto's
-own rules for a statement.
+the JSON Schema of the statement. It holds no time. Checked by tests/artifacts/test_published_schemas.py, against
+in-toto's own rules for a statement.
 """
 
 from collections.abc import Mapping

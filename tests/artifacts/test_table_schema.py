@@ -1,4 +1,4 @@
-"""The declared schema: what a Table Schema is read as, and one sentence for each way to be wrong."""
+"""The declared schema: what a Table Schema is read as. What is said of a wrong one: tests/texts/wrong_plans.py"""
 
 import json
 from datetime import date
@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from tests.support.sentences import facts
+from tests.texts.wrong_plans import SCHEMAS
 from tests.world import (
     PROPERTIES,
     DataPlan,
@@ -93,27 +94,12 @@ def test_dates_of_toml_and_moments_are_days_since_1970() -> None:
     ]
 
 
-@pytest.mark.parametrize("given", [[], {}, {"fields": {}}, {"fields": []}, {"fields": ["age"]}, "age", None])
-def test_what_is_no_table_schema_is_refused(given: Any) -> None:
-    with pytest.raises(WrongInput, match=r"data\.schema must be a Table Schema"):
-        schema_of(given)
-
-
-def test_names_are_given_once_and_something_is_declared() -> None:
-    with pytest.raises(WrongInput, match="name each column once, got 'age' twice"):
-        of(AGE, AGE)
-    with pytest.raises(WrongInput, match="give every field a name"):
-        of({"type": "integer"})
-    with pytest.raises(WrongInput, match=facts("range", "categories", "one column")):
-        of({"name": "note", "type": "any"})
+def test_schema_and_table_must_have_the_same_columns() -> None:
     alone = of({"name": "country", "type": "string", "constraints": {"enum": ["Italy"]}})
     with pytest.raises(WrongInput, match=facts("more than one value")):
         alone.check("income")
     with pytest.raises(WrongInput, match=facts("'country'", "data.schema", "one value")):
         alone.only(["country"])
-
-
-def test_schema_and_table_must_have_the_same_columns() -> None:
     found = of(AGE, SEX)
     found.check("income", ["age", "sex", "income"])
     found.check("income", ["age", "sex", "income", "person"], no_features=["person"])
@@ -181,27 +167,11 @@ GIVEN: dict[str, dict[str, Any]] = {
     },
 }
 """What is read, or says nothing of cells: of every property a schema that has it."""
-REFUSED: dict[str, dict[str, Any]] = {
-    "fieldsMatch": {"fieldsMatch": "subset", "fields": [AGE]},
-    "missingValues": {"fields": [AGE], "missingValues": "-9"},
-    "minimum": {"fields": [AGE], "missingValues": ["", "18"]},
-    "type": {"fields": [{**AGE, "type": "yearmonth"}]},
-    "format": {"fields": [{**DATE, "format": "any"}]},
-    "%Y": {"fields": [{**DATE, "format": "%d. %B %Y"}]},
-    "'%d.%m.%Y'": {"fields": [{**DATE, "format": "%d.%m.%y"}]},
-    "decimalChar": {"fields": [{**AGE, "type": "number", "decimalChar": ","}]},
-    "groupChar": {"fields": [{**AGE, "groupChar": "."}]},
-    "bareNumber": {"fields": [{**AGE, "bareNumber": False}]},
-    "trueValues": {"fields": [{**TRUTH, "trueValues": ["x"], "falseValues": ["x"]}]},
-    "delimiter": {"fields": [{"name": "codes", "type": "list", "delimiter": ";"}]},
-    "itemType": {"fields": [{"name": "codes", "type": "list", "itemType": "string"}]},
-    "minimun": {"fields": [{**AGE, "constraints": {"minimun": 1, "maximum": 2}}]},
-}
 
 
 def test_every_property_of_the_standard_is_tried_here() -> None:
     everywhere = {"fields", "name", "type", "constraints"}
-    assert {name for owned in PROPERTIES.values() for name in owned} <= GIVEN.keys() | REFUSED.keys() | everywhere
+    assert {name for owned in PROPERTIES.values() for name in owned} <= GIVEN.keys() | SCHEMAS.keys() | everywhere
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -216,19 +186,6 @@ def test_what_is_said_to_be_read_is_read_and_what_is_allowed_changes_nothing(nam
         assert found == of(DATE)
     elif name != "fieldsMatch":
         assert found not in (of(AGE), of(DATE), of(TRUTH))
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_is_named(name: str) -> None:
-    if name in ("delimiter", "itemType"):
-        assert PROPERTIES["field"][name].startswith("refused")
-        name, given = "type", REFUSED[name]
-    else:
-        given = REFUSED[name]
-    with pytest.raises(WrongInput) as wrong:
-        schema_of(given)
-    assert name in str(wrong.value)
-    assert "data.schema" in str(wrong.value)
 
 
 def read(field: dict[str, Any], cells: list[Any], **schema: Any) -> list[Any]:
@@ -255,10 +212,6 @@ def test_cells_are_read_as_the_dictionary_has_them_written() -> None:
 def test_a_schema_is_read_out_of_a_resource_and_of_a_data_package_of_one() -> None:
     resource = {"name": "t", "path": "t.csv", "schema": {"fields": [AGE, SEX]}}
     assert schema_of(resource) == schema_of({"name": "p", "resources": [resource]}) == of(AGE, SEX)
-    with pytest.raises(WrongInput, match="has 2 resources"):
-        schema_of({"resources": [resource, resource]})
-    with pytest.raises(WrongInput, match=r"names one: give 'schema\.json'"):
-        schema_of({**resource, "schema": "schema.json"})
 
 
 def test_a_dictionary_may_name_label_and_unit() -> None:

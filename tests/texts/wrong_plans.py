@@ -158,6 +158,35 @@ FIELDS: list[Any] = [
 ]
 """Fields of a Table Schema, each beside one that is right."""
 
+AGE = limits("integer", minimum=17, maximum=90) | {"name": "age"}
+DATE = limits("date", minimum="1970-01-02", maximum="2020-12-31")
+SCHEMAS: dict[str, Any] = {
+    "a list": [],
+    "nothing": {},
+    "no list of fields": {"fields": {}},
+    "no fields": {"fields": []},
+    "a word for a field": {"fields": ["age"]},
+    "a word": "age",
+    "a name twice": {"fields": [AGE, AGE]},
+    "no name": {"fields": [{"type": "integer"}]},
+    "nothing declared": {"fields": [limits("any")]},
+    "two resources": {"resources": [{"schema": {"fields": [AGE]}}] * 2},
+    "a file's name": {"name": "t", "path": "t.csv", "schema": "schema.json"},
+    "fieldsMatch": {"fieldsMatch": "subset", "fields": [AGE]},
+    "missingValues": {"fields": [AGE], "missingValues": "-9"},
+    "a missing value within a range": {"fields": [AGE], "missingValues": ["", "18"]},
+    "type": {"fields": [AGE | {"type": "yearmonth"}]},
+    **{f"format {form}": {"fields": [DATE | {"format": form}]} for form in ("any", "%d. %B %Y", "%d.%m.%y")},
+    "decimalChar": {"fields": [AGE | {"type": "number", "decimalChar": ","}]},
+    "groupChar": {"fields": [AGE | {"groupChar": "."}]},
+    "bareNumber": {"fields": [AGE | {"bareNumber": False}]},
+    "trueValues": {"fields": [limits("boolean") | {"trueValues": ["x"], "falseValues": ["x"]}]},
+    "delimiter": {"fields": [limits("list") | {"delimiter": ";"}]},
+    "itemType": {"fields": [limits("list") | {"itemType": "string"}]},
+    "minimun": {"fields": [AGE | {"constraints": {"minimun": 1, "maximum": 2}}]},
+}
+"""Schemas that are none, or that say of cells what is not read."""
+
 
 def with_changes(tables: Changes, changes: Changes) -> Changes:
     """The tables of a plan with those changes, in order."""
@@ -179,3 +208,5 @@ def wrong() -> Iterator[tuple[str, Changes, Callable[[], object]]]:
             yield f"A plan for {base}", changes, partial(parse_plan, with_changes(tables, changes))
     for field in FIELDS:
         yield "A field of data.schema", field, partial(schema_of, {"fields": [SEX, field]})
+    for given in SCHEMAS.values():
+        yield "A schema", {"data.schema": given}, partial(schema_of, given)

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copy
+from typing import Any
 
 import pytest
 from mlflow.tracking import MlflowClient
@@ -15,7 +16,6 @@ from tests.world import (
     AboutPlan,
     Certificate,
     Champion,
-    ClassMeasured,
     Estimate,
     MechanismRecord,
     NumberTested,
@@ -27,38 +27,37 @@ from tests.world import (
     StudentRecord,
     TestRecord,
     mlflow_write,
-    share,
     takes_alias,
     untested,
     warnings_of,
 )
 
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+
+def around(value: float, width: float = 0.01) -> Estimate:
+    return Estimate(value=value, low=value - width, high=value + width)
 
 
-def student(balanced: float | None, *, warned: bool = False, table: str = "t") -> Certificate:
-    classes = (ClassMeasured(name="a", rows=1, predicted=1, recall=share(1, 1), precision=share(1, 1)),)
-    test = PublicTest(
-        table=table,
-        label="class",
-        rows=10,
-        accuracy=share(9, 10),
-        balanced_accuracy=share((balanced or 0) * 10, 10),
-        majority=0.5,
-        classes=classes,
-        matrix=None,
-        calibration=None,
+def student(balanced: float | None = None, *, private: Any = None, warned: bool = False) -> Certificate:
+    """A certificate with that balanced accuracy on public rows, and that private test."""
+    test = PublicTest.model_construct(table="t", balanced_accuracy=around(balanced or 0))
+    made = StudentRecord.model_construct(
+        file=Ref(path="s", digest="new"), public_test=None if balanced is None else test
     )
-    made = StudentRecord(
-        estimator="e",
-        params={},
-        refused=None,
-        file=Ref(path="s", digest="new"),
-        accuracy=share(9, 10),
-        public_test=None if balanced is None else test,
-    )
+    settings = {**RECORDED["private_test"], "student": "new", "bounds": [0.0, 50.0]}
+    mechanism = MechanismRecord(name="private_test", settings=settings, proof="", releases="")
+    tests = [] if private is None else [SessionRecord.model_construct(mechanism=mechanism, outcomes=(private,))]
     warnings = ("it is blind",) if warned else ()
-    return Certificate.model_construct(learned=made, warnings=warnings, about=AboutPlan(), sessions=())
+    return Certificate.model_construct(learned=made, warnings=warnings, about=AboutPlan(), sessions=tuple(tests))
+
+
+def units_tested(balanced: float, *, clean: bool = True) -> TestRecord:
+    found = around(balanced)
+    return TestRecord.model_construct(clean=clean, accuracy=found, balanced_accuracy=found, majority=0.5, classes=())
+
+
+def number_tested(rmse: float) -> NumberTested:
+    own, constant = around(rmse, 1), around(9.0, 1)
+    return NumberTested.model_construct(clean=True, rmse=own, constant=23.4, constant_rmse=constant)
 
 
 def now(balanced: float | None, table: str = "t", **tags: str) -> Champion:
@@ -67,81 +66,53 @@ def now(balanced: float | None, table: str = "t", **tags: str) -> Champion:
     return Champion(tags, {"public_test": table}, {"balanced_accuracy": balanced})
 
 
-@pytest.mark.parametrize(
-    ("candidate", "champion", "takes"),
-    [
-        (student(0.6), None, True),
-        (student(None), None, True),
-        (student(0.6, warned=True), None, False),
-        (student(0.6, warned=True), now(0.5), False),
-        (student(0.6), now(0.5), True),
-        (student(0.6), now(0.6), False),
-        (student(0.6), now(0.7), False),
-        (student(0.6), now(0.7, warned="true"), True),
-        (student(0.6), now(0.6, **{"digest.student": "new"}), True),
-        (student(0.6), now(None), True),
-        (student(None), now(0.5), False),
-        (student(None), now(None), True),
-        (student(0.9), now(0.5, table="another"), False),
-        (student(0.9), Champion({}, {"public_test": "t"}, {"rmse": 1.0}), False),  # of a number on the same rows
-    ],
-)
+def of_number(rmse: float, bounds: str = "[0.0, 50.0]") -> Champion:
+    return Champion({}, {"test.bounds": bounds} if bounds else {}, {"test_rmse": rmse})
+
+
+def of_units(balanced: float, clean: bool = True) -> Champion:
+    return Champion({}, {"test.clean": str(clean)}, {"test_balanced_accuracy": balanced})
+
+
+NUMBER, UNITS = student(private=number_tested(3.0)), student(private=units_tested(0.99))
+UNCLEAN = student(private=units_tested(0.99, clean=False))
+CHAMPIONS: list[tuple[Certificate, Champion | None, bool]] = [
+    (student(0.6), None, True),
+    (student(), None, True),
+    (student(0.6, warned=True), None, False),
+    (student(0.6, warned=True), now(0.5), False),
+    (student(0.6), now(0.5), True),
+    (student(0.6), now(0.6), False),
+    (student(0.6), now(0.7), False),
+    (student(0.6), now(0.7, warned="true"), True),
+    (student(0.6), now(0.6, **{"digest.student": "new"}), True),
+    (student(0.6), now(None), True),
+    (student(), now(0.5), False),
+    (student(), now(None), True),
+    (student(0.9), now(0.5, table="another"), False),
+    (student(0.9), Champion({}, {"public_test": "t"}, {"rmse": 1.0}), False),  # of a number on the same rows
+    (UNITS, of_units(0.9), True),
+    (UNITS, of_units(0.9, clean=False), True),
+    (UNCLEAN, of_units(0.9), False),  # it took the alias of one that was tested on units it never saw
+    (UNCLEAN, of_units(0.9, clean=False), True),
+    (UNCLEAN, now(None), True),
+    *((NUMBER, of_number(before), takes) for before, takes in ((2.9, False), (3.0, False), (3.1, True))),
+    *((NUMBER, of_number(9.0, bounds), False) for bounds in ("[0.0, 60.0]", "")),
+    (NUMBER, of_units(0.1), False),
+    (student(), of_number(9.0), False),
+    (UNITS, of_number(9.0), False),
+]
+
+
+@pytest.mark.parametrize(("candidate", "champion", "takes"), CHAMPIONS)
 def test_who_is_champion(candidate: Certificate, champion: Champion | None, takes: bool) -> None:
     assert takes_alias(candidate, champion) is takes
 
 
-def record_of(balanced: float, *, clean: bool) -> TestRecord:
-    around = Estimate(value=balanced, low=balanced - 0.01, high=balanced + 0.01)
-    return TestRecord.model_construct(clean=clean, accuracy=around, balanced_accuracy=around, majority=0.5, classes=())
-
-
-@pytest.mark.parametrize(
-    ("clean", "champion", "takes"),
-    [(True, True, True), (False, True, False), (True, False, True), (False, False, True)],
-)
-def test_a_private_test_that_is_not_clean_counts_as_none(clean: bool, champion: bool, takes: bool) -> None:
-    """A student tested on what it learned from took the alias of one that was tested on units it never saw."""
-    mechanism = MechanismRecord(
-        name="private_test", settings={**RECORDED["private_test"], "student": "new"}, proof="", releases=""
-    )
-    record = SessionRecord.model_construct(mechanism=mechanism, outcomes=(record_of(0.99, clean=clean),))
-    certificate = student(None).model_copy(update={"sessions": (record,)})
-    there = Champion({}, {"test.clean": str(champion)}, {"test_balanced_accuracy": 0.9})
-    assert takes_alias(certificate, there) is takes
-    assert takes_alias(certificate, Champion({}, {}, {})) is True
-
-
-def test_a_private_test_that_is_not_clean_is_warned_of() -> None:
-    assert warnings_of(None, record_of(0.99, clean=True)) == ()
-    (warning,) = warnings_of(None, record_of(0.99, clean=False))
+def test_what_a_private_test_does_not_tell_is_warned_of() -> None:
+    assert warnings_of(None, units_tested(0.99)) == warnings_of(None, number_tested(6.9)) == ()
+    (warning,) = warnings_of(None, units_tested(0.99, clean=False))
     assert "may have learned from the tested units" in warning
-
-
-def number_tested(rmse: float) -> NumberTested:
-    own, other = (Estimate(value=value, low=value - 1, high=value + 1) for value in (rmse, 9.0))
-    return NumberTested.model_construct(clean=True, rmse=own, constant=23.4, constant_rmse=other)
-
-
-def test_of_numbers_the_private_test_of_least_error_is_champion() -> None:
-    settings = {**RECORDED["private_test"], "student": "new", "bounds": [0.0, 50.0]}
-    mechanism = MechanismRecord(name="private_test", settings=settings, proof="", releases="")
-    record = SessionRecord.model_construct(mechanism=mechanism, outcomes=(number_tested(3.0),))
-    certificate = student(None).model_copy(update={"sessions": (record,)})
-    same = {"test.bounds": "[0.0, 50.0]"}
-    for before, takes in ((2.9, False), (3.0, False), (3.1, True)):
-        assert takes_alias(certificate, Champion({}, same, {"test_rmse": before})) is takes
-    assert takes_alias(student(None), Champion({}, same, {"test_rmse": 9.0})) is False
-    for other in ({"test.bounds": "[0.0, 60.0]"}, {}):
-        assert takes_alias(certificate, Champion({}, other, {"test_rmse": 9.0})) is False
-    assert takes_alias(certificate, Champion({}, {}, {"test_balanced_accuracy": 0.1})) is False
-    of_classes = SessionRecord.model_construct(mechanism=mechanism, outcomes=(record_of(0.9, clean=True),))
-    measured = student(None).model_copy(update={"sessions": (of_classes,)})
-    assert takes_alias(measured, Champion({}, same, {"test_rmse": 9.0})) is False
-    assert takes_alias(measured, Champion({}, {}, {"test_balanced_accuracy": 0.8})) is True
-
-
-def test_a_number_not_told_from_a_constant_by_the_private_test_is_warned_of() -> None:
-    assert warnings_of(None, number_tested(6.9)) == ()
     for rmse, words in ((7.0, "may not beat"), (10.9, "may not beat"), (11.0, "does not beat")):
         (warning,) = warnings_of(None, number_tested(rmse))
         assert f"{words} a constant prediction of 23.4: RMSE {rmse - 1:.4g} to {rmse + 1:.4g} against" in warning
@@ -164,9 +135,9 @@ def test_the_snippet_named_a_champion_that_was_not_there(
     copy(mlflow_database, tmp_path / "mlflow.db")
     small = world(tmp_path)
     monkeypatch.setattr(mlflow_write, "takes_alias", lambda *_: champion)
-    where = tracked(small, STABLE, small.truth, datetime(2026, 1, 2, tzinfo=UTC))
-    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
-    said = client.get_registered_model("people-student").description
+    stable = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+    where = tracked(small, stable, small.truth, datetime(2026, 1, 2, tzinfo=UTC))
+    said = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db").get_registered_model("people-student").description
     addresses = set(re.findall(r'load_model\("(.*)"\)', said))
     assert addresses == {f"models:/people-student{address}"}
     assert Records.of(tmp_path).session_of(addresses.pop()) == SESSION
