@@ -142,7 +142,8 @@ def test_people_named_by_a_column_called_row_could_not_be_erased(door: Stores) -
     units = [f"{what} with one {column}" for what in ("all rows", "the labels of all rows") for column in columns]
     for number, unit in enumerate(units):
         name_domain(door, f"rows-{number}", unit)
-        assert erase(door, f"rows-{number}", UNIT)
+        erase(door, f"rows-{number}", UNIT)
+        assert [remark.kind for remark in door.ledger.remarks(f"rows-{number}")][-1] == "erased"
 
 
 def test_it_waits_for_runs_of_the_domain(door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
