@@ -1,7 +1,6 @@
 """Private rows as codes and exact sums: to the bit the same in any company, order, file and block."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,10 @@ from tests.support.people import people, tables_of_plan, write_tables
 from tests.world import (
     BLOCKS,
     GROUPS,
+    LABEL,
     NOBODY,
+    UNIT,
+    Arriving,
     Codes,
     Coding,
     Encoding,
@@ -22,10 +24,12 @@ from tests.world import (
     Ints,
     Plan,
     PrivateRows,
-    Ref,
+    PrivateTable,
     RoundQuestion,
     Tallies,
     Vault,
+    WordField,
+    _in_blocks,
     _labels,
     asking_tally,
     cast_rows,
@@ -105,24 +109,16 @@ def test_a_number_counts_by_its_place_between_its_bounds(tmp_path: Path) -> None
     half = 1 << 15
     due = [0, 2 * half, half, 0, 2 * half, 0, half, half, 2 * half - half // 6]
     assert _labels(cells, counted.encoding).tolist() == due
-    assert _labels(pl.Series(["1e999", "-inf", "nan", "0.75"]), counted.encoding).tolist() == [
-        2 * half,
-        0,
-        half,
-        2 * half,
-    ]
+    words = pl.Series(["1e999", "-inf", "nan", "0.75"])
+    assert _labels(words, counted.encoding).tolist() == [2 * half, 0, half, 2 * half]
     far = ROWS[:1].with_columns(pl.lit(99.0).alias("size"))
     assert counted.of(far).tobytes() == counted.of(far.with_columns(pl.lit(0.75).alias("size"))).tobytes()
     assert counted.of(far).tobytes() != counted.of(far.with_columns(pl.lit(0.74).alias("size"))).tobytes()
 
 
-def test_sums_are_the_same_in_any_order_and_any_files(counted: Counted) -> None:
-    sums = counted.of(ROWS)
-    assert np.abs(sums).sum() > 0
-    assert counted.of(ROWS.sample(fraction=1.0, shuffle=True, seed=3), files=5).tobytes() == sums.tobytes()
-
-
-def test_a_unit_adds_what_it_adds_alone(counted: Counted) -> None:
+def test_a_unit_adds_what_it_adds_alone_in_any_order_and_files_and_the_erased_and_nobody_add_nothing(
+    counted: Counted,
+) -> None:
     odd = pl.DataFrame(
         {
             "person": ["odd", "odd", "odd"],
@@ -134,31 +130,44 @@ def test_a_unit_adds_what_it_adds_alone(counted: Counted) -> None:
         schema=ROWS.schema,
     )
     without, alone = counted.of(ROWS), counted.of(odd)
-    together = counted.of(pl.concat([ROWS[:200], odd, ROWS[200:]]), files=3)
+    assert np.abs(without).sum() > 0 < np.abs(alone).sum()
+    together = counted.of(pl.concat([odd, ROWS]).sample(fraction=1.0, shuffle=True, seed=3), files=5)
     assert (together - without).tobytes() == alone.tobytes()
-    assert np.abs(alone).sum() > 0
+    assert not counted.of(ROWS[:0]).any()
+    if counted.plan.data.unit:
+        erased = Erased(KEY, frozenset({Erased(KEY).digest(b"odd")}))
+        nameless = odd.with_columns(pl.lit(None, pl.String).alias("person"))
+        assert counted.of(pl.concat([odd, ROWS, nameless]), erased=erased).tobytes() == without.tobytes()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("runner", ["threads", "dask"])
-def test_any_runner_counts_the_same_bits(tmp_path: Path, runner: str) -> None:
-    counted = Counted(tmp_path, "person")
-    here = counted.of(ROWS)
-    blocks = [counted.vault.find(f"units/d/1/block-{at:05d}.arrow") for at in range(BLOCKS)]
-    calls = [(block, counted.question.record(), tmp_path / "vault", f"there/{at}") for at, block in enumerate(blocks)]
-    if runner == "dask":
-        from distributed import Client
+def test_a_thousand_copies_of_a_person_s_row_say_as_much_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, true = Counted(tmp_path, "person"), tally
+    single = counted.of(ROWS[:1]).tobytes()
+    assert counted.of(pl.concat([ROWS[:1]] * 1000), files=4).tobytes() == single
 
-        with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address="127.0.0.1:0") as client:  # type: ignore[no-untyped-call]
-            parts = client.gather([client.submit(elsewhere, *call) for call in reversed(calls)])
-    else:
-        with ThreadPoolExecutor(3) as workers:
-            parts = list(workers.map(elsewhere, *zip(*reversed(calls), strict=True)))
-    assert total_of(parts, counted.vault).tobytes() == here.tobytes()
+    def by_row(question: RoundQuestion, codes: Any, labels: Any, units: Any) -> Ints:
+        return true(question, codes, labels, None if units is None else np.arange(len(units)))
+
+    monkeypatch.setattr(asking_tally, "tally", by_row)  # the planted bug: rows of a person are persons of their own
+    assert counted.of(pl.concat([ROWS[:1]] * 1000)).tobytes() != single
 
 
-def elsewhere(block: Ref, question: dict[str, Any], vault: Path, path: str) -> Ref:
-    return count(block, RoundQuestion.from_record(question), Vault(vault), path)
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_a_unit_in_several_chunks_of_a_frame_counts_once(tmp_path: Path, chunks: int) -> None:
+    """What is counted together lies in one record batch, however its frame was put together."""
+    codes = Codes(fields=(WordField(name="word", start=0, words=("a",)),), coarse=(0,), fine=(0,))
+    asked = RoundQuestion(classes=2, steps=64, what="labels", least=32, count=7, fields=(0,), spans=((0, 3),))
+    arriving = Arriving(PrivateTable((), unit="person"), KEY, (), "arrived")
+    vault, encoding = Vault(tmp_path), Encoding.model_construct(bounds=None)
+    coding = Coding(PrivateRows(Plan.model_construct(), encoding, vault, KEY), codes, arriving)
+    rows = pl.DataFrame({"0": [0, 0], LABEL: [1, 1], UNIT: [0, 0]}, {"0": pl.UInt8, LABEL: pl.UInt16, UNIT: pl.Int64})
+    frame = pl.concat([rows] * chunks, rechunk=False)
+    assert frame.n_chunks() == chunks
+    blocks = _in_blocks([frame], coding, "blocks")
+    sums = [count(block, asked, vault, f"sums/{at}.npy") for at, block in enumerate(blocks)]
+    assert total_of(sums, vault).tolist() == [32, 0, 0, 7]
 
 
 def test_cuts_of_private_rows_would_be_seen(tmp_path: Path) -> None:
@@ -171,34 +180,3 @@ def test_cuts_of_private_rows_would_be_seen(tmp_path: Path) -> None:
         sums.append(counted.of(rows))
     together, without, alone = sums
     assert together.shape != without.shape or (together - without).tobytes() != alone.tobytes()
-
-
-def test_rows_of_a_unit_count_once_together(tmp_path: Path) -> None:
-    """A thousand copies of a person's row say as much as one."""
-    counted = Counted(tmp_path, "person")
-    single = ROWS[:1]
-    assert counted.of(pl.concat([single] * 1000), files=4).tobytes() == counted.of(single).tobytes()
-
-
-def test_units_in_two_blocks_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: rows of a person are counted as persons of their own."""
-    counted = Counted(tmp_path, "person")
-    single, true = ROWS[:1], tally
-
-    def by_row(question: RoundQuestion, codes: Any, labels: Any, units: Any) -> Ints:
-        return true(question, codes, labels, None if units is None else np.arange(len(units)))
-
-    monkeypatch.setattr(asking_tally, "tally", by_row)
-    assert counted.of(pl.concat([single] * 1000)).tobytes() != counted.of(single).tobytes()
-
-
-def test_erased_and_nameless_rows_are_left_out(tmp_path: Path) -> None:
-    counted = Counted(tmp_path, "person")
-    erased = Erased(KEY, frozenset({Erased(KEY).digest(ROWS["person"][0].encode())}))
-    nameless = ROWS[:5].with_columns(pl.lit(None, pl.String).alias("person"))
-    rest = ROWS.filter(pl.col("person") != ROWS["person"][0])
-    assert counted.of(pl.concat([ROWS, nameless]), erased=erased).tobytes() == counted.of(rest).tobytes()
-
-
-def test_a_table_without_rows_adds_nothing(counted: Counted) -> None:
-    assert not counted.of(ROWS[:0]).any()
