@@ -1,4 +1,4 @@
-"""A student is chosen by the private errors of public hypotheses, where labels alone are secret."""
+"""A student is chosen by the private errors of public hypotheses, which one unit moves by one at most."""
 
 import io
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.people import people
+from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, public_rows, tables, vault_of
 from tests.world import (
     LABELS_ALONE,
@@ -19,6 +19,7 @@ from tests.world import (
     Ledger,
     Plan,
     PrivateRows,
+    Vault,
     count_errors,
     derive,
     learn_encoding,
@@ -30,6 +31,9 @@ from tests.world import (
 )
 
 CHOSEN = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
+PEOPLE = people(300, 1)
+Counts = tuple[Rows, Ints]
+"""Public rows, and the errors of every candidate of their cover on the private ones."""
 
 
 def choosing(found: dict[str, Any], *parts: str) -> Plan:
@@ -38,32 +42,54 @@ def choosing(found: dict[str, Any], *parts: str) -> Plan:
     return parse_plan({**sections, "student": CHOSEN | ({"epsilon": 1.0} if parts else {})})
 
 
-def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[Rows, Ints]:
-    """The public rows made of a private table, and the errors of every candidate of their cover on the others."""
+def counted(plan: Plan, vault: Vault) -> tuple[HypothesisAsk, Ints]:
+    encoding = learn_encoding(plan)
+    batches = stage_public(plan.path("public"), encoding, vault, "public", 1000)
+    ask = HypothesisAsk.of(plan, encoding, batches, vault)
+    rows = PrivateRows(plan, encoding, vault, derive(vault.secret("domains/people"), "split"))
+    return ask, np.load(io.BytesIO(vault.read(count_errors(rows, ask.candidates, "counts"))))
+
+
+def of_labels(folder: Path, private: pl.DataFrame, unit: str | None) -> Counts:
+    """Where labels alone are secret: public rows are made of a part of the private table."""
     plan, vault = choosing(tables(folder, private, unit=unit)), vault_of(folder / "vault")
     made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
-    encoding = learn_encoding(made)
-    batches = stage_public(made.path("public"), encoding, vault, "public", 1000)
-    cover = HypothesisAsk.of(made, encoding, batches, vault).candidates
-    rows = PrivateRows(made, encoding, vault, derive(vault.secret("domains/people"), "split"))
-    counts = count_errors(rows, cover, "counts")
-    return public_rows(made).rows(), np.load(io.BytesIO(vault.read(counts)))
+    return public_rows(made).rows(), counted(made, vault)[1]
+
+
+def of_rows(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[HypothesisAsk, Ints]:
+    """Where whole rows are secret."""
+    found = tables_of_plan(write_tables(folder, private))
+    return counted(choosing(found | {"data": found["data"] | {"unit": unit}}), vault_of(folder / "vault"))
+
+
+def rows_with(item: int, unit: str | None) -> pl.Expr:
+    """All rows of one unit."""
+    return pl.col("person") == PEOPLE["person"][item] if unit else pl.int_range(pl.len()) == item
 
 
 @pytest.mark.parametrize("unit", ["person", None])
 def test_labels_of_one_unit_move_every_error_count_by_at_most_one(tmp_path: Path, unit: str | None) -> None:
-    private = people(300, 1)
-    public, before = errors(tmp_path, private, unit)
-    theirs = pl.Series([row in set(public) for row in private.select("size", "shade", "visits").rows()])
+    public, before = of_labels(tmp_path, PEOPLE, unit)
+    theirs = pl.Series([row in set(public) for row in PEOPLE.select("size", "shade", "visits").rows()])
     for items, expected in ((theirs.arg_true()[:5], {0}), ((~theirs).arg_true()[:5], {-1, 0, 1})):
-        moves = set()
+        moves = {0}
         for item in items:
-            rows = pl.col("person") == private["person"][item] if unit else pl.int_range(pl.len()) == item
-            same, after = errors(tmp_path, flipped(private, rows), unit)
+            same, after = of_labels(tmp_path, flipped(PEOPLE, rows_with(item, unit)), unit)
             assert same == public
             moves |= set((after - before).tolist())
-        assert moves | {0} == expected
-    assert np.array_equal(errors(tmp_path, flipped(private, pl.lit(theirs)), unit)[1], before)
+        assert moves == expected
+    assert np.array_equal(of_labels(tmp_path, flipped(PEOPLE, pl.lit(theirs)), unit)[1], before)
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+def test_one_more_unit_raises_error_counts_by_one_or_by_nothing(tmp_path: Path, unit: str | None) -> None:
+    """All move one way: the full weights of universal.py are proved for that alone, and the session says so."""
+    (ask, whole), moves = of_rows(tmp_path, PEOPLE, unit), set[int]()
+    assert (ask.settings()["secret"], ask.mechanism.choice.monotone) == ("rows", True)
+    for item in range(0, 300, 60):
+        moves |= set((whole - of_rows(tmp_path, PEOPLE.filter(~rows_with(item, unit)), unit)[1]).tolist())
+    assert moves == {0, 1}
 
 
 @pytest.mark.slow

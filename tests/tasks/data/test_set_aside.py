@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,44 +78,33 @@ def aside_of(plan: Plan, vault: Vault, private: pl.DataFrame) -> list[bool]:
     return of_part(plan, key_in(vault), TEST)(private, owners).to_list()
 
 
-@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
-def test_shards_hold_the_learning_part_and_all_of_it(tmp_path: Path, vault: Vault, changes: dict[str, object]) -> None:
+by_either = pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+
+
+@by_either
+def test_what_is_learned_of_is_the_learning_part_and_all_of_it(
+    tmp_path: Path, vault: Vault, changes: dict[str, object]
+) -> None:
+    """Shards of all kinds, one row a unit, and sums; and the test part is the rest."""
     private = people(ROWS, 1).with_columns(pl.Series("size", np.arange(ROWS) / 8))  # each row by its size
     plan = planned(tmp_path / "data", private, **changes)
     aside = pl.Series(aside_of(plan, vault, private))
     assert 0.12 < aside.mean() < 0.48  # type: ignore[operator]  # 256 people's rows are not, with probability 1e-7
-    encoding = learn_encoding(plan)
+    encoding, learned = learn_encoding(plan), private.filter(~aside)["size"].to_list()
     for how in ({}, {"aside": 0.3}):
-        assert sorted(shards(plan, encoding, vault, **how)["size"]) == private.filter(~aside)["size"].to_list()
-    subset = shards(plan, encoding, vault, share=0.5)
-    assert set(subset["size"]) <= set(private.filter(~aside)["size"])
-    learning, tested = rows_of(plan, vault, LEARNING), rows_of(plan, vault, TEST)
-    assert set(learning["size"]) <= set(private.filter(~aside)["size"])
+        assert sorted(shards(plan, encoding, vault, **how)["size"]) == learned
+    for part in (shards(plan, encoding, vault, share=0.5), rows_of(plan, vault, LEARNING)):
+        assert set(part["size"]) <= set(learned)
+    tested = rows_of(plan, vault, TEST)
     assert set(tested["size"]) <= set(private.filter(aside)["size"])
-    units = private.filter(aside)["person"].n_unique() if plan.data.unit else int(aside.sum())
-    assert tested.height == units
-
-
-@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
-def test_tallies_gather_the_learning_part_alone(tmp_path: Path, vault: Vault, changes: dict[str, object]) -> None:
-    private = people(ROWS, 1)
-    plan = planned(tmp_path / "data", private, **changes)
-    encoding = learn_encoding(plan)
+    assert tested.height == (private.filter(aside)["person"].n_unique() if plan.data.unit else int(aside.sum()))
     public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
     codes = learn_codes([public], encoding.columns, coarse=8)
     blocks = gather(Coding(PrivateRows(plan, encoding, vault, key_in(vault)), codes), "units")
-    rows = [pa.ipc.open_stream(pa.BufferReader(vault.read(block))).read_all().num_rows for block in blocks]
-    assert 0 < sum(rows) == ROWS - sum(aside_of(plan, vault, private)) < ROWS
+    assert sum(pl.read_ipc_stream(vault.read(block)).height for block in blocks) == len(learned)
 
 
-def test_rows_of_one_unit_are_in_one_part(tmp_path: Path, vault: Vault) -> None:
-    private = people(ROWS, 1)
-    plan = planned(tmp_path / "data", private, **BY_UNIT)
-    parts = private.with_columns(pl.Series("aside", aside_of(plan, vault, private)))
-    assert parts.group_by("person").agg(pl.col("aside").n_unique())["aside"].max() == 1
-
-
-@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+@by_either
 def test_no_row_moves_another_and_no_public_word_moves_any(
     tmp_path: Path, vault: Vault, changes: dict[str, object]
 ) -> None:
@@ -122,45 +112,37 @@ def test_no_row_moves_another_and_no_public_word_moves_any(
     private = people(ROWS, 1)
     plan = planned(tmp_path / "data", private, **changes)
     before = aside_of(plan, vault, private)
+    if plan.data.unit:
+        parts = private.with_columns(pl.Series("aside", before)).group_by("person").agg(pl.col("aside").n_unique())
+        assert parts["aside"].max() == 1
     order = np.random.default_rng(0).permutation(ROWS)
     assert aside_of(plan, vault, private[order.tolist()]) == [before[at] for at in order]
     assert aside_of(plan, vault, private[:1]) == before[:1]
     public = pl.read_parquet(plan.path("public")).with_columns(shade=pl.lit("pale"))
     public.write_parquet(plan.path("public"))
-    assert aside_of(plan, vault, private) == before
-    relabelled = private.with_columns(outcome=pl.lit("no"))
-    assert aside_of(plan, vault, relabelled) == before
+    assert aside_of(plan, vault, private.with_columns(outcome=pl.lit("no"))) == before
 
 
 STRANGE = sorted({*NULL_WORDS} - {"", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT"})
 """Words of a missing cell that may name a unit."""
 
 
-@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
-@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+@pytest.mark.parametrize("write", [pl.DataFrame.write_parquet, pl.DataFrame.write_ipc, pl.DataFrame.write_csv])
+@by_either
 def test_no_new_word_of_a_missing_cell_takes_the_name_of_a_unit(
-    tmp_path: Path, changes: dict[str, object], kind: str
+    tmp_path: Path, changes: dict[str, object], write: Callable[[pl.DataFrame, Path], object]
 ) -> None:
     """Else a unit that was put aside could be learned from later, and is charged in the larger part."""
-    named = pl.Series([*STRANGE, "NaT", "pale"])
-    private = people(len(named), 1).with_columns(person=named, shade=named)
-    plan = planned(tmp_path / "data", private, **changes)
-    path = tmp_path / f"private.{kind}"
-    match kind:
-        case "parquet":
-            private.write_parquet(path)
-        case "arrow":
-            private.write_ipc(path)
-        case _:
-            private.write_csv(path)
-    table = open_private(str(path), unit=plan.data.unit)
-    columns = {"shade": "test.columns"} if plan.data.unit is None else {}
-    ((raw, owners),) = table.owned({**columns, "outcome": "data.label"})
-    names = owners if plan.data.unit else row_names(raw, ["shade"])
-    expected: list[bytes | None] = [
-        word.encode() if plan.data.unit else len(word).to_bytes(7, "big") + word.encode() for word in named
-    ]
-    expected[-2] = None if plan.data.unit else NULL_CELL
+    named, path = pl.Series([*STRANGE, "NaT", "pale"]), tmp_path / "private.csv"
+    write(people(len(named), 1).with_columns(person=named, shade=named), path)
+    if "data__unit" in changes:
+        ((raw, _),) = open_private(str(path)).owned({"shade": "test.columns"})
+        names = row_names(raw, ["shade"])
+        expected = [len(word).to_bytes(7, "big") + word.encode() for word in named]
+        expected[-2] = NULL_CELL
+    else:
+        ((_, names),) = open_private(str(path), unit="person").owned({})
+        expected = [None if word == "NaT" else word.encode() for word in named]
     assert names.to_list() == expected
 
 
@@ -205,41 +187,27 @@ def test_numbers_stored_as_doubles_are_another_naming_rule(tmp_path: Path) -> No
     assert naming_rule(changed(plan, data__private="private.parquet")) != before
 
 
-def test_a_column_that_is_not_there_is_refused_before_any_row_is_read(tmp_path: Path, vault: Vault) -> None:
-    plan = planned(tmp_path / "data", people(ROWS, 1), **{**BY_CELLS, "test__columns": ["size", "weight"]})
-    with pytest.raises(WrongInput, match=r"'weight' that test\.columns names"):
-        rows_of(plan, vault, TEST)
-
-
-def division_with(folder: Path, vault: Vault, ids: pa.Array) -> str:
-    """The commitment of a domain whose units are named by that column."""
-    plan = planned(folder, people(len(ids), 1), **BY_UNIT)
-    private, _ = Path(plan.path("private")), key_in(vault)
-    pq.write_table(pa.table({"person": ids, "label": pa.array(["a"] * len(ids))}), private)
-    division = division_of(plan, vault)
-    assert division is not None
-    return division.commitment
+def test_rows_are_named_by_columns_that_every_file_holds(tmp_path: Path, vault: Vault) -> None:
+    plan = planned(tmp_path / "data", people(60, 1), **BY_CELLS)
+    (tmp_path / "parts").mkdir()
+    for name, dropped in (("a", []), ("b", ["size"])):
+        people(60, 2).drop(dropped).write_parquet(tmp_path / f"parts/{name}.parquet")
+    encoding, plan = learn_encoding(plan), changed(plan, data__private=str(tmp_path / "parts"))
+    with pytest.raises(WrongInput, match=facts("'size'", "test.columns")):
+        shards(plan, encoding, vault)
 
 
 def test_a_later_table_that_names_all_units_anew_is_another_division(tmp_path: Path, vault: Vault) -> None:
-    ids = [uuid.UUID(int=number) for number in range(40)]
-    words = pa.array(list(map(str, ids)))
-    of_words = division_with(tmp_path / "words", vault, words)
-    assert of_words == division_with(tmp_path / "large words", vault, words.cast(pa.large_string()))
-    stored = pa.array([each.bytes for each in ids], pa.uuid())
-    assert division_with(tmp_path / "uuids", vault, stored) != of_words
-
-
-def test_rows_are_named_by_columns_that_every_file_holds(tmp_path: Path, vault: Vault) -> None:
-    plan = planned(tmp_path / "data", people(60, 1), **BY_CELLS)
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    whole = people(60, 2)
-    whole.write_parquet(folder / "a.parquet")
-    whole.drop("size").write_parquet(folder / "b.parquet")
-    encoding, plan = learn_encoding(plan), changed(plan, data__private=str(folder))
-    with pytest.raises(WrongInput, match=facts("'size'", "test.columns")):
-        shards(plan, encoding, vault)
+    plan = planned(tmp_path, people(40, 1), **BY_UNIT)
+    key_in(vault)
+    stored = [uuid.UUID(int=number) for number in range(40)]
+    words, commitments = pa.array(list(map(str, stored))), list[str]()
+    for ids in (words, words.cast(pa.large_string()), pa.array([each.bytes for each in stored], pa.uuid())):
+        pq.write_table(pa.table({"person": ids, "label": pa.array(["a"] * 40)}), plan.path("private"))
+        division = division_of(plan, vault)
+        assert division is not None
+        commitments.append(division.commitment)
+    assert commitments[0] == commitments[1] != commitments[2]
 
 
 GERMAN = {"separator": ";", "decimal": ",", "thousands": ".", "encoding": "latin-1"}
@@ -253,7 +221,7 @@ def written(folder: Path, **changes: object) -> Plan:
     return changed(plan, data__private=str(folder / "private.csv"), data__format={"separator": ";"})
 
 
-@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+@by_either
 def test_another_format_of_csv_files_is_another_naming_rule(
     tmp_path: Path, vault: Vault, changes: dict[str, object]
 ) -> None:
@@ -269,7 +237,7 @@ def test_another_format_of_csv_files_is_another_naming_rule(
     assert len({item.naming for item in found if item}) == len(formats)
 
 
-@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+@by_either
 def test_the_naming_rule_of_usual_files_is_what_it_always_was(tmp_path: Path, changes: dict[str, object]) -> None:
     plan = written(tmp_path / "data", **changes)
     people(ROWS, 1).write_csv(plan.path("private"))
