@@ -47,8 +47,9 @@ def became(door: str, folder: Path, way: Any, rows: list[Any], *, whole: bool) -
     found: list[Bits] = []
     for frame, owner in DOORS[door].read(folder, way, rows):
         rules = through_the_rules(frame["c"]).values() if whole else []
+        types = [pl.String() if isinstance(dtype, pl.Enum) else dtype for dtype in frame.dtypes]
         cells = [exact(cells) for cells in frame.get_columns()]
-        found += [(frame.dtypes, *row) for row in zip(*cells, owner, *rules, strict=True)]
+        found += [(types, *row) for row in zip(*cells, owner, *rules, strict=True)]
     return found
 
 

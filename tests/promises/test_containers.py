@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -53,7 +54,11 @@ def failing(base: type, *methods: str) -> type:
 
 RELEASED = memoryview(b"no")
 RELEASED.release()
-FAILING: tuple[Any, ...] = (
+ODD: tuple[Any, ...] = (
+    *(None, math.nan, math.inf, -0.0, 0.5, 2, 2**70, 10**5000, True, 1j, "?", "", "NA", "\ud800", b"\xff", [1], {}),
+    *(object(), np.array([1, 2]), np.float32(0.1), np.datetime64("2020-01-01T00:00:00.000000001")),
+    *(pandas.NA, pandas.NaT, pandas.Timestamp("2020-01-01", tz="Europe/Paris"), np.datetime64("NaT")),
+    *(Decimal("NaN"), Decimal("sNaN"), Decimal("1e400"), date(1, 1, 1), datetime.max, RELEASED),
     failing(float, "__eq__", "__abs__", "__int__")(1.0),
     failing(int, "bit_length", "__eq__")(1),
     failing(np.float64, "item")(1.0),
@@ -61,56 +66,29 @@ FAILING: tuple[Any, ...] = (
     failing(datetime, "isoformat", "astimezone")(2020, 1, 1),
     failing(object, "__str__", "__repr__", "__bool__", "__len__", "__float__", "__getattribute__")(),
     datetime(2020, 1, 1, tzinfo=failing(tzinfo, "utcoffset")()),
-    RELEASED,
 )
-"""Cells that raise when they are compared, converted or read."""
-ODD: tuple[Any, ...] = (
-    *(None, math.nan, math.inf, -0.0, 0.5, 2, 2**70, 10**5000, True, 1j, "?", "", "NA", "\ud800", b"\xff", [1], {}),
-    *(
-        object(),
-        np.array([1, 2]),
-        np.float32(0.1),
-        np.datetime64("2020-01-01T00:00:00.000000001"),
-        np.datetime64("NaT"),
-    ),
-    *(pandas.NA, pandas.NaT, pandas.Timestamp("2020-01-01", tz="Europe/Paris"), Decimal("NaN"), Decimal("1e400")),
-    Decimal("sNaN"),
-    *(date(1, 1, 1), datetime.max),
-)
-CLASSES: dict[str, tuple[Any, Any]] = {
-    "words": ("no", "yes"),
-    "truth values": (False, True),
-    "integers": (0, 1),
-    "integers that no double holds": (2**53 + 1, 2**53 + 3),
-    "numbers": (0.5, 1.5),
-    "days": (date(2020, 1, 1), date(2020, 1, 2)),
-}
-Make = Callable[[Sequence[Any]], Any]
+"""Odd cells; the last raise when they are compared, converted or read."""
 
-ARROW: dict[str, pa.DataType] = {
-    "words": pa.string(),
-    "truth values": pa.bool_(),
-    "integers": pa.int8(),
-    "integers that no double holds": pa.int64(),
-    "numbers": pa.float64(),
-    "days": pa.date32(),
+
+class Kind(NamedTuple):
+    """Two classes of one kind, and the types by which Arrow, pandas and NumPy store them."""
+
+    classes: tuple[Any, Any]
+    arrow: pa.DataType
+    pandas: Any
+    numpy: str
+
+
+KINDS = {
+    "words": Kind(("no", "yes"), pa.string(), "string", "U9"),
+    "truth values": Kind((False, True), pa.bool_(), "boolean", "bool"),
+    "integers": Kind((0, 1), pa.int8(), "Int8", "int16"),
+    "integers that no double holds": Kind((2**53 + 1, 2**53 + 3), pa.int64(), "Int64", "int64"),
+    "numbers": Kind((0.5, 1.5), pa.float64(), "Float64", "float64"),
+    "days": Kind((date(2020, 1, 1), date(2020, 1, 2)), pa.date32(), "datetime64[s]", "datetime64[D]"),
 }
-PANDAS = {
-    "words": "string",
-    "truth values": "boolean",
-    "integers": "Int8",
-    "integers that no double holds": "Int64",
-    "numbers": "Float64",
-    "days": "datetime64[s]",
-}
-NUMPY = {
-    "words": "U9",
-    "truth values": "bool",
-    "integers": "int16",
-    "integers that no double holds": "int64",
-    "numbers": "float64",
-    "days": "datetime64[D]",
-}
+NUMBERS = ("truth values", "integers", "integers that no double holds", "numbers")
+Make = Callable[[Sequence[Any]], Any]
 
 
 def objects(cells: Sequence[Any]) -> Any:
@@ -121,9 +99,10 @@ def chunks(cells: Sequence[Any], kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(part, kind).dictionary_encode() for part in (cells[:3], cells[3:])])
 
 
-def coded(cells: Sequence[Any], classes: tuple[Any, Any], kind: str) -> Any:
-    codes = [classes.index(cell) if type(cell) is type(classes[0]) and cell in classes else -1 for cell in cells]
-    return pandas.Series(pandas.Categorical.from_codes(codes, categories=np.array(classes, dtype=kind)))
+def coded(cells: Sequence[Any], kind: Kind) -> Any:
+    known = kind.classes
+    codes = [known.index(cell) if type(cell) is type(known[0]) and cell in known else -1 for cell in cells]
+    return pandas.Series(pandas.Categorical.from_codes(codes, categories=np.array(known, dtype=kind.numpy)))
 
 
 OBJECTS: dict[str, Make] = {
@@ -135,28 +114,26 @@ OBJECTS: dict[str, Make] = {
     "polars' objects": lambda cells: pl.Series(list(cells), dtype=pl.Object),
 }
 """Containers of any object."""
-TYPED: dict[str, Callable[[str], Make]] = {
-    "NumPy": lambda kind: lambda cells: np.array(list(cells), dtype=NUMPY[kind]),
-    "NumPy, a column": lambda kind: lambda cells: np.array([[cell] for cell in cells], dtype=NUMPY[kind]),
-    "NumPy, masked": lambda kind: (
-        lambda cells: np.ma.MaskedArray(np.array(list(cells), dtype=NUMPY[kind]), mask=[False] * 9)
+TYPED: dict[str, Callable[[Sequence[Any], Kind], Any]] = {
+    "NumPy": lambda cells, kind: np.array(list(cells), kind.numpy),
+    "NumPy, a column": lambda cells, kind: np.array([[cell] for cell in cells], kind.numpy),
+    "NumPy, masked": lambda cells, kind: np.ma.MaskedArray(np.array(list(cells), kind.numpy), mask=[False] * 9),
+    "NumPy's bytes in another order": lambda cells, kind: np.array(list(cells), kind.numpy).astype(
+        np.dtype(kind.numpy).newbyteorder()
     ),
-    "NumPy's bytes in another order": lambda kind: (
-        lambda cells: np.array(list(cells), NUMPY[kind]).astype(np.dtype(NUMPY[kind]).newbyteorder())
-    ),
-    "pandas": lambda kind: lambda cells: pandas.Series(list(cells), dtype=PANDAS[kind]),
-    "an array of pandas": lambda kind: lambda cells: pandas.array(list(cells), dtype=PANDAS[kind]),
-    "pandas, of Arrow": lambda kind: lambda cells: pandas.Series(list(cells), dtype=pandas.ArrowDtype(ARROW[kind])),
-    "categories": lambda kind: lambda cells: pandas.Series(list(cells), dtype=PANDAS[kind]).astype("category"),
-    "categories of NumPy": lambda kind: lambda cells: coded(cells, CLASSES[kind], NUMPY[kind]),
-    "polars": lambda kind: lambda cells: pl.Series(pa.array(cells, ARROW[kind])),
-    "Arrow": lambda kind: lambda cells: pa.array(cells, ARROW[kind]),
-    "Arrow, with a dictionary": lambda kind: lambda cells: chunks(cells, ARROW[kind]),
+    "pandas": lambda cells, kind: pandas.Series(list(cells), dtype=kind.pandas),
+    "an array of pandas": lambda cells, kind: pandas.array(list(cells), dtype=kind.pandas),
+    "pandas, of Arrow": lambda cells, kind: pandas.Series(list(cells), dtype=pandas.ArrowDtype(kind.arrow)),
+    "categories": lambda cells, kind: pandas.Series(list(cells), dtype=kind.pandas).astype("category"),
+    "categories of NumPy": coded,
+    "polars": lambda cells, kind: pl.Series(pa.array(cells, kind.arrow)),
+    "Arrow": lambda cells, kind: pa.array(cells, kind.arrow),
+    "Arrow, with a dictionary": lambda cells, kind: chunks(cells, kind.arrow),
 }
 """Containers whose cells have a type."""
-NOT_HELD = (TypeError, ValueError, ArithmeticError, AttributeError, pa.ArrowException, pl.exceptions.PolarsError)
-CONTAINERS = {(name, kind): make for (name, make), kind in product(OBJECTS.items(), CLASSES)} | {
-    (name, kind): make(kind) for (name, make), kind in product(TYPED.items(), CLASSES)
+CONTAINERS: dict[tuple[str, str], Make] = {
+    **{(name, kind): make for (name, make), kind in product(OBJECTS.items(), KINDS)},
+    **{(name, kind): partial(make, kind=KINDS[kind]) for (name, make), kind in product(TYPED.items(), KINDS)},
 }
 QUICK = ("truth values", "integers that no double holds")
 """Kinds of labels that NumPy and pandas mix up, which are tested on every change."""
@@ -173,7 +150,7 @@ def cases(*quick: str, among: Iterable[str]) -> list[Any]:
 
 def alternating(kind: str, odd: Any = ...) -> list[Any]:
     """Nine labels, of the one class and the other in turn, the middle one odd."""
-    cells = [CLASSES[kind][row % 2] for row in range(9)]
+    cells = [KINDS[kind].classes[row % 2] for row in range(9)]
     return cells if odd is ... else [*cells[:PLACE], odd, *cells[PLACE + 1 :]]
 
 
@@ -183,7 +160,7 @@ def held(make: Make, kind: str) -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries, about odd cells
         for odd in ODD:
-            with suppress(*NOT_HELD):
+            with suppress(Exception):  # of libraries, which do not take such a cell
                 found.append(make(alternating(kind, odd)))
     return found
 
@@ -201,7 +178,7 @@ def others(bits: list[Any]) -> list[Any]:
 
 
 def label_bits(rows: Any, kind: str) -> list[Any]:
-    encoding = Encoding(columns=(), label="label", classes=tuple(str(name) for name in CLASSES[kind]))
+    encoding = Encoding(columns=(), label="label", classes=tuple(str(name) for name in KINDS[kind].classes))
     return others(exact(cast_rows(pl.DataFrame(rows), encoding)[LABEL]))
 
 
@@ -227,35 +204,20 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[pa.Table]:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
-@pytest.mark.parametrize(("name", "kind"), cases("words", *QUICK, among=CLASSES))
+@pytest.mark.parametrize(("name", "kind"), cases("words", *QUICK, among=KINDS))
 def test_one_label_changes_no_other_of_a_classifier(given: list[pa.Table], name: str, kind: str) -> None:
     for labels in held(CONTAINERS[name, kind], kind):
-        ConcordClassifier(classes=list(CLASSES[kind]), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
-        assert label_bits(given.pop(), kind) == RIGHT, labels
+        ConcordClassifier(classes=list(KINDS[kind].classes), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
+        assert label_bits(given.pop(), kind) == RIGHT
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
-@pytest.mark.parametrize(("name", "kind"), cases(*QUICK, among=("truth values", "integers", "numbers", *QUICK)))
+@pytest.mark.parametrize(("name", "kind"), cases(*QUICK, among=NUMBERS))
 def test_one_label_changes_no_other_of_a_regressor(given: list[pa.Table], name: str, kind: str) -> None:
-    right = others([np.float64(float(CLASSES[kind][row % 2])).tobytes() for row in range(9)])
+    right = others([np.float64(float(KINDS[kind].classes[row % 2])).tobytes() for row in range(9)])
     for labels in held(CONTAINERS[name, kind], kind):
         ConcordRegressor(bounds=[-(2.0**54), 2.0**54], rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
-        assert number_bits(given.pop()) == right, labels
-
-
-@pytest.mark.parametrize("name", OBJECTS)
-@pytest.mark.parametrize("which", range(len(FAILING)))
-def test_a_cell_that_raises_is_a_missing_one(given: list[pa.Table], tmp_path: Path, name: str, which: int) -> None:
-    """Only containers of any object hold one."""
-    odd = FAILING[which]
-    labels, X = OBJECTS[name](alternating("words", odd)), np.zeros((9, 1))
-    ConcordClassifier(classes=["no", "yes"], rows=9).fit(X, labels, public=[[1.0]])
-    assert label_bits(given.pop(), "words") == RIGHT
-    ConcordRegressor(bounds=[0, 1], rows=9).fit(X, OBJECTS[name](alternating("integers", odd)), public=[[1.0]])
-    assert others(given.pop()["label"].to_pylist()) == others([float(row % 2) for row in range(9)])
-    if name == "pandas' objects":
-        rows = rows_of(FRAMES["pandas"](labels), tmp_path)
-        assert (rows["c"][PLACE], label_bits(rows, "words")) == (None, RIGHT)
+        assert number_bits(given.pop()) == right
 
 
 FRAMES: dict[str, Callable[[Any], Any]] = {
@@ -273,10 +235,9 @@ DOORS: dict[str, Callable[[Any, list[pa.Table]], Any]] = {
 
 
 IN_FRAMES = [
-    each
-    for each in CONTAINERS
-    if each[0] in ("pandas' objects", "pandas", "pandas, of Arrow", "categories of NumPy", "polars", "Arrow")
-    if each[1] in ("words", "truth values", "integers that no double holds")
+    (name, kind)
+    for name in ("pandas' objects", "pandas", "pandas, of Arrow", "categories of NumPy", "polars", "Arrow")
+    for kind in ("words", *QUICK)
 ]
 
 
@@ -290,8 +251,8 @@ def test_one_cell_changes_no_other_of_a_frame(
         rows = rows_of(DOORS[door](of(cells), given), tmp_path)
         found = {rule: others(bits) for rule, bits in through_the_rules(rows["c"]).items()}
         first = found if first is None else first
-        assert found == first, cells
-        assert label_bits(rows, kind) == RIGHT, cells
+        assert found == first
+        assert label_bits(rows, kind) == RIGHT
 
 
 @pytest.mark.parametrize(
@@ -334,32 +295,27 @@ MATRICES: dict[str, Callable[[Any], Any]] = {
     "big-endian": lambda odd: np.array([[0.1], [odd], [2.0]], dtype=">f8"),
     "in Fortran's order": lambda odd: np.array([[0.1], [odd], [2.0]], order="F"),
 }
-REFUSED: dict[str, Callable[[Any], Any]] = {
-    "list": lambda odd: [[0.1], [odd], [2.0]],
-    "tuples": lambda odd: ((0.1,), (odd,), (2.0,)),
-    "objects": lambda odd: objects([0.1, odd, 2.0]).reshape(3, 1),
-}
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", MATRICES)
 def test_one_number_changes_no_other_of_an_array(given: list[pa.Table], name: str) -> None:
-    plain: Any = None
+    found = set()
     for odd in (1.0, math.nan, math.inf, -0.0, 5e-324, 1e300 if name != "float32" else 1e30, np.longdouble("1e4000")):
         with np.errstate(all="ignore"):
             X = MATRICES[name](odd)
         ConcordClassifier(classes=["a", "b"], rows=3).fit(X, ["a", "b", "a"], public=[[1.0]])
-        cells = exact(pl.DataFrame(given.pop())["x0"])
-        plain = cells if plain is None else plain
-        assert [cells[0], cells[2]] == [plain[0], plain[2]]
+        first, _, last = exact(pl.DataFrame(given.pop())["x0"])
+        found.add((first, last))
+    assert len(found) == 1
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_has_no_type_is_refused_by_its_container_and_no_cell_is_printed(name: str) -> None:
+@pytest.mark.parametrize("rows", [lambda odd: [[0.1], [odd]], lambda odd: objects([0.1, odd]).reshape(2, 1)])
+def test_what_has_no_type_is_refused_by_its_container_and_no_cell_is_printed(rows: Callable[[Any], Any]) -> None:
     said = set()
     for odd in (1.0, *ODD, "SECRET", 777.5):
         with pytest.raises(WrongInput, match="X must be") as refused:
-            ConcordClassifier(classes=["a", "b"], rows=3).fit(REFUSED[name](odd), ["a", "b", "a"], public=[[1.0]])
+            ConcordClassifier(classes=["a", "b"], rows=2).fit(rows(odd), ["a", "b"], public=[[1.0]])
         said.add(str(refused.value))
     assert len(said) == 1
 
@@ -377,5 +333,5 @@ def test_labels_read_by_numpy_as_before_are_caught(given: list[pa.Table], monkey
     )
     for kind, odd in (("truth values", math.nan), ("integers that no double holds", math.nan)):
         labels = alternating(kind, odd)
-        ConcordClassifier(classes=list(CLASSES[kind]), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
+        ConcordClassifier(classes=list(KINDS[kind].classes), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
         assert label_bits(given.pop(), kind) != RIGHT, kind

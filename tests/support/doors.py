@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.support.raw import NUMBERS, TYPES, WORDS, Cell, cells_of, column
 from tests.support.sources import asked_of, database, plan_over
 from tests.world import (
+    COMMAS,
     TextFormat,
     Vault,
     data_files,
@@ -47,8 +48,9 @@ class Door:
     is_row: Callable[[Any, Any], bool] = lambda *_: True
 
 
-def frames_of(path: str, form: TextFormat = TextFormat(), unit: str | None = None) -> Read:  # noqa: B008
-    for frame, owner in open_private(path, form, unit).owned(FEATURES):
+def frames_of(path: str, form: TextFormat = COMMAS, unit: str | None = None) -> Read:
+    """Words may come once each, as a file stores them."""
+    for frame, owner in open_private(path, form, unit).owned(FEATURES, once=tuple(FEATURES)):
         yield frame.select("c", "label"), owner.to_list() if unit else [None] * frame.height
 
 

@@ -108,6 +108,8 @@ def cells_of(stored: pa.DataType) -> st.SearchStrategy[Cell]:
 def exact(cells: pl.Series) -> list[bytes | None]:
     """The bits of each cell, None if it is null: −0.0 is not 0.0, and one NaN is not another."""
     known = cells.drop_nulls()
+    if isinstance(known.dtype, pl.Enum):
+        known = known.cast(pl.String)
     if isinstance(known.dtype, pl.List):
         found = iter([b"".join(bits or b"" for bits in exact(part)) for part in known])
     elif isinstance(known.dtype, pl.String | pl.Binary | pl.Decimal):

@@ -45,6 +45,8 @@ PLANS: dict[str, list[Changes]] = {
         {"privacy.delta": 2},
         {"privacy.delta": 0.01, "privacy.lifetime": {"epsilon": 4.0, "delta": 0.04}, "labeling.rows": 100},
         {"privacy.lifetime": 4},
+        {"privacy.secret": "labels", "data.public": None},
+        {"data.public_share": 0.5},
         {"teachers.count": 10.5},
         {"teachers.count": 0},
         {"teachers.params": 3},

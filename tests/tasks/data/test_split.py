@@ -80,12 +80,6 @@ def contents(made: Plan, encoding: Encoding, folder: Path, key: bytes = KEY) -> 
     return {shard: rows.filter(pl.col(SHARD) == shard).drop(SHARD).rows() for shard in range(K)}
 
 
-def test_every_row_is_in_one_shard(tmp_path: Path) -> None:
-    found = shards(tmp_path, table(60))
-    assert sum(map(len, found.values())) == 60
-    assert all(found.values())
-
-
 def test_copies_of_one_row_spread_over_the_shards(tmp_path: Path) -> None:
     sizes = [len(rows) for rows in shards(tmp_path, table(1) * 700).values()]
     assert sum(sizes) == 700
@@ -129,12 +123,6 @@ def test_another_key_is_another_split(tmp_path: Path) -> None:
 def test_a_null_unit_is_left_out_and_any_other_odd_unit_is_not(tmp_path: Path) -> None:
     lines = [*table(6), "44,Rome,true,2020-01-01,yes,", "44,Rome,true,2020-01-01,yes,¿"]
     assert sum(map(len, shards(tmp_path, lines, unit="person").values())) == 7
-
-
-@pytest.mark.parametrize("lines", [[], table(1), table(2)], ids=["empty", "one row", "two rows"])
-@pytest.mark.parametrize("unit", [None, "person"])
-def test_fewer_units_than_shards_pass(tmp_path: Path, lines: list[str], unit: str | None) -> None:
-    assert sum(map(len, shards(tmp_path, lines, unit=unit).values())) == len(lines)
 
 
 def test_files_with_other_columns_and_types_are_one_table(tmp_path: Path) -> None:

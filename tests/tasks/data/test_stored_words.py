@@ -13,16 +13,13 @@ import pytest
 from tests.support.raw import CELLS, column
 from tests.support.rules import CODES, COLUMNS, ENCODING
 from tests.world import (
-    CELLS_A_WORD,
     PRIVATE,
     cast_labels,
     cast_rows,
     columns_by_words,
     data_files,
     data_stored_columns,
-    distinct,
     find_files,
-    words_and_places,
     words_as_enum,
 )
 
@@ -74,12 +71,6 @@ def test_cells_have_the_same_codes_however_a_file_holds_them(tmp_path: Path, row
     assert cast == [row for row, _ in together]
 
 
-def test_a_row_alone_has_the_codes_that_it_has_in_company(tmp_path: Path) -> None:
-    together = coded(read(written(tmp_path / "all.parquet", ODD * 50, 4000), 4096))
-    for at, cell in list(enumerate(ODD))[::4]:
-        assert coded(read(written(tmp_path / f"{at}.parquet", [cell], 1), 4096)) == [together[at]]
-
-
 def test_a_word_by_the_dictionary_of_another_row_group_would_be_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,19 +83,6 @@ def test_a_word_by_the_dictionary_of_another_row_group_would_be_seen(
 
     monkeypatch.setattr(data_files, "words_as_enum", by_the_first)
     assert coded(read(path, 4096)) != true
-
-
-def test_numbers_that_mean_no_word_are_null_and_many_words_are_text() -> None:
-    numbers, known = pa.array([0, 5, None, 1, -1] * 2, pa.int32()), pa.array(["a", None])
-    part = pa.DictionaryArray.from_arrays(numbers, known, safe=False)
-    for times in (1, CELLS_A_WORD):
-        cells = words_as_enum("c", [words_and_places(part)] * times)
-        assert cells.to_list() == ["a", None, None, None, None] * 2 * times
-        once, places = distinct(cells.to_frame())["c"]
-        assert [once[int(place)] for place in places] == cells.to_list()  # type: ignore[union-attr]
-    assert words_as_enum("c", [words_and_places(part)]).dtype == pl.Enum(["a"])
-    assert words_as_enum("c", [words_and_places(part.slice(0, 3))]).dtype == pl.String
-    assert words_as_enum("c", []).to_list() == []
 
 
 def test_columns_of_many_words_and_of_other_types_are_read_cell_by_cell(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from tests.world import (
     FEATURES,
     LARGEST_PICTURE,
     ROWS_AT_A_TIME,
-    Encoding,
     Ints,
     Layer,
     Passed,
@@ -23,7 +22,6 @@ from tests.world import (
     Tallies,
     VectorField,
     WrongInput,
-    cast_rows,
     centres_of,
     data_vectors,
     learn_codes,
@@ -222,36 +220,6 @@ def test_a_space_is_learned_from_as_many_pictures_as_there_is_room_for(
         said = planner.follow(released, question, np.full(question.size, 1 << 16))
         released.append({"question": question.record(), "scale": each.scale, "sums": [1 << 16] * question.size, **said})
     assert learned_from == [used]
-
-
-def test_odd_vectors_have_one_fixed_cell_each() -> None:
-    """Null, of another length, with elements that are no number, −0: whatever else is in the frame."""
-    field, nan, inf = waves(), float("nan"), float("inf")
-    encoding = Encoding(columns=(WAVE,), label="label", classes=("a", "b"))
-    cells = [
-        None,
-        [1.0, 2.0],
-        [1.0, 2.0, 3.0, 4.0],
-        [],
-        [nan, nan, nan],
-        [inf, -inf, 0.0],
-        [-0.0, 0.0, -0.0],
-        [3e38] * 3,
-    ]
-    codes = []
-    for company in ([], [[0.5, 0.5, 0.5]] * 70):
-        raw = pl.DataFrame(
-            {"wave": pl.Series([*cells, *company], dtype=pl.List(pl.Float64())), "label": ["a"] * (8 + len(company))}
-        )
-        codes.append(field.of(cast_rows(raw, encoding)["wave"])[:8].tolist())
-    missing = field.start + field.size - 1
-    zero = int(field.of(series(np.zeros((1, 3), np.float32)))[0])
-    assert codes[0] == codes[1]
-    assert codes[0][:7] == [missing] * 4 + [zero] * 3
-    assert codes[0][7] < missing
-    low = field.of(series(np.full((1, 3), field.low, np.float32)))
-    assert np.array_equal(field.of(series(np.full((1, 3), np.nan, np.float32))), low)  # not cast: the least level
-    assert field.of(pl.Series("wave", [], dtype=pl.Array(pl.Float32(), 3))).shape == (0,)
 
 
 def test_centres_are_means_of_public_rows_and_the_same_for_the_same_rows() -> None:

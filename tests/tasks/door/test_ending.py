@@ -66,26 +66,14 @@ def secrets_of(door: Stores) -> set[str]:
     return {path for path in paths if not path.startswith("public/")} - {"secrets/installation"}
 
 
-def test_what_was_not_spent_returns(door: Stores) -> None:
-    reserved = door.ledger.session(session(door, "one")).charge
-    assert reserved != Charge()
-    assert close(door, "one", give_back=True).settled == Charge()  # not one refusal
-    assert door.ledger.total("people") == Charge()
-
-
-def test_the_whole_charge_stays_where_it_is_asked_for(door: Stores) -> None:
-    reserved = door.ledger.session(session(door, "one")).charge
-    assert close(door, "one", give_back=False).settled == reserved
-
-
-def test_a_mechanism_that_pays_by_row_gives_nothing_back(door: Stores) -> None:
-    reserved = door.ledger.session(session(door, "one", mechanism=NOISY)).charge
-    assert close(door, "one", give_back=True).settled == reserved
-
-
-def test_closing_twice_changes_nothing(door: Stores) -> None:
-    ended = close(door, session(door, "one"), give_back=False)
-    assert close(door, "one", give_back=True) == ended
+@pytest.mark.parametrize(("mechanism", "give_back"), [(STABLE, True), (STABLE, False), (NOISY, True)])
+def test_what_was_not_spent_returns_if_it_is_asked_for_and_the_mechanism_pays_by_refusal(
+    door: Stores, mechanism: Mechanism, give_back: bool
+) -> None:
+    reserved = door.ledger.session(session(door, "one", mechanism=mechanism)).charge
+    ended = close(door, "one", give_back=give_back)
+    assert ended.settled == (Charge() if give_back and mechanism is STABLE else reserved) == door.ledger.total("people")
+    assert close(door, "one", give_back=not give_back) == ended  # closing twice changes nothing
 
 
 def test_an_open_session_is_not_forgotten(door: Stores) -> None:

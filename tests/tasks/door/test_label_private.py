@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -223,23 +222,6 @@ def test_by_content_a_label_would_move_its_row(tmp_path: Path) -> None:
         refs = split(PrivateRows(plan, learn_encoding(plan), vault, KEY), "shards")
         moved.append(sorted(pl.concat([read_frame(ref, vault) for ref in refs]).drop(LABEL).rows()))
     assert moved[0] != moved[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "rule"),
-    [
-        ({"data__public_share": None}, "data.public must be given"),
-        ({"privacy__secret": "rows"}, "needs privacy.secret = 'labels'"),
-        ({"data__features": ["size", "height"]}, "'height'"),
-    ],
-)
-def test_what_does_not_fit_is_refused_in_one_sentence(
-    tmp_path: Path, home: Path, change: dict[str, Any], rule: str
-) -> None:
-    found = tables(tmp_path / "data")
-    with pytest.raises(WrongInput, match=rule):
-        start(changed(found, **change), home)
-    assert Ledger.of(home).domains() == ()
 
 
 def test_a_column_that_can_be_no_feature_is_named_by_its_type(tmp_path: Path) -> None:
