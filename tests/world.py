@@ -153,9 +153,7 @@ if TYPE_CHECKING:
     from concord.tasks.asks.kinds import (
         OTHERS, RELEASES, asks_shards, delta_of, mechanism_of, outcomes_of, remarks_of, test_figures
     )
-    from concord.tasks.asks.questions import (
-        QuestionsAsk, QuestionTerms, answer_path, batch_of, check_code, keep_answers
-    )
+    from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, answer_path, check_code, keep_answers
     from concord.tasks.asks.sketch import SketchAsk
     from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, counted_again, keep_counted, periods_counted
     from concord.tasks.asks.student_test import StudentTestAsk, planned_test
@@ -175,7 +173,7 @@ if TYPE_CHECKING:
         NAME, Arriving, Period, check_unchanged, contents_by_place, files_by_place, table_of, take
     )
     from concord.tasks.data.cells import (
-        LABEL, canonical_id, cast_columns, cast_labels, cast_numbers, cast_rows, distinct, number, numbers_of,
+        LABEL, canonical_id, cast_columns, cast_labels, cast_numbers, cast_rows, number, numbers_of,
         steps_between, systematic_sample, text
     )
     from concord.tasks.data.codes import (
@@ -211,9 +209,7 @@ if TYPE_CHECKING:
     from concord.tasks.data.sources import keep_frame, with_rows, with_snapshots
     from concord.tasks.data.spill import SPILLS, spilling
     from concord.tasks.data.split import ASIDE, SHARD, one_row_a_unit, split, with_public
-    from concord.tasks.data.stored_columns import (
-        CELLS_A_WORD, columns_by_words, polars_type, read_column, words_and_places, words_as_enum
-    )
+    from concord.tasks.data.stored_columns import columns_by_words, polars_type, read_column, words_as_enum
     from concord.tasks.data.tables import find_files, open_public
     from concord.tasks.data.units import (
         NOBODY, UNIT, Erased, PrivateRows, PrivateTable, keyed_bits, names_held, open_private, private_table,
