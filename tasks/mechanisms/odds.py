@@ -20,7 +20,7 @@ share of the winning class. Shares are then spread as Beta(b, 1 − b) between 1
 agreement with a thin tail of torn rows: with a mean of 0.913 this meets the quantiles of 200 logistic teachers' margins
 on UCI Adult from 1% to 70% within 0.03. What the winner lacks goes to as few rivals as can hold it, so that margins are
 the least the figure allows.
-Checked by tests/tasks/mechanisms/test_profile.py and tests/tasks/mechanisms/test_outcome.py.
+Checked by tests/tasks/mechanisms/test_outcome.py.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,25 @@
-"""Expected outcomes are those of the mechanisms themselves, simulated with noise that is for tests alone."""
+"""Expected outcomes are those of the mechanisms themselves, simulated with noise that is for tests alone; and a public
+guess of how teachers agree becomes rows of shares.
+"""
 
 import math
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.world import ConfidentGNMax, LaplaceVotes, Mechanism, NoisyVotes, SparseVector, StableVoting, expectation
+from tests.world import (
+    PROFILE_ROWS,
+    ConfidentGNMax,
+    LaplaceVotes,
+    Mechanism,
+    NoisyVotes,
+    SparseVector,
+    StableVoting,
+    expectation,
+    profile,
+)
 
 SEED = 20240229
 GENERATOR = np.random.default_rng(SEED)
@@ -69,32 +82,52 @@ def test_odds_of_stable_voting_are_its_table() -> None:
     assert mechanism.odds(PAIRS.astype(float)).refused.tolist() == expected
 
 
-def runs(mechanism: Mechanism, votes: np.ndarray, queries: int, times: int = 300) -> float:
-    """Mean rows answered by whole sessions over rows drawn from votes."""
-    total = 0
-    for _ in range(times):
-        rows = votes[GENERATOR.integers(0, len(votes), queries)]
-        if isinstance(mechanism, StableVoting):
-            labels = mechanism.answer(rows, GENERATOR.integers(0, 2**64, queries, np.uint64))
-        else:
-            assert isinstance(mechanism, SparseVector)
-            noise = laplace(mechanism.query_scale, (queries,)), laplace(mechanism.threshold_scale, (mechanism.cutoff,))
-            labels = mechanism.answer(rows, *noise)
-        total += int((labels >= 0).sum())
-    return total / times
+SESSIONS: list[tuple[Mechanism, list[list[int]], tuple[int, ...], float, float]] = [
+    (
+        StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=10),
+        [[300, 0], [270, 30], [230, 70], [160, 140]],
+        (20, 60, 400),
+        0.95,
+        1.05,
+    ),
+    (  # a noisy threshold answers more than expected, never fewer
+        SparseVector.calibrate(epsilon=4.0, delta=1e-5, cutoff=5),
+        [[300, 0], [280, 20], [240, 60], [225, 75]],
+        (30, 200),
+        0.95,
+        1.6,
+    ),
+]
+"""A mechanism, votes, numbers of rows that are drawn from them, and between which multiples of the expectation the mean
+of rows answered by whole sessions lies."""
 
 
-@pytest.mark.parametrize("queries", [20, 60, 400])
-def test_rows_answered_are_those_of_whole_sessions(queries: int) -> None:
-    mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=10)
-    votes = np.array([[300, 0], [270, 30], [230, 70], [160, 140]])
-    expected = expectation(mechanism, votes.astype(float), queries).answered
-    assert runs(mechanism, votes, queries) == pytest.approx(expected, rel=0.05)
+@pytest.mark.parametrize(("mechanism", "votes", "several", "least", "most"), SESSIONS, ids=["stable", "sparse_vector"])
+def test_rows_answered_are_those_of_whole_sessions(
+    mechanism: Any, votes: list[list[int]], several: tuple[int, ...], least: float, most: float
+) -> None:
+    for queries in several:
+        expected = expectation(mechanism, np.array(votes, float), queries).answered
+        answered = []
+        for _ in range(300):
+            rows = np.array(votes)[GENERATOR.integers(0, len(votes), queries)]
+            if isinstance(mechanism, StableVoting):
+                labels = mechanism.answer(rows, GENERATOR.integers(0, 2**64, queries, np.uint64))
+            else:
+                noise = laplace(mechanism.query_scale, (queries,))
+                labels = mechanism.answer(rows, noise, laplace(mechanism.threshold_scale, (mechanism.cutoff,)))
+            answered.append((labels >= 0).sum())
+        assert least * expected < np.mean(answered) < most * expected
 
 
-def test_rows_answered_by_a_noisy_threshold_are_not_fewer_than_expected() -> None:
-    mechanism = SparseVector.calibrate(epsilon=4.0, delta=1e-5, cutoff=5)
-    votes = np.array([[300, 0], [280, 20], [240, 60], [225, 75]])
-    for queries in (30, 200):
-        expected = expectation(mechanism, votes.astype(float), queries).answered
-        assert 0.95 * expected < runs(mechanism, votes, queries) < 1.6 * expected
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_a_figure_becomes_rows_of_shares_with_that_mean(classes: int) -> None:
+    """What the winner lacks goes to as few rivals as can hold it."""
+    for mean in (0.6, 0.9, 1.0):
+        shares = profile(mean, classes)
+        assert shares.shape == (PROFILE_ROWS, classes)
+        assert shares.sum(axis=1) == pytest.approx(np.ones(PROFILE_ROWS))
+        assert (np.diff(shares, axis=1) <= 1e-12).all()
+        assert shares[:, 0].mean() == pytest.approx(mean, abs=2e-3)
+    first, second = profile(0.6, 4)[0][:2]
+    assert second == first < 0.4

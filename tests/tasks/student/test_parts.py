@@ -114,20 +114,6 @@ def test_odd_cells_together_become_what_they_become_for_a_teacher(stored: pa.Dat
     alike(everywhere(read_column("c", column(stored, CELLS), stored)))
 
 
-LISTS = [[0, 1], [255, 7], None, [3, None]]
-
-
-@pytest.mark.parametrize("inner", [pl.UInt8, pl.Int64, pl.Float32, pl.Float64, pl.Boolean, pl.Datetime], ids=str)
-def test_lists_read_at_once_are_what_each_is_by_itself(inner: type[pl.DataType]) -> None:
-    """A list that is missing makes floats of all others in NumPy, and moments are no numbers."""
-    for cells in (LISTS, LISTS[:2], [*LISTS[:3], [-1, 2**53 + 1]]):
-        column = pl.Series("c", cells, dtype=pl.List(pl.Int64)).cast(pl.Array(inner(), 2), strict=False)
-        listed = pd.DataFrame({"c": pd.Series(column.to_list(), dtype=object)})
-        for element in ("uint8", "float32"):
-            at_once, each = (Cells(element, 2).transform(frame) for frame in (column.to_frame(), listed))
-            assert at_once.tobytes() == each.tobytes()
-
-
 texts = st.lists(st.one_of(moments.map("".join), st.text(max_size=6), st.floats().map(str)), min_size=1, max_size=25)
 
 

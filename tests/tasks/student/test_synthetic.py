@@ -19,13 +19,11 @@ from tests.world import (
     TableSchema,
     TwoWay,
     WordField,
-    as_declared,
     bins_of,
     grid_of,
     groups_of,
     label_codes,
     reading_columns,
-    recoded,
     synthetic_cells,
     table_codes,
     values_in,
@@ -178,12 +176,3 @@ def test_columns_that_depend_on_each_other_within_a_class_do_so_in_rows() -> Non
 
     assert agreeing(TwoWay(pairs, 1e6)) < 0.4
     assert agreeing(TwoWay(pairs, 1e6, labels, 1.0)) > 0.5
-
-
-def test_codes_of_rows_are_those_of_their_values() -> None:
-    found = margins()
-    coarse = table_codes(GRID, found, 22, 34)
-    codes, cells = label_codes(GRID, found, coarse, 22), rows(found, coarse, pairs=False)
-    table = values_in(SCHEMA, GRID, cells, b"sums")
-    read = as_declared(reading_columns(SCHEMA), SCHEMA)  # as a student does
-    assert (recoded(cells, GRID, codes) == codes.of_raw(table, read)).all()
