@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from concord.artifacts.home.vault import KEY_BYTES, SEAL_BYTES, Vault, derive, hashed, keyed_digest
     from concord.artifacts.kinds import KINDS, Kind, Tallies as TalliesKind, Unknown, Votes
     from concord.artifacts.learners import HypothesesPlan, StudentPlan, TeachersPlan
-    from concord.artifacts.ledger import (
-        database as ledger_database, excerpt as ledger_excerpt, ledger as ledger_ledger, state as ledger_state
-    )
+    from concord.artifacts.ledger import database as ledger_database, excerpt as ledger_excerpt, state as ledger_state
     from concord.artifacts.ledger.database import LedgerRows
     from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord, Remark, RemarkKind, Remarks
     from concord.artifacts.ledger.excerpt import Excerpt, hiding

@@ -6,7 +6,7 @@ The ledger is the real one; faults are planted in it.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -15,18 +15,12 @@ import pytest
 
 from concord import __version__
 from tests.privacy.test_divided import DELTA, DOMAIN, EPSILON, write
+from tests.support.planted import FAULTS, SEASONS
 from tests.world import (
-    EVERY,
-    PARTS,
     BudgetRefused,
-    Charge,
     Cost,
-    Counted,
     LedgerState,
     Opening,
-    Parts,
-    artifacts_parts,
-    ledger_state,
 )
 
 MOST = 4
@@ -149,54 +143,14 @@ def test_seasons_follow_one_another_and_a_further_stream_must_be_asked_for() -> 
 # Faults in the ledger -------------------------------------------------------------------------------------------------
 
 
-def aligned(charges: Iterable[Counted]) -> dict[str, Charge]:
-    """The first seasons of all streams together, the second together, and so on: the most of these."""
-    alone, together, seen = Charge(), dict[int, Charge](), dict[str, int]()
-    for each in charges:
-        if not each.stream:
-            alone += each.charge
-            continue
-        at = seen[each.stream] = seen.get(each.stream, -1) + 1
-        together[at] = together.get(at, Charge()) + each.charge
-    most = Charge()
-    for total in together.values():
-        most = most.most(total)
-    return dict.fromkeys(PARTS, alone + most)
-
-
-def one_stream(charges: Iterable[Counted]) -> dict[str, Charge]:
-    """The most of all streams, and not their sum."""
-    return TRUE([each._replace(stream=each.stream and "all") for each in charges])
-
-
-def alone_or_streams(charges: Iterable[Counted]) -> dict[str, Charge]:
-    """Sessions over all units count as another season."""
-    return TRUE([each._replace(stream=each.stream or "none") for each in charges])
-
-
-def the_last(charges: Iterable[Counted]) -> dict[str, Charge]:
-    """Of each stream the last season."""
-    kept = {each.stream or number: each for number, each in enumerate(charges)}
-    return TRUE([each._replace(part=EVERY) for each in kept.values()])
-
-
-TRUE = artifacts_parts.by_part
-FAULTS: dict[str, Callable[[Iterable[Counted]], dict[str, Charge]]] = {
-    "streams that are aligned": aligned,
-    "streams do not add up": one_stream,
-    "a session over all units is a season": alone_or_streams,
-    "the last season counts, not the largest": the_last,
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", SEASONS)
 def test_a_planted_fault_breaks_the_cap(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    monkeypatch.setattr(ledger_state, "by_part", FAULTS[fault])
+    monkeypatch.setattr(*SEASONS[fault])
     assert worst(KINDS) > DELTA
 
 
 def test_a_restored_copy_that_is_believed_breaks_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Parts, "continued_by", lambda _, session: session.stream)
+    monkeypatch.setattr(*FAULTS["believes a restored copy"])
     assert worst(RESTORED) > DELTA
 
 

@@ -45,16 +45,6 @@ class Lines:
         self.server, self.proxy = server, proxy
         self.url = f"postgresql+psycopg://concord@127.0.0.1:{proxy.port}/postgres"
 
-    def back_to(self, entries: int) -> None:
-        """Take the ledger back to its first entries; to none at all, not even their table, for 0."""
-        import psycopg
-
-        durably = f"postgresql://{self.server.address}&options=-csynchronous_commit%3Don"
-        with psycopg.connect(durably, autocommit=True) as connection:
-            connection.execute(
-                f"DELETE FROM entries WHERE seq > {entries}" if entries else "DROP TABLE IF EXISTS entries"
-            )
-
     def commits(self, act: Callable[[], object]) -> int:
         """How many commits an undisturbed act sends."""
         self.proxy.commits = 0
@@ -76,7 +66,7 @@ class Lines:
 def lines(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
     with Proxy(server.socket, server.die).listening() as proxy:
         lines = Lines(server, proxy)
-        lines.back_to(0)
+        postgresql.empty(server.address)
         monkeypatch.setenv(LEDGER, lines.url)
         yield lines
 
@@ -127,7 +117,7 @@ def test_a_release_goes_on_after_any_commit(lines: Lines, kind: Kind, tmp_path: 
     whole, names = Ledger.of(home).session(NAME), {name for name, _ in kept(home)}
     assert commits >= 2 * whole.batches  # each is begun and committed
     for at, how in faults(kind.name, commits, exhaustive):
-        lines.back_to(prepared)
+        postgresql.empty(lines.server.address, prepared)
         home = copied(tmp_path / "base", tmp_path / "broken")
         with lines.broken(at, how):
             kind.ask(home)
@@ -151,7 +141,7 @@ def test_a_whole_command_goes_on_after_any_commit(
 
     def given(name: str) -> Path:
         """A home in which the command was not given yet."""
-        lines.back_to(0)
+        postgresql.empty(lines.server.address)
         home = tmp_path / name
         home.mkdir(mode=0o700)
         shutil.copy(mlflow_database, home / "mlflow.db")

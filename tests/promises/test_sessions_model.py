@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.artifacts.ledger.openings import at_most
-from tests.artifacts.ledger.test_ledger_model import ignoring_votes
 from tests.support.at_door import TEACHERS, files_of, labels_by, write
+from tests.support.planted import FAULTS as PLANTED
 from tests.support.published import opening
 from tests.world import (
     BudgetRefused,
@@ -30,7 +30,6 @@ from tests.world import (
     Draws,
     Ints,
     Ledger,
-    LedgerState,
     Mechanism,
     NoisyVotes,
     NotVerified,
@@ -38,7 +37,6 @@ from tests.world import (
     Randomness,
     Ref,
     Released,
-    Session,
     StableVoting,
     Stores,
     commitment,
@@ -245,8 +243,7 @@ def drawn_by_turns(_: Randomness, first: int, rows: int) -> Draws:
 FAULTS: dict[str, tuple[Any, str, Any]] = {
     "draws noise again": (Randomness, "kept", lambda _source, _name, make: list(make())),
     "draws with another key": (Randomness, "uniform", drawn_by_turns),
-    "lets votes change": (LedgerState, "begin", ignoring_votes),
-    "returns everything": (Session, "owed", lambda _, **__: Charge()),
+    **{name: PLANTED[name] for name in ("lets votes change", "returns everything")},
 }
 """Homes with one planted fault each: the function it replaces, and the faulty one."""
 

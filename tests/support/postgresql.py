@@ -76,6 +76,15 @@ def running(password: str | None, *settings: str) -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def empty(address: str, kept: int = 0) -> None:
+    """Take the ledger on a server back to its first entries; to none at all, not even their table, for 0."""
+    import psycopg
+
+    durably = f"postgresql://{address}&options=-csynchronous_commit%3Don"
+    with psycopg.connect(durably, autocommit=True) as connection:
+        connection.execute(f"DELETE FROM entries WHERE seq > {kept}" if kept else "DROP TABLE IF EXISTS entries")
+
+
 def binaries() -> Path:
     """The folder of the server's programs. Skips the test if they are not installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))

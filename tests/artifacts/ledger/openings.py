@@ -1,9 +1,26 @@
-"""Sessions to open and batches to begin, for the tests of the ledger."""
+"""Sessions to open, batches to begin and a ledger without a database, for the tests of the ledger."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from concord import __version__
-from tests.world import LABELS, Batch, BatchOutcome, Charge, Cost, Domain, Ledger, Opening, Ref, Session
+from tests.world import (
+    LABELS,
+    Batch,
+    BatchOutcome,
+    Charge,
+    Cost,
+    Domain,
+    Entry,
+    Ledger,
+    LedgerState,
+    LogRecord,
+    Opening,
+    Ref,
+    Session,
+)
+
+Answer = TypeVar("Answer")
 
 CAP = {"epsilon": 4.0, "delta": 4e-5}
 DOMAIN = Domain.frozen("census", unit="one row", neighbours="add or remove one unit", **CAP)
@@ -65,3 +82,25 @@ def named(ledger: Ledger) -> Ledger:
 def at_most(first: Charge, second: Charge) -> bool:
     """Whether a charge is within another, in both its parts."""
     return first.renyi <= second.renyi and first.delta <= second.delta
+
+
+class InMemory(Ledger):
+    """A ledger without a database: the same decisions, records and folding."""
+
+    def __init__(self) -> None:
+        self._state, self._written = LedgerState(), list[LogRecord]()
+
+    def records(self) -> list[LogRecord]:
+        return self._written
+
+    def _read(self, ask: Callable[[LedgerState], Answer]) -> Answer:
+        return ask(self._state)
+
+    def _consider(self, decide: Callable[[LedgerState], object]) -> None:
+        decide(self._state)
+
+    def _write(self, decide: Callable[[LedgerState], list[Entry]], ask: Callable[[LedgerState], Answer]) -> Answer:
+        for entry in decide(self._state):
+            self._written.append(LogRecord.after(self._state.head, entry, at="now"))
+            self._state.read(self._written[-1])
+        return ask(self._state)

@@ -109,19 +109,6 @@ def test_an_entry_taken_out_or_moved_is_found(home: Path) -> None:
         read([*chain, chain[-1]])
 
 
-def test_entries_taken_off_the_end_are_found_by_who_has_read_them(home: Path) -> None:
-    ledger = Ledger.of(home)
-    last = lines(home)[-1].seq
-    ledger.verify()
-    ledger.domains()
-    with database(home) as connection:
-        connection.execute("DELETE FROM entries WHERE seq = ?", (last,))
-    with pytest.raises(NotVerified, match=f"no longer holds entry {last}"):
-        ledger.settle("one", give_back=True)
-    with pytest.raises(NotVerified, match=f"no longer holds entry {last}"):
-        ledger.verify()
-
-
 def test_a_changed_ledger_spends_nothing(home: Path) -> None:
     with database(home) as connection:
         connection.execute("UPDATE entries SET body = replace(body, '\"refused\":1', '\"refused\":0') WHERE seq = 5")

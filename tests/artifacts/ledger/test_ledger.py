@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.artifacts.ledger.openings import CAP, DOMAIN, at_most, batch, named, opening, outcome, refusals
+from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, named, opening, outcome, refusals
 from tests.support.chained import database
 from tests.support.sentences import facts
-from tests.world import Batch, BudgetRefused, Charge, Cost, Ledger, NotVerified, WrongInput
+from tests.world import Batch, BudgetRefused, Cost, Ledger, NotVerified, WrongInput
 
 
 @pytest.fixture
@@ -77,17 +77,6 @@ def test_no_cap_below_what_is_charged(ledger: Ledger) -> None:
 # Opening
 
 
-def test_the_cap_is_reached_exactly_and_never_passed(ledger: Ledger) -> None:
-    order, budget = DOMAIN.filter.order, DOMAIN.filter.budget
-    part = Cost.gaussian(float(budget) / order / 4 * (1 - 1e-8))
-    for name in "abcd":
-        ledger.open_session(opening(name, whole=part), further=True)
-    assert ledger.total("census").renyi <= budget < ledger.total("census").renyi * 5 / 4
-    with pytest.raises(BudgetRefused, match="the budget does not cover it"):
-        ledger.open_session(opening("e", whole=part), further=True)
-    assert len(ledger.sessions("census")) == 4
-
-
 def test_a_refusal_says_what_it_costs_and_the_cap_and_no_difference_of_two_epsilons(ledger: Ledger) -> None:
     ledger.open_session(opening("a", whole=Cost.gaussian(0.1)))
     with pytest.raises(BudgetRefused) as refused:
@@ -111,13 +100,6 @@ def test_an_id_and_a_key_serve_one_session(ledger: Ledger) -> None:
         ledger.open_session(opening("a"), further=True)
     with pytest.raises(NotVerified, match="never reused"):
         ledger.open_session(opening("b", commitment="key of a"), further=True)
-
-
-def test_asking_whether_a_session_could_be_opened_spends_nothing(ledger: Ledger) -> None:
-    ledger.check_opening(opening(), DOMAIN)
-    assert ledger.total("census") == Charge()
-    with pytest.raises(BudgetRefused):
-        ledger.check_opening(opening(whole=Cost.gaussian(9.0)), DOMAIN)
 
 
 def test_a_domain_can_be_asked_about_before_it_is_named(ledger: Ledger) -> None:
@@ -153,58 +135,6 @@ def test_domains_do_not_pay_for_one_another(ledger: Ledger) -> None:
 def test_an_unknown_session_is_named(ledger: Ledger, ask: Callable[[Ledger], object]) -> None:
     with pytest.raises(WrongInput, match="no session 'none'"):
         ask(ledger)
-
-
-# Batches
-
-
-def test_a_batch_begun_twice_is_one_batch(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.open_session(opening())
-    first = ledger.begin_batch("one", batch())
-    assert ledger.begin_batch("one", batch()) == first == batch()
-    ledger.commit_batch("one", outcome(refused=2))
-    assert ledger.begin_batch("one", batch()) == batch(outcome=outcome(refused=2))
-    assert ledger.batches("one") == (batch(outcome=outcome(refused=2)),)
-    assert kinds(tmp_path) == ["domain", "open", "begin", "commit"]
-
-
-@pytest.mark.parametrize(
-    ("what", "changed"),
-    [
-        ("question", batch(question_digest="others")),
-        ("exact answer", batch(exact_digest="others")),
-        ("position", batch(rows=99)),
-        ("position", batch(first=1, question_digest="rows from 0", exact_digest="votes from 0")),
-    ],
-)
-@pytest.mark.parametrize("committed", [False, True])
-def test_what_changed_since_it_was_begun_stops(ledger: Ledger, what: str, changed: Batch, committed: bool) -> None:
-    ledger.open_session(opening())
-    ledger.begin_batch("one", batch())
-    if committed:
-        ledger.commit_batch("one", outcome())
-    with pytest.raises(NotVerified, match=facts(f"{what} of batch 0 of session one", "changed")):
-        ledger.begin_batch("one", changed)
-
-
-def test_the_last_refusal_settles_in_the_same_breath(ledger: Ledger, tmp_path: Path) -> None:
-    reserved = ledger.open_session(opening()).reserved
-    ledger.begin_batch("one", batch())
-    spent = ledger.commit_batch("one", outcome(asked=60, refused=10))
-    assert spent.status == "spent"
-    assert at_most(spent.charge, reserved)
-    assert kinds(tmp_path)[-2:] == ["commit", "settle"]
-    with pytest.raises(BudgetRefused, match="further session"):
-        ledger.begin_batch("one", batch(1, first=100))
-    assert ledger.commit_batch("one", outcome(asked=60, refused=10)) == spent
-    assert ledger.settle("one", give_back=False) == spent
-
-
-def test_the_last_row_paid_for_ends_a_session_charged_whole(ledger: Ledger) -> None:
-    opened = ledger.open_session(opening(cutoff=None, queries=100, per_refusal=None))
-    ledger.begin_batch("one", batch())
-    spent = ledger.commit_batch("one", outcome(refused=40))
-    assert (spent.status, spent.charge) == ("spent", opened.reserved)
 
 
 def test_a_batch_on_record_is_looked_up_by_itself(ledger: Ledger) -> None:

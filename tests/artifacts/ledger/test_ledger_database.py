@@ -1,7 +1,5 @@
 """The ledger's database: all of the state is in it, and what fails in it is told in one sentence and spends nothing."""
 
-import datetime
-import itertools
 import json
 import os
 import re
@@ -27,23 +25,12 @@ from tests.world import (
     NotVerified,
     WrongInput,
     ledger_database,
-    ledger_ledger,
 )
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return named(Ledger.of(tmp_path))
-
-
-def test_another_opening_of_the_ledger_knows_all_of_it(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.open_session(opening())
-    ledger.begin_batch("one", batch())
-    again = Ledger.of(tmp_path)
-    assert again.session("one") == ledger.session("one")
-    again.commit_batch("one", outcome(refused=1))
-    assert ledger.session("one").refused == 1
-    assert ledger.batches("one") == again.batches("one")
 
 
 def test_a_long_ledger_is_read_by_the_page_and_others_write_meanwhile(
@@ -92,23 +79,6 @@ def test_amounts_are_exact_decimals_in_text(ledger: Ledger, tmp_path: Path) -> N
     assert json.loads(body)["reserved"] == reserved
     assert opened.mechanism["table"] == [2**64 - 1, 17]
     assert opened.reserved.renyi >= Decimal(10 * RHO * DOMAIN.filter.order)
-
-
-def test_a_clock_that_goes_backwards_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = itertools.count()
-
-    class Backwards(datetime.datetime):
-        @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> "Backwards":
-            return cls(2030, 1, 1, tzinfo=tz) - datetime.timedelta(days=next(ticks))
-
-    monkeypatch.setattr(ledger_ledger, "datetime", Backwards)
-    ledger = named(Ledger.of(tmp_path))
-    ledger.open_session(opening())
-    ledger.begin_batch("one", batch())
-    ledger.commit_batch("one", outcome(refused=1))
-    ledger.verify()
-    assert Ledger.of(tmp_path).session("one").refused == 1
 
 
 def test_threads_share_a_ledger(ledger: Ledger) -> None:

@@ -1,10 +1,5 @@
-"""Processes racing on one ledger, and processes killed in the middle of it."""
+"""Processes racing on one ledger."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -33,7 +28,7 @@ def racers() -> Iterator[Pool]:
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
     with postgresql.server() as address:
-        yield f"postgresql+psycopg://{address}"
+        yield address
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
@@ -42,17 +37,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         found = f"sqlite:///{tmp_path / 'ledger.db'}"
     else:
-        found = request.getfixturevalue("postgres")
-        empty(found)
+        address = request.getfixturevalue("postgres")
+        postgresql.empty(address)
+        found = f"postgresql+psycopg://{address}"
     named(Ledger(found))
     return found
-
-
-def empty(url: str) -> None:
-    import psycopg
-
-    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
-        connection.execute("DROP TABLE IF EXISTS entries")
 
 
 def reserve(url: str, part: Cost, names: list[str]) -> Counter[str]:
@@ -137,58 +126,11 @@ def test_a_new_ledger_is_made_once(racers: Pool, tmp_path: Path) -> None:
     Ledger(url).verify()
 
 
-KILLED = """
-import os, signal, sys
-from sqlalchemy import event
-from concord.artifacts.ledger.ledger import Ledger
-from tests.artifacts.ledger.openings import opening
-ledger = Ledger(sys.argv[1])
-event.listen(ledger._entries.engine, "commit", lambda connection: os.kill(os.getpid(), signal.SIGKILL))
-ledger.open_session(opening("killed"), further=True)
-"""
-
-BUSY = """
-import sys
-from concord.artifacts.ledger.ledger import Ledger
-from tests.artifacts.ledger.openings import batch, outcome
-ledger = Ledger(sys.argv[1])
-while True:
-    state = ledger.session("one")
-    index = state.batches - (state.pending is not None)
-    ledger.begin_batch("one", batch(index, first=10 * index, rows=10))
-    ledger.commit_batch("one", outcome(index, asked=10))
-    print(index, flush=True)
-"""
-
-
-def python(script: str, url: str) -> "subprocess.Popen[bytes]":
-    root = Path(__file__).parents[3]
-    return subprocess.Popen([sys.executable, "-c", script, url], cwd=root, stdout=subprocess.PIPE)
-
-
-def test_a_process_killed_before_it_commits_leaves_no_trace_and_no_lock(url: str) -> None:
-    Ledger(url).open_session(opening())
-    with python(KILLED, url) as killed:
-        assert killed.wait() == -signal.SIGKILL
+def test_a_database_put_back_is_found_by_who_has_read_what_is_lost(url: str) -> None:
     ledger = Ledger(url)
-    ledger.verify()
-    assert [session.id for session in ledger.sessions("census")] == ["one"]
-    assert ledger.open_session(opening("after"), further=True).status == "open"
-
-
-def test_a_process_killed_at_any_moment_leaves_whole_entries(url: str) -> None:
-    Ledger(url).open_session(opening(cutoff=None, per_refusal=None))
-    for wait in (0.0, 0.013):
-        before = Ledger(url).session("one").batches
-        with python(BUSY, url) as busy:
-            assert busy.stdout is not None
-            busy.stdout.readline()
-            time.sleep(wait)
-            os.kill(busy.pid, signal.SIGKILL)
-        ledger = Ledger(url)
-        ledger.verify()
-        state, batches = ledger.session("one"), ledger.batches("one")
-        assert state.batches == len(batches) > before
-        assert [item.first for item in batches] == [10 * index for index in range(len(batches))]
-        assert all(item.outcome is not None for item in batches[:-1])
-        assert (batches[-1].outcome is None) == (state.pending is not None)
+    ledger.open_session(opening())
+    with ledger._entries.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM entries WHERE seq > 1")
+    for act in (ledger.verify, ledger.domains, lambda: ledger.settle("one", give_back=True)):
+        with pytest.raises(NotVerified, match="no longer holds entry 2"):
+            act()
