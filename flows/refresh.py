@@ -106,7 +106,7 @@ def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
     periods = Periods(run, encoding, asked.coded, asked.questions, ended, beginning)
     session = admitted.session
     if session is not None and answered:
-        passed = Disclosure(session, run.stores.ledger.released_by(session.id), 0, datetime.now(UTC))
+        passed = Disclosure(session, run.stores.ledger.released_by(session.id), 0, run.stores.ledger.now())
     else:
         session, counted = periods.counted(admitted, private, now)
         passed = _pass_period(

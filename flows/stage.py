@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
@@ -152,7 +152,7 @@ def no_steps(*_: object) -> tuple[()]:
 def disclose(steps: Steps, stores: Stores, session: Session) -> Disclosure:
     """Pass the door in the present process."""
     files, after = release(stores, session, steps(stores, session)), stores.ledger.session(session.id)
-    return Disclosure(after, files, after.asked - session.asked, datetime.now(UTC))
+    return Disclosure(after, files, after.asked - session.asked, stores.ledger.now())
 
 
 def pass_door(run: InRun, session: Session, steps: Steps, name: StageName = "release") -> Disclosure:

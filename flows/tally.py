@@ -6,7 +6,6 @@ The stages come first. As in `flows.stages`, each takes a place and everything i
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -257,4 +256,4 @@ def replay_rounds(run: RunContext, session: Session) -> Disclosure:
     released = run.stores.ledger.released_by(session.id)
     if len(released) < (session.queries or 0):
         raise WrongInput(f"session {session.id} has rounds left to ask: run its plan, which asks them")
-    return Disclosure(session, released, 0, datetime.now(UTC))
+    return Disclosure(session, released, 0, run.stores.ledger.now())

@@ -10,7 +10,6 @@ goes on after the first release, and no published time may show for how long: fi
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 
 from concord.artifacts.domains import Domain
@@ -71,7 +70,7 @@ def replay(run: RunContext, session: Session, admitted: Admitted[VotesAsk]) -> L
         return replay_votes(run.stores, session, admitted.ask, admitted.stream.batches), True
 
     released = run.stages.uncached("release", work)
-    return Learned(run, admitted, Disclosure(session, released, 0, datetime.now(UTC)))
+    return Learned(run, admitted, Disclosure(session, released, 0, run.stores.ledger.now()))
 
 
 def fit(learned: Learned, where: str) -> Student:
@@ -88,4 +87,4 @@ def ask_teachers(
     ahead = 0 if session.ended else busy  # then no row can be new
     with stages.poll.in_turn(run, stream.batches, ahead, teachers, stream.encoding) as polled:
         passed = pass_door(run, session, partial(admitted.ask.steps, batches=stream.batches, votes=polled))
-    return replace(passed, at=datetime.now(UTC))
+    return replace(passed, at=run.stores.ledger.now())

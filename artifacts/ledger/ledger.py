@@ -170,6 +170,16 @@ class Ledger(Reading):
         """The result of `ask` on one consistent reading."""
         return self._read(lambda state: ask(Reading(state)))
 
+    def now(self) -> datetime:
+        """The time, and none before that of the last entry: the clock may have been set back since."""
+        now, last = datetime.now(UTC), self._read(lambda state: state.head)
+        if last is None:
+            return now
+        try:
+            return max(now, datetime.fromisoformat(last.at))
+        except (ValueError, TypeError):
+            raise NotVerified(f"the time of entry {last.seq} of the ledger is none, got {last.at!r}") from None
+
     def records(self) -> list[LogRecord]:
         """Every record as it is stored, without a check."""
         with self._entries.reading() as rows:

@@ -141,7 +141,7 @@ class Tracking(Records):
             ends: list[int] = [run.info.end_time + 1 for run in self._runs(certificate.session, 1)]
             begun = max([_milliseconds(started), *ends])
             with self._run(experiment, run_name(certificate), begun, described) as run:
-                self._log(run.info.run_id, publication)
+                self._log(run, publication)
                 model_id = self._log_model(run, publication)
                 model_uri = self._register(run, model_id, certificate)
                 return Tracked(run.info.run_id, model_uri, self._is_champion(model_uri))
@@ -174,7 +174,7 @@ class Tracking(Records):
                 return str(known[0].info.run_id)
             tagged = {**named, "domain": domain, "mechanism": str(fields["name"])}
             with self._run(experiment, session, _milliseconds(started), tagged) as run:
-                self._log_settings(run.info.run_id, _settings_and_numbers(fields))
+                self._log_settings(run, _settings_and_numbers(fields))
         return str(run.info.run_id)
 
     def _experiment(self, domain: str) -> str:
@@ -227,10 +227,10 @@ class Tracking(Records):
                 self._client.delete_logged_model(model.model_id)
             self._client.delete_run(run_id)
 
-    def _log(self, run_id: str, publication: Publication) -> None:
-        now = _now()
-        self._log_settings(run_id, content_of(publication.certificate))
-        points = [Metric(name, value, now, at) for name, line in publication.series.items() for at, value in line]
+    def _log(self, run: Run, publication: Publication) -> None:
+        run_id, begun = run.info.run_id, run.info.start_time
+        self._log_settings(run, content_of(publication.certificate))
+        points = [Metric(name, value, begun, at) for name, line in publication.series.items() for at, value in line]
         digests = json.dumps({file.name: sha256(file.read_bytes()) for file in publication.files}, sort_keys=True)
         for first in range(0, len(points), MOST_AT_ONCE):
             self._client.log_batch(run_id, metrics=points[first : first + MOST_AT_ONCE])
@@ -239,10 +239,10 @@ class Tracking(Records):
         for file in publication.files:
             self._client.log_artifact(run_id, str(file))
 
-    def _log_settings(self, run_id: str, content: RunContent) -> None:
-        now = _now()
-        metrics = [Metric(name, value, now, 0) for name, value in content.metrics.items()]
-        self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in content.params.items()])
+    def _log_settings(self, run: Run, content: RunContent) -> None:
+        # At the run's time, which follows the door: a clock that was set back since would give an earlier one.
+        metrics = [Metric(name, value, run.info.start_time, 0) for name, value in content.metrics.items()]
+        self._client.log_batch(run.info.run_id, metrics, [Param(name, value) for name, value in content.params.items()])
 
     def _log_model(self, run: Run, publication: Publication) -> str:
         """Log the student as a model of the run. Returns the model's id."""
