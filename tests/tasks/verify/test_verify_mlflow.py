@@ -1,9 +1,8 @@
 """Verify finds a change in each thing of MLflow that an auditor relies on, and names it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
-from tests.support.copies import copied
-from tests.support.published import SESSION, World, world
-from tests.support.tracked import tracked
+from tests.support.published import SESSION, World
+from tests.tasks.verify.signed_folder import failing
 from tests.world import (
     DIGESTS,
     IN_MLFLOW,
@@ -26,41 +24,25 @@ from tests.world import (
     NotVerified,
     Recorded,
     Records,
-    StableVoting,
     content_of,
     sqlite_address,
     tags,
     verify,
 )
 
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
-DOOR = datetime(2026, 1, 2, tzinfo=UTC)
-
 
 @pytest.fixture(scope="module")
-def small(mlflow_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A home with one small run in MLflow."""
-    home = tmp_path_factory.mktemp("home")
-    copy(mlflow_database, home / "mlflow.db")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        made = world(home, rows=12, batch=6)
-        labels = made.truth.copy()
-        labels[5] = -1
-        tracked(made, STABLE, labels, DOOR)
-        yield made
+def run(home: World) -> Recorded:
+    records = Records.of(home.home)
+    found = records.recorded(records.runs(SESSION)[0])
+    assert found is not None
+    return found
 
 
-@pytest.fixture(scope="module")
-def subject(small: World) -> CheckedSession:
-    records = Records.of(small.home)
-    ledger = Ledger.of(small.home)
-    run = records.recorded(records.runs(SESSION)[0])
-    return CheckedSession(ledger.session(SESSION), ledger, small.released, run, latest=True)
-
-
-def found(subject: CheckedSession) -> list[str]:
-    wrong = []
+def faults(home: World, run: Recorded | None) -> list[str]:
+    """What is wrong with what MLflow has of the session, if it is that."""
+    ledger, wrong = Ledger.of(home.home), []
+    subject = CheckedSession(ledger.session(SESSION), ledger, home.released, run, latest=True)
     for check in IN_MLFLOW.values():
         try:
             check(subject)
@@ -96,45 +78,32 @@ def other(value: Any) -> Any:
     return value + 0.125 if isinstance(value, float) else f"{value}x"
 
 
-def test_what_was_published_is_found_whole(subject: CheckedSession) -> None:
-    assert subject.run is not None
-    relied = relied_on(subject.run)
-    assert found(subject) == []
+def test_every_change_of_what_is_relied_on_is_found_and_named(home: World, run: Recorded) -> None:
+    """Each tag, parameter, figure and digest: changed, and gone; and one that was added."""
+    relied = relied_on(run)
+    assert faults(home, run) == []
     assert {"epsilon", "delta", DIGESTS, "digest.student"} <= relied["tags"]
     assert MODEL_FILE in relied["model_files"]
     assert {"epsilon", "delta", "domain_epsilon_spent", "rows_answered"} <= relied["metrics"]
-
-
-def test_every_change_of_what_is_relied_on_is_found_and_named(subject: CheckedSession) -> None:
-    """Each tag, parameter, figure and digest: changed, and gone."""
-    run = subject.run
-    assert run is not None
-    for field, names in relied_on(run).items():
+    for field, names in relied.items():
         values: dict[str, Any] = getattr(run, field)
         for name in names:
             folder = name == "digest.model" or (field == "model_files" and name != MODEL_FILE)
             word = "folder" if folder else "never logged" if name == DIGESTS else name.removeprefix("digest.")
             gone = {key: value for key, value in values.items() if key != name}
             for planted in (gone, {**values, name: other(values[name])}):
-                wrong = found(replace(subject, run=with_field(run, field, planted)))
+                wrong = faults(home, with_field(run, field, planted))
                 assert any(word in item or f"list of {LISTED.get(field)}" in item for item in wrong), (field, name)
+        if field not in ("tags", "model_tags"):
+            assert faults(home, with_field(run, field, {**values, "added": 0.5})), field
 
 
-@pytest.mark.parametrize("field", ["params", "metrics", "files", "model_files"])
-def test_what_was_added_is_found(subject: CheckedSession, field: str) -> None:
-    assert subject.run is not None
-    planted = {**getattr(subject.run, field), "added": 0.5}
-    assert found(replace(subject, run=with_field(subject.run, field, planted)))
-
-
-def test_a_description_a_curve_above_the_guarantee_and_a_missing_run_are_found(subject: CheckedSession) -> None:
-    run = subject.run
-    assert run is not None
-    assert found(replace(subject, run=replace(run, model_description="ε = 0.1")))
+def test_a_description_a_curve_above_the_guarantee_and_a_missing_run_are_found(home: World, run: Recorded) -> None:
+    assert faults(home, replace(run, model_description="ε = 0.1"))
     for name in SERIES[:2]:
-        wrong = found(replace(subject, run=replace(run, metrics={**run.metrics, name: 1.5})))
+        wrong = faults(home, replace(run, metrics={**run.metrics, name: 2.6}))
         assert wrong == [f"MLflow's series {name} passes the guarantee"]
-    assert len(found(replace(subject, run=None))) == len(IN_MLFLOW)
+    assert len(faults(home, None)) == len(IN_MLFLOW)
 
 
 Change = Callable[[MlflowClient, str, str], object]
@@ -150,37 +119,30 @@ CHANGES: dict[str, Change] = {
 """What a check says, and a change that MLflow's own client makes."""
 
 
-@pytest.mark.parametrize("named", CHANGES)
-def test_a_change_that_mlflow_itself_makes_is_read_and_named(small: World, tmp_path: Path, named: str) -> None:
-    database = small.home / "mlflow.db"
-    kept = copy(database, tmp_path / "kept")
-    try:
-        client = MlflowClient(sqlite_address(database), registry_uri=sqlite_address(database))
-        CHANGES[named](client, Records.of(small.home).runs(SESSION)[0], "people-student")
-        wrong = [check.detail for check in verify(small.home, SESSION) if not check.ok]
-        assert any(named in item for item in wrong), wrong
-    finally:
-        database.write_bytes(Path(kept).read_bytes())
+def test_a_change_that_mlflow_itself_makes_is_read_and_named(own: Path, tmp_path: Path) -> None:
+    store, (run,) = own / "mlflow.db", Records.of(own).runs(SESSION)
+    kept, client = copy(store, tmp_path / "kept"), MlflowClient(sqlite_address(store), sqlite_address(store))
+    for named, change in CHANGES.items():
+        change(client, run, "people-student")
+        wrong = failing(verify(own, SESSION)).values()
+        assert any(named in item for item in wrong), (named, wrong)
+        store.write_bytes(Path(kept).read_bytes())
 
 
-def test_runs_that_no_session_made_are_named_also_if_they_were_deleted(small: World, tmp_path: Path) -> None:
+def test_runs_that_no_session_made_are_named_also_if_they_were_deleted(own: Path) -> None:
     """Readers are told that all of the store is published, and a deleted run is still in it."""
-    home = copied(small.home, tmp_path / "home")
-    store = MlflowClient(sqlite_address(home / "mlflow.db"))
-    (own,) = (each.experiment_id for each in store.search_experiments() if each.name == "people")
-    assert named(home) is None
+
+    def named() -> str:
+        return next((check.detail for check in verify(own) if check.name == "MLflow's runs"), "")
+
+    store = MlflowClient(sqlite_address(own / "mlflow.db"))
+    (people,) = (each.experiment_id for each in store.search_experiments() if each.name == "people")
+    assert named() == ""
     private = store.create_run(store.create_experiment("patients"), run_name="Erika Mustermann").info.run_id
     store.log_metric(private, "accuracy on private rows", 0.9)
-    among_ours = store.create_run(own).info.run_id
-    nested = store.create_run(own, tags={"mlflow.parentRunId": private}).info.run_id
+    among_ours = store.create_run(people).info.run_id
+    nested = store.create_run(people, tags={"mlflow.parentRunId": private}).info.run_id
     for _ in range(2):
-        detail = named(home)
-        assert detail is not None
-        assert {private, among_ours, nested} == set(re.findall("[0-9a-f]{32}", detail))
-        assert "Erika" not in detail
+        assert {private, among_ours, nested} == set(re.findall("[0-9a-f]{32}", named()))
+        assert "Erika" not in named()
         store.delete_run(private)
-
-
-def named(home: Path) -> str | None:
-    """What verification says of runs that no session made."""
-    return next((check.detail for check in verify(home) if check.name == "MLflow's runs"), None)
