@@ -104,13 +104,6 @@ def test_a_plan_is_read_as_notepad_and_powershell_write_it(tmp_path: Path, writt
     assert load_plan(tmp_path / "plan.toml").data == plan.data
 
 
-def test_each_pattern_has_a_rule_of_its_own() -> None:
-    with pytest.raises(WrongInput, match=r"about\.date must be a date such as 2026-12-31, got '01\.02\.2026'"):
-        plan_of(about={"date": "01.02.2026"})
-    with pytest.raises(WrongInput, match=r"privacy\.domain must be 1 to 64 letters"):
-        changed(TABLES, privacy__domain="a b")
-
-
 def test_a_delta_of_one_unit_or_more_is_refused_unless_the_plan_says_so() -> None:
     large = {**TABLES["privacy"], "delta": 1e-3, "lifetime": {"epsilon": 4.0, "delta": 4e-3}}
     labeling = {"mechanism": "tallies", "rows": 1000}

@@ -70,16 +70,6 @@ def test_by_a_private_test_the_threshold_is_the_class_s_share_of_the_units() -> 
     assert says(proposed, "recall", "precision", "not")
 
 
-def test_of_probabilities_that_are_right_on_average_no_threshold_is_better() -> None:
-    draw = np.random.default_rng(1)
-    odds = draw.beta(0.4, 9.6, 200_000)
-    own = draw.random(len(odds)) < odds
-    named = [odds >= least for least in (own.mean(), *np.quantile(odds, np.linspace(0.02, 0.98, 49)))]
-    balanced = [(of[own].mean() + 1 - of[~own].mean()) / 2 for of in named]
-    assert balanced[0] > max(balanced[1:]) - 0.002
-    assert named[0][own].mean() > 0.7
-
-
 FEW = ((3730, 10, 4), (9, 1, 0), (3, 1, 90))
 
 

@@ -61,14 +61,6 @@ def left(root: Path) -> list[Path]:
     return [path for path in (root / UNFINISHED).rglob("*") if path.is_file()]
 
 
-def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
-    with writer(tmp_path, "deep/er/file", then_killed=True):
-        assert len(left(tmp_path)) == 1
-        sweep(tmp_path)
-        assert list((tmp_path / UNFINISHED).iterdir()) == []
-    assert not (tmp_path / "deep/er/file").exists()
-
-
 def test_what_is_being_written_is_not_swept(tmp_path: Path) -> None:
     with writer(tmp_path, "a/one", then_killed=False), writer(tmp_path, "a/two", then_killed=True):
         sweep(tmp_path)
@@ -78,11 +70,6 @@ def test_what_is_being_written_is_not_swept(tmp_path: Path) -> None:
         file.write(b"whole")
         sweep(tmp_path)
     assert (tmp_path / "a/one").read_bytes() == b"whole"
-
-
-def test_a_file_that_somebody_writes_is_not_in_its_folder(tmp_path: Path) -> None:
-    with writer(tmp_path, "released/s-1/report.html", then_killed=True):
-        assert list((tmp_path / "released/s-1").iterdir()) == []
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])

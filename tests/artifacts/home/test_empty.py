@@ -92,26 +92,9 @@ def damaged(file: Path) -> None:
         opened.write(b"x")
 
 
-def truncated(file: Path) -> None:
-    os.truncate(file, 4096)
-
-
 def planted(file: Path) -> None:
     """Sound, and not what was kept."""
-    other = made(file.parent / "other", "CREATE TABLE theirs (id INTEGER)")
-    file.write_bytes(other.read_bytes())
-
-
-def of_another_version(file: Path) -> None:
-    file.rename(file.with_name(file.name.replace(version("prefect"), "3.8.7")))
-
-
-def that_others_may_write(file: Path) -> None:
-    file.chmod(0o664)
-
-
-def where_others_may_write(file: Path) -> None:
-    file.parent.chmod(0o777)
+    file.write_bytes(made(file.parent / "other", "CREATE TABLE theirs (id INTEGER)").read_bytes())
 
 
 def a_link(file: Path) -> None:
@@ -124,24 +107,22 @@ def a_pipe(file: Path) -> None:
     os.mkfifo(file)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        damaged,
-        truncated,
-        planted,
-        of_another_version,
-        that_others_may_write,
-        where_others_may_write,
-        a_link,
-        a_pipe,
-        Path.unlink,
-    ],
-)
-def test_what_the_installation_did_not_keep_is_passed_over(
-    fault: Callable[[Path], None], kept: Path, home: Path
-) -> None:
-    fault(kept)
+FAULTS: dict[str, Callable[[Path], object]] = {
+    "damaged": damaged,
+    "truncated": lambda file: os.truncate(file, 4096),
+    "planted": planted,
+    "of another version": lambda file: file.rename(file.with_name(file.name.replace(version("prefect"), "3.8.7"))),
+    "that others may write": lambda file: file.chmod(0o664),
+    "where others may write": lambda file: file.parent.chmod(0o777),
+    "a link": a_link,
+    "a pipe": a_pipe,
+    "gone": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_the_installation_did_not_keep_is_passed_over(fault: str, kept: Path, home: Path) -> None:
+    FAULTS[fault](kept)
     assert not copy_empty("prefect", home / "prefect.db")
     assert [path for path in home.rglob("*") if path.is_file()] == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.artifacts.ledger.openings import named
 from tests.support.sentences import facts
-from tests.world import EnvironmentFailed, Ledger, Vault, check_own, prepare, reopen
+from tests.world import EnvironmentFailed, Ledger, Vault, prepare, reopen
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -52,12 +52,3 @@ def test_a_home_that_others_may_write_is_not_used(tmp_path: Path, mode: int) -> 
         prepare(home)
     home.chmod(0o755)
     prepare(home)
-
-
-def test_what_is_one_s_own_is_used(tmp_path: Path) -> None:
-    check_own("the home folder", tmp_path, 0o077)
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path)
-    check_own("the home folder", link, 0o077)
-    with pytest.raises(FileNotFoundError):
-        check_own("the home folder", tmp_path / "none", 0o077)
