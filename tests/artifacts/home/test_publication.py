@@ -1,5 +1,6 @@
-"""Files that are published together: a reader finds the old ones or the new ones, as tests/promises/test_crash.py asks
-wherever that fails."""
+"""Files that are published together: whoever finishes it, and what is held until then.
+
+A process killed at each point: tests/promises/test_crash.py, the walk of a publication."""
 
 from collections.abc import Mapping
 from pathlib import Path

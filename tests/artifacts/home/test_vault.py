@@ -140,34 +140,6 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     assert vault.find("file") is None
 
 
-def test_a_file_and_the_folders_above_it_are_synced_before_create_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    vault = Vault(tmp_path / "vault")
-    synced: list[int] = []
-    fsync = os.fsync
-
-    def note(descriptor: int) -> None:
-        synced.append(os.fstat(descriptor).st_ino)
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", note)
-    write(vault, "sessions/one/file", b"content")
-    order = (vault.root, vault.root / "sessions", vault.root / "sessions/one/file", vault.root / "sessions/one")
-    assert synced == [path.stat().st_ino for path in order]
-
-
-def test_what_another_process_kept_is_durable_before_it_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    vault = Vault(tmp_path / "vault")
-    write(vault, "sessions/one/answers", b"drawn by a process that died before it synced the folder")
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
-    vault.keep("sessions/one/answers", bytes)
-    assert (vault.root / "sessions/one").stat().st_ino in synced
-
-
 def test_what_killed_writers_left_goes_with_the_file(vault: Vault) -> None:
     vault.make_secret("sessions/a-1")
     vault.make_secret("sessions/a-12")

@@ -15,7 +15,6 @@ from tests.world import (
     SIGNING_KEY,
     Certificate,
     DomainCharge,
-    Excerpt,
     Ledger,
     NotVerified,
     PublicKey,
@@ -124,13 +123,3 @@ def test_a_certificate_is_published_with_its_student_and_never_before_its_signat
     certified(small, STABLE, small.truth)
     assert written[-2:] == ["attestation.json", "certificate.json"]
     assert {"student.skops", "ledger.json", "key.pem", "report.html"} <= set(written[:-2])
-
-
-def test_no_time_is_in_it_and_none_of_its_files_is_older_than_the_release(small: World) -> None:
-    certified(small, STABLE, small.truth)
-    folder = small.released.root / SESSION
-    door = max(os.stat(file).st_mtime for file in (folder / "labels").iterdir())
-    for name in ("ledger.json", "key.pem", "attestation.json", "attestation.schema.json"):
-        assert os.stat(folder / name).st_mtime >= door
-    excerpt = Excerpt.read((folder / "ledger.json").read_bytes())
-    assert not any(record.at in excerpt.text.decode() for record in Ledger.of(small.home).records())
