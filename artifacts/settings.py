@@ -4,7 +4,7 @@ A plan names further variables, for its databases: `required` reads them. Nothin
 `artifacts.process` sets it for Prefect, MLflow and our own processes. An empty variable counts as unset, except
 CONCORD_LEDGER: otherwise a forgotten value would let another ledger's budget be spent. Servers are checked before
 anything depends on them, because their clients retry for minutes.
-Checked by tests/artifacts/test_settings.py and tests/artifacts/mlflow/test_servers.py.
+Checked by tests/artifacts/test_process.py and tests/artifacts/mlflow/test_tracking_store.py.
 """
 
 import os

@@ -7,7 +7,7 @@ Assumes      CPython, which can raise an exception in another thread, between tw
 Guarantees   of an interrupted context nothing further begins, and what runs ends with the call into compiled code that
              it is in; a thread that works for nobody is never stopped
 Not covered  how long such a call takes; a thread that starts as the signal comes: it stops, but is not waited for.
-             Checked by tests/artifacts/test_threads.py
+             Checked by tests/artifacts/test_process.py
 """
 
 import ctypes

@@ -9,7 +9,7 @@ Guarantees   of the vault, the secrets that sign and hide are read, and nothing 
              and ledger give the same bytes, whenever and however often this runs
 Not covered  what artifacts.home.released does not cover; times of files that no certificate names yet, as while a
              command runs or after it was killed
-             Checked by tests/tasks/publish/test_attest.py
+             Checked by tests/tasks/publish/test_certify.py
 """
 
 import json

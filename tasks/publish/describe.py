@@ -7,7 +7,7 @@ Assumes      the ledger's record is complete; labels are those it names, and tho
 Guarantees   nothing here reads the vault: the content is a function of what was published before. Of labels, memory is
              bounded by one file, and one byte per row that was asked
 Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
-             tests/tasks/verify/test_tampering.py, tests/tasks/publish/test_certify.py and test_outcomes.py
+             tests/tasks/verify/test_tampering.py, tests/tasks/publish/test_certify.py
 """
 
 from collections import Counter

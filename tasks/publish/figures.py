@@ -3,7 +3,7 @@
 Lines and words are in `currentColor` and in colours of middle brightness, so that an inlined figure follows the page's
 light or dark scheme. One figure shows the ε that the session would have promised if it had been planned to end sooner:
 the rows answered until then would be the same, and the mechanism computes the cost of ending there. Checked by
-tests/tasks/publish/test_figures.py and test_what_if.py.
+tests/tasks/publish/test_figures.py.
 """
 
 from __future__ import annotations

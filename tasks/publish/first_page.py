@@ -14,7 +14,7 @@ Guarantees   it is a function of the certificate. No attacker passes the shares 
              are tried, each δ is rounded up, and several sessions compose as in the certificate
              (artifacts.records.promised)
 Not covered  whether the certificate is right (tasks.verify); what an attacker knew before; what is as true of a unit
-             whose rows were left out. Checked by tests/tasks/publish/test_first_page.py, and
+             whose rows were left out. Checked by tests/tasks/publish/test_report.py, and
              tests/privacy/test_membership.py against the law of Gaussian noise
 """
 

@@ -1,9 +1,14 @@
-"""What is set for the process is set while somebody works, and is taken back by the last one, however that ends."""
+"""The process: its settings are read in one place, set while somebody works and taken back; its threads end."""
 
+import ast
 import logging
 import os
+import signal
 import threading
+import time
 import warnings
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +17,26 @@ import mlflow.sklearn
 import pytest
 from mlflow.utils import environment
 
-from tests.world import VARIABLES, in_one_sentence, mlflow_write, our_settings
+from tests.house import House
+from tests.support.sentences import facts
+from tests.world import (
+    HOME,
+    VARIABLES,
+    Abandoned,
+    Settings,
+    Threads,
+    WrongInput,
+    in_one_sentence,
+    mlflow_write,
+    our_settings,
+)
+
+NAMED = {str(field.validation_alias) for field in Settings.model_fields.values()}
 
 
 @pytest.fixture(autouse=True)
 def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*VARIABLES, "HTTP_PROXY", "NO_PROXY", "no_proxy"):
+    for name in (*VARIABLES, *NAMED, "HTTP_PROXY", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -92,3 +111,107 @@ def test_of_two_threads_that_save_a_student_neither_leaves_mlflow_changed(
         go_on[student].set()
         thread.join()
     assert (dict(vars(environment)), [*warnings.filters]) == before
+
+
+ROOT = Path(__file__).parents[2]
+FILLED = {
+    *(f"flows/{name}.py" for name in ("environment", "database", "server", "serving", "hosted", "cli/app")),
+    "artifacts/process.py",
+    "tasks/asking/questions.py",
+    "tasks/verify/limited.py",
+}
+"""What fills the environment for Prefect, MLflow and our own processes, or hands it on."""
+
+
+def test_nobody_else_reads_the_environment() -> None:
+    house = House(ROOT)
+    readers = {
+        path
+        for path, tree in house.trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+    }
+    assert readers - FILLED == {"artifacts/settings.py"}
+
+
+def test_unset_and_empty_variables_leave_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Settings.now()
+    assert plain.home == HOME
+    for variable in NAMED - {"CONCORD_LEDGER"}:
+        monkeypatch.setenv(variable, "")
+    assert Settings.now() == plain
+
+
+def test_a_ledger_that_is_meant_and_not_named_is_refused_by_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the home's own would be spent from, where another was meant."""
+    monkeypatch.setenv("CONCORD_LEDGER", "")
+    with pytest.raises(WrongInput, match=facts("CONCORD_LEDGER", "empty")):
+        Settings.now()
+
+
+def test_names_count_in_capitals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("concord_ledger", "elsewhere")
+    assert Settings.now().ledger is None
+
+
+def test_every_variable_is_explained_to_operators() -> None:
+    pages = "".join(path.read_text() for path in (ROOT / "README.md", *(ROOT / "deployments").rglob("*.md")))
+    assert {variable for variable in NAMED if variable not in pages} == set()
+
+
+def test_results_are_in_order() -> None:
+    with Threads(3) as pool:
+        assert list(pool.each(lambda item: -item, range(10))) == [-item for item in range(10)]
+
+
+def test_what_runs_is_stopped_by_a_signal_that_another_thread_gets_and_nothing_else_begins() -> None:
+    """A pool of Python's own waits until all is done, and may not even hear of the signal before."""
+    begun, ended = list[int](), list[type[BaseException]]()
+    running, submitted = threading.Event(), threading.Event()
+
+    def items() -> Iterator[int]:
+        yield from range(20)
+        submitted.set()  # the signal comes while the pool is waited for, not amid Python's own `submit`
+
+    def work(item: int) -> None:
+        begun.append(item)
+        try:
+            if item == 0:
+                running.set()
+            if item == 1:
+                running.wait(60)
+                submitted.wait(60)
+                signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            for _ in count():  # for ever
+                time.sleep(0.001)
+        except BaseException as end:
+            ended.append(type(end))
+            raise
+
+    with pytest.raises(KeyboardInterrupt), Threads(2) as pool:
+        list(pool.each(work, items()))
+    assert (sorted(begun), ended) == ([0, 1], [Abandoned, Abandoned])
+
+
+def test_an_error_lets_what_was_begun_end() -> None:
+    begun, ended = threading.Event(), list[int]()
+
+    def work(item: int) -> int:
+        if item == 0:
+            begun.wait(60)
+            raise ValueError("the first")
+        begun.set()
+        time.sleep(0.05)
+        ended.append(item)
+        return item
+
+    def failing() -> None:
+        with Threads(2) as pool:
+            for _ in pool.each(work, range(2)):
+                pass
+
+    with pytest.raises(ValueError, match="the first"):
+        failing()
+    assert ended == [1]

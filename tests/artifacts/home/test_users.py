@@ -1,5 +1,6 @@
-"""What another user made is not used: the sentence names the file, its owner, who runs, and what to do."""
+"""A home of another format or of another user is not used: the sentence names file, owner, who runs, and what to do."""
 
+import errno
 import os
 import pwd
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from tests.artifacts.ledger.openings import named
 from tests.support.sentences import facts
-from tests.world import EnvironmentFailed, Ledger, Vault, prepare, reopen
+from tests.world import FORMAT, UNFINISHED, EnvironmentFailed, Ledger, NotVerified, Vault, check_format, prepare, reopen
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -52,3 +53,35 @@ def test_a_home_that_others_may_write_is_not_used(tmp_path: Path, mode: int) -> 
         prepare(home)
     home.chmod(0o755)
     prepare(home)
+
+
+def test_a_new_home_is_of_this_format(tmp_path: Path) -> None:
+    check_format(tmp_path)
+    assert (tmp_path / "format").read_text() == f"{FORMAT}\n"
+    assert set(os.listdir(tmp_path)) == {"format", UNFINISHED}
+
+
+@pytest.mark.parametrize("form", [FORMAT - 1, FORMAT + 1])
+def test_the_home_of_another_version_is_left_alone(tmp_path: Path, form: int) -> None:
+    (tmp_path / "format").write_text(f"{form}\n")
+    with pytest.raises(NotVerified, match=facts("another version of Concord", "2.0.0 alone", "keep the older version")):
+        check_format(tmp_path)
+    assert os.listdir(tmp_path) == ["format"]
+
+
+def test_a_format_that_is_no_number_stops(tmp_path: Path) -> None:
+    (tmp_path / "format").write_text("two")
+    with pytest.raises(NotVerified, match="must hold the number of a format"):
+        check_format(tmp_path)
+
+
+def test_a_disk_that_is_full_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(EnvironmentFailed, match=r"cannot be used: No space left"):
+            check_format(tmp_path)
+    check_format(tmp_path)
+    assert (tmp_path / "format").exists()
