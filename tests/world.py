@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         table_bytes
     )
     from concord.artifacts.home.signing import PAYLOAD_TYPE, Envelope, PublicKey, SigningKey, payload_of
-    from concord.artifacts.home.users import check_own
     from concord.artifacts.home.vault import KEY_BYTES, SEAL_BYTES, Vault, derive, hashed, keyed_digest
     from concord.artifacts.kinds import KINDS, Kind, Tallies as TalliesKind, Unknown, Votes
     from concord.artifacts.learners import HypothesesPlan, StudentPlan, TeachersPlan
