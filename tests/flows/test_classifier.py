@@ -202,7 +202,7 @@ def test_a_copied_pipeline_that_learns_is_refused_in_cross_validation() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:each fit of a clone")
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("asked")
 def test_steps_without_a_fit_may_stand_before_it(n_jobs: int) -> None:
     X, y = np.random.default_rng(1).normal(size=(40, 2)), ["no", "yes"] * 20

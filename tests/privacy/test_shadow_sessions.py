@@ -149,12 +149,14 @@ def sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SketchStage:
     return SketchStage.of(plan, 0)
 
 
+@pytest.mark.slow
 def test_a_sketch_stays_below_its_bound_and_one_without_noise_is_seen(sketch: SketchStage) -> None:
     assert stands(sketch)
     known, _, there = on_sums(without_noise(sketch))
     assert auc(known.sum(axis=0), there) > 0.999
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [0, 1, 4])
 def test_a_step_of_a_sketch_without_noise_is_seen_beside_the_noise_of_all_others(
     sketch: SketchStage, monkeypatch: pytest.MonkeyPatch, step: int

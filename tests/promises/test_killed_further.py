@@ -105,7 +105,7 @@ class World:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind == "votes" else pytest.mark.slow) for kind in COMMANDS]
+    "kind", [pytest.param(kind, marks=[] if kind == "tallies" else pytest.mark.slow) for kind in COMMANDS]
 )
 def test_what_a_killed_command_charged_is_finished_before_a_further_session(
     kind: str, tmp_path: Path, mlflow_database: Path

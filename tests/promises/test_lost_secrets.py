@@ -153,7 +153,9 @@ SECRETS: dict[str, tuple[Callable[[World], str], dict[str, Command]]] = {
 }
 
 
-@pytest.mark.parametrize("of", [pytest.param(of, marks=pytest.mark.slow if "session" in of else []) for of in SECRETS])
+@pytest.mark.parametrize(
+    "of", [pytest.param(of, marks=[] if of in ("the domain's", "the stream's") else pytest.mark.slow) for of in SECRETS]
+)
 def test_a_secret_that_is_lost_is_asked_for_and_never_made_anew(world: World, of: str) -> None:
     named, refusing = SECRETS[of]
     name = named(world)

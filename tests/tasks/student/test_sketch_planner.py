@@ -228,7 +228,7 @@ def some_sums(source: np.random.Generator, size: int, scale: float) -> Ints:
     "seeds",
     [
         *(range(at, at + 20) for at in range(0, 100, 20)),
-        *(pytest.param(range(at, at + 100), marks=pytest.mark.slow) for at in range(100, 10_000, 100)),
+        *(pytest.param(range(at, at + 100), marks=pytest.mark.exhaustive) for at in range(100, 10_000, 100)),
     ],
     ids=str,
 )

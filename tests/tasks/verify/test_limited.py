@@ -79,6 +79,7 @@ GREEDY: dict[Callable[[Path], None], str] = {
 }
 
 
+@pytest.mark.slow
 def test_what_takes_memory_without_end_is_found(folder: Path, tmp_path: Path) -> None:
     copies = [Path(shutil.copytree(folder, tmp_path / greedy.__name__ / SESSION)) for greedy in GREEDY]
     for greedy, copy in zip(GREEDY, copies, strict=True):
@@ -112,6 +113,7 @@ def looks_around() -> list[Check]:
     return [Check(name=name, ok=True, detail="") for name in os.environ]
 
 
+@pytest.mark.slow
 def test_what_waits_or_writes_without_end_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for work in (sleeps, writes):
         (check,) = limited((f"{__name__}:{work.__name__}", ()), seconds=10)
