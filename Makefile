@@ -32,7 +32,7 @@ test-nightly: install-tests # every case of what is otherwise sampled, and other
 	  --hypothesis-profile nightly --hypothesis-seed $(SEED)
 
 test-alone: install-tests # each file by itself, in random order: none may need what another leaves behind
-	for file in $$(shuf -e $(ALONE)); do .venv/bin/pytest -q $$file || [ $$? = 5 ] || exit 1; done
+	shuf -e $(ALONE) | xargs -P 2 -I FILE sh -c '.venv/bin/pytest -q FILE || [ $$? = 5 ]'
 
 check: install-tests
 	.venv/bin/ruff check .
