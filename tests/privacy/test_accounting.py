@@ -14,8 +14,6 @@ from tests.world import (
     ROUNDED,
     Cost,
     Tallies,
-    WrongInput,
-    check_budget,
     gaussian_delta,
     gaussians_delta,
     least_noise,
@@ -271,20 +269,3 @@ def test_the_least_noise_fits_and_hardly_less_does_not() -> None:
     found = calibrated(1.0, 1e-5, sharp=True)
     assert found.cost.epsilon(1e-5) <= 1.0
     assert replace(found, scale=found.scale * (1 - 1e-8)).cost.epsilon(1e-5) > 1.0
-
-
-def test_a_budget_that_no_noise_meets_is_refused() -> None:
-    with pytest.raises(WrongInput, match="the budget is too small"):
-        calibrated(1e-12, 1e-300, sharp=False)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.1), (np.inf, 0.1), (np.nan, 0.1), (1.0, 0.0), (1.0, 1.0)])
-def test_wrong_budgets_are_refused(epsilon: float, delta: float) -> None:
-    with pytest.raises(WrongInput, match="epsilon must be"):
-        check_budget(epsilon=epsilon, delta=delta, queries=1, classes=2)
-
-
-@pytest.mark.parametrize(("queries", "classes"), [(0, 2), (1, 1)])
-def test_streams_without_rows_or_choices_are_refused(queries: int, classes: int) -> None:
-    with pytest.raises(WrongInput, match="queries must be"):
-        check_budget(epsilon=1.0, delta=0.1, queries=queries, classes=classes)

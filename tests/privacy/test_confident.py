@@ -21,7 +21,7 @@ from tests.privacy.exact import (
     together,
     vote_rows,
 )
-from tests.world import REFUSED, ConfidentGNMax, Cost, Ints, Mechanism, NoisyVotes, WrongInput, noises, noisy_labels
+from tests.world import REFUSED, ConfidentGNMax, Cost, Ints, Mechanism, NoisyVotes, noises, noisy_labels
 
 DELTA = 0.02
 TEACHERS = 3
@@ -184,12 +184,6 @@ def test_the_published_runs_cost_what_they_do(queries: int, answers: int, test_s
     """Runs of Papernot et al. 2018 at δ = 1e-5, without the data: their 1.97 and 1.90 depend on the private votes."""
     run = replace(SMALL, queries=queries, classes=10, answers=answers, test_scale=test_scale, scale=40.0)
     assert run.cost.epsilon(1e-5) == pytest.approx(epsilon, abs=0.01)
-
-
-@pytest.mark.parametrize("answers", [0, 11])
-def test_a_cap_outside_the_queries_is_refused(answers: int) -> None:
-    with pytest.raises(WrongInput, match="answers must be"):
-        ConfidentGNMax.calibrate(epsilon=1.0, delta=1e-5, queries=10, classes=2, teachers=5, answers=answers)
 
 
 def test_no_row_is_released_after_the_last_that_was_paid_for() -> None:

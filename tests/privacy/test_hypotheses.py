@@ -5,15 +5,14 @@ Brute force takes no line of the classes: every stump and rectangle is tried on 
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import combinations, product
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.sentences import facts
-from tests.world import CLASSES, Floats, HypothesisClass, WrongInput, from_description, hypothesis_class
+from tests.world import CLASSES, Floats, HypothesisClass, from_description, hypothesis_class
 
 Patterns = set[tuple[int, ...]]
 Bools = NDArray[np.bool_]
@@ -134,34 +133,3 @@ def test_numbers_are_rounded_down_to_the_grid_and_up_to_its_first_point() -> Non
     kind = hypothesis_class("stumps", columns=[1], grid=[(0.0, 1.0, 2.5)])
     X = np.array([[9, number] for number in (-7, 0, 0.9, 1, 2.4, 2.5, 99, np.nan, np.inf, -np.inf)])
     assert kind.rounded(X).ravel().tolist() == [0, 0, 0, 1, 1, 2.5, 2.5, 0, 2.5, 0]
-
-
-@pytest.mark.parametrize(
-    ("name", "columns", "grid", "reason"),
-    [
-        ("logistic regression", [0], None, facts("hypotheses", "stumps", "got 'logistic regression'")),
-        ("rectangles", [0], None, "rectangles need 2 features, got 1"),
-        ("stumps", [], None, facts("stumps", "columns", "one or more")),
-        ("stumps", [0, 0], None, facts("stumps", "columns", "different")),
-        ("stumps", [0, 1], [(0.0, 1.0)], facts("grid", "2 columns")),
-        ("stumps", [0], [(1.0, 0.0)], "finite numbers in rising order"),
-        ("stumps", [0], [(0.0, float("nan"))], "finite numbers in rising order"),
-        ("rectangles", [0, 1], [range(60)] * 2, facts("3,348,901 dichotomies", "2,097,152")),
-    ],
-)
-def test_a_class_that_cannot_be_listed_is_refused_with_the_reason(
-    name: str, columns: list[int], grid: Sequence[Sequence[float]] | None, reason: str
-) -> None:
-    with pytest.raises(WrongInput, match=reason):
-        hypothesis_class(name, columns=columns, grid=grid)
-
-
-def test_rows_without_a_grid_may_be_too_many() -> None:
-    with pytest.raises(WrongInput, match=r"rectangles: up to .* use fewer features"):
-        hypothesis_class("rectangles", columns=[0, 1]).dichotomies(np.arange(200.0).reshape(-1, 2))
-
-
-@pytest.mark.parametrize("wrong", [{}, {"kind": "tree"}, {"kind": "box", "columns": [0]}, {"kind": "halfplane"}])
-def test_json_that_is_no_hypothesis_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(WrongInput, match="a hypothesis must be the JSON"):
-        from_description(wrong)

@@ -22,7 +22,6 @@ from tests.world import (
     Measures,
     Noisy,
     PrivateTest,
-    WrongInput,
     measured_error,
     measured_share,
     mechanisms_private_test,
@@ -143,12 +142,6 @@ def test_it_costs_no_more_than_learning(secret: str, label: dict[str, Any]) -> N
         assert due == pytest.approx(mechanism.cost.renyi[ORDERS.index(order)], rel=1e-12)
         assert additive == 0
         assert PrivateTest.from_settings(Kind.of(json.loads(json.dumps(mechanism.settings())))) == mechanism
-
-
-def test_what_is_no_test_is_refused() -> None:
-    for wrong in ({"epsilon": 0.0}, {"delta": 1.0}, {"classes": 1}, {"secret": "rests"}):
-        with pytest.raises(WrongInput, match="a private test needs"):
-            PrivateTest.calibrate(**{"epsilon": 1.0, "delta": 1e-5, "classes": 2, "secret": "rows"} | wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("scale", "count"), [(0.4, 1), (1.0, 1), (3.0, 2), (2.0, 9), (700.0, 1)])

@@ -19,7 +19,6 @@ from tests.world import (
     OptimalRelease,
     RandomSource,
     SingleRelease,
-    WrongInput,
     ask_query,
 )
 
@@ -146,20 +145,6 @@ def test_the_optimal_form_refuses_below_its_entry() -> None:
         draws = [draw for draw in (0, entry - 1, entry, WHOLE - 1) if draw >= 0]
         answers = release.answer(votes_at([distance] * len(draws)), np.array(draws, dtype=np.uint64))
         assert answers.tolist() == [REFUSED if draw < entry else 0 for draw in draws]
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(0.0, 0.1), (math.nan, 0.1), (1.0, 0.0), (1.0, 1.0), (601.0, 0.1), (1.0, 1e-19)]
-)
-def test_wrong_settings_are_refused(epsilon: float, delta: float) -> None:
-    for form in (LaplaceRelease, OptimalRelease):
-        with pytest.raises(WrongInput, match="single release"):
-            form.calibrate(epsilon=epsilon, delta=delta)
-
-
-def test_a_table_no_ensemble_could_use_is_refused() -> None:
-    with pytest.raises(WrongInput, match="beyond distance"):
-        OptimalRelease.calibrate(epsilon=1e-6, delta=1e-9)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from tests.world import (
     RoundQuestion,
     Sketch,
     WordField,
-    WrongInput,
     most_groups,
     recoded,
     sketch_rounds,
@@ -277,25 +276,3 @@ def test_planned_steps_are_those_of_the_design() -> None:
     assert [each.share for each in sketch_rounds(classes=3, narrow=[5])] == pytest.approx([0.1, 0.36, 0.27, 0.27])
     assert sketch_rounds(classes=0, narrow=[5, 9]) == sketch_rounds(classes=2, narrow=[5, 9])
     assert [each.what for each in sketch_rounds(classes=2, narrow=[5])][:2] == ["codes", "labels"]
-
-
-@pytest.mark.parametrize(
-    ("rounds", "message"),
-    [
-        ((LABELS,), "asks one-way tables"),
-        ((TABLES,), "asks one-way tables"),
-        ((LABELS, TABLES), "asks one-way tables"),
-        ((TABLES, PAIRS, PAIRS, LABELS), "asks one-way tables"),
-        ((TABLES, LABELS, PAIRS, LABELS), "asks one-way tables"),
-        ((replace(TABLES, count=0), PAIRS, LABELS), "counts units in its first step"),
-        ((TABLES, replace(PAIRS, count=1), LABELS), "counts units in its first step"),
-    ],
-)
-def test_steps_in_another_order_are_refused(rounds: tuple[Round, ...], message: str) -> None:
-    with pytest.raises(WrongInput, match=message):
-        calibrated(*(replace(each, share=0.1) for each in rounds))
-
-
-def test_secret_labels_need_no_sketch() -> None:
-    with pytest.raises(WrongInput, match="the rows are public"):
-        calibrated(LABELS, secret="labels")

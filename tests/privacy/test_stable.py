@@ -20,7 +20,6 @@ from tests.world import (
     WHOLE,
     Ints,
     StableVoting,
-    WrongInput,
     mechanisms_distance,
     mechanisms_stable,
     per_refusal,
@@ -182,33 +181,9 @@ def test_votes_and_draws_must_fit() -> None:
             made.answer(np.ones(shape, np.int64), draws)
 
 
-@pytest.mark.parametrize("table", [[], [5, 6], [5, 0], [[7, 5]]])
-def test_a_table_that_cannot_be_certified_is_refused(table: list[int]) -> None:
-    with pytest.raises(ValueError, match="refusal must"):
-        StableVoting(epsilon=1.0, delta=1e-6, cutoff=1, order=5.0, refusal=np.array(table, np.uint64))
-
-
 def test_calibration_is_deterministic_and_its_table_cannot_be_changed() -> None:
     _, first = mechanisms_stable.fit.__wrapped__(1.0, 1e-6, 20, 1.5)
     _, again = mechanisms_stable.fit.__wrapped__(1.0, 1e-6, 20, 1.5)
     assert first.tolist() == again.tolist()
     with pytest.raises(ValueError, match="read-only"):
         StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=20).refusal[0] = 0
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "cutoff"),
-    [
-        (0, 1e-6, 1),
-        (-1, 1e-6, 1),
-        (math.inf, 1e-6, 1),
-        (1, 0, 1),
-        (1, 1, 1),
-        (1, 1e-6, 0),
-        (1, 1e-16, 10),
-        (1e-4, 1e-6, 10**6),
-    ],
-)
-def test_what_no_table_can_do_is_refused(epsilon: float, delta: float, cutoff: int) -> None:
-    with pytest.raises(WrongInput):
-        StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)

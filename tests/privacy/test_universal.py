@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tests.privacy.relabel_law import Law, Table, columns, loss, pairs, tables, worst_delta, worst_loss
-from tests.support.sentences import facts
 from tests.world import (
     ORDERS,
     Cost,
@@ -22,7 +21,6 @@ from tests.world import (
     Hypotheses,
     Ints,
     Universal,
-    WrongInput,
     hypothesis_class,
     mechanisms_noise,
 )
@@ -168,12 +166,6 @@ def test_the_cost_is_pure_and_within_what_was_asked(epsilon: float) -> None:
     assert 1 - 1e-8 < made.cost.epsilon(0) / epsilon <= 1
     assert made.cost.delta == 0
     assert made.choice == ExponentialMechanism(epsilon=made.choice.epsilon, monotone=True)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, math.inf])
-def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
-    with pytest.raises(WrongInput, match=facts("universal", "epsilon", "positive")):
-        Universal(epsilon=epsilon, secret="rows")
 
 
 def test_the_learner_errs_as_seldom_as_theory_says_of_so_many_rows() -> None:

@@ -1,6 +1,8 @@
 """Settings of a session of each kind, as the ledger records them."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.world import (
@@ -39,16 +41,18 @@ ADDED: dict[str, dict[str, Any]] = {
     "error_estimate": {"share": 0.3},
 }
 """What an ask adds to the settings of its mechanism."""
-DRAWN = {
-    **{name: calibrate(name, **BUDGET, **STREAM) for name in MECHANISMS},
-    **{name: form.calibrate(**BUDGET) for name, form in FORMS.items()},
-    "tallies": Tallies.calibrate(**SUMS),
-    "sketch": Sketch.calibrate(**{**SUMS, "rounds": sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])}),
-    "stream": Stream.calibrate(**SUMS, season=12),
-    "universal": Universal(epsilon=1.0, secret="rows"),
-    "private_test": PrivateTest.calibrate(**BUDGET, classes=2, secret="rows"),
-    "error_estimate": ErrorEstimate.calibrate(epsilon=1.0, shards=40),
+ASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    **{name: (partial(calibrate, name), {**BUDGET, **STREAM}) for name in MECHANISMS},
+    **{name: (form.calibrate, BUDGET) for name, form in FORMS.items()},
+    "tallies": (Tallies.calibrate, SUMS),
+    "sketch": (Sketch.calibrate, {**SUMS, "rounds": sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])}),
+    "stream": (Stream.calibrate, {**SUMS, "season": 12}),
+    "universal": (Universal, {"epsilon": 1.0, "secret": "rows"}),
+    "private_test": (PrivateTest.calibrate, {**BUDGET, "classes": 2, "secret": "rows"}),
+    "error_estimate": (ErrorEstimate.calibrate, {"epsilon": 1.0, "shards": 40}),
 }
+"""How a mechanism of each kind is made, and what of."""
+DRAWN: dict[str, Any] = {name: make(**given) for name, (make, given) in ASKED.items()}
 """A mechanism of each kind."""
 RECORDED: dict[str, dict[str, Any]] = {
     each.name: json.loads(json.dumps({**each.settings(), **ADDED.get(each.name, {})})) for each in DRAWN.values()
