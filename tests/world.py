@@ -248,7 +248,7 @@ if TYPE_CHECKING:
         FieldSettings, Mechanism, VoteTerms, calibrate, expectation, from_settings, mechanism_class
     )
     from concord.tasks.mechanisms.noise import (
-        ROUNDED, check_budget, gaussian, gaussian_delta, gaussians_delta, keyed_draws, least_noise, moved_delta
+        ROUNDED, gaussian, gaussian_delta, gaussians_delta, keyed_draws, least_noise, moved_delta
     )
     from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, noises, noisy_labels, shifts
     from concord.tasks.mechanisms.odds import PROFILE_ROWS, Odds, profile
