@@ -1,6 +1,7 @@
 """Arrivals: a unit counts in its first period alone, whatever is beside it; each rule with the case that it is for."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,37 +109,50 @@ def weeks(tmp_path: Path) -> Weeks:
     return Weeks(tmp_path / "data")
 
 
-def of(*persons: str) -> pl.DataFrame:
-    return ROWS[: len(persons)].with_columns(pl.Series("person", persons))
+def of(*persons: Any, kind: Any = None) -> pl.DataFrame:
+    return ROWS[: len(persons)].with_columns(pl.Series("person", persons, dtype=kind))
 
 
-def test_a_unit_counts_in_its_first_period_and_in_no_other(weeks: Weeks) -> None:
+WEEKS: dict[str, tuple[str | None, list[tuple[pl.DataFrame | None, int]]]] = {
+    "words": ("person", [(of("a", "b", "a"), 2), (of("b", "c", "a"), 1), (of("c", "b"), 0)]),
+    "numbers that no double holds": (
+        "person",
+        [(of(2**53 + 1, 7, kind=pl.Int64), 2), (of(2**53 + 1, 2**53, kind=pl.Int64), 1)],
+    ),
+    "names are frozen by the first that takes a file": (
+        "person",
+        [(None, 0), (of(2**53, kind=pl.Int64), 1), (None, 0), (of(2**53, 7, kind=pl.Int64), 1)],
+    ),
+    "each delivered row": (None, [(of("a", "b", "a"), 3), (of("a"), 1)]),
+}
+"""By the column of units: what arrives in each week, and how many new units that is."""
+
+
+@pytest.mark.parametrize("case", WEEKS)
+def test_a_unit_counts_in_its_first_period_and_in_no_other_and_counting_again_gives_the_same(
+    tmp_path: Path, case: str
+) -> None:
+    unit, arriving = WEEKS[case]
+    weeks, seen = Weeks(tmp_path / "data", unit), 0
+    for number, (rows, new) in enumerate(arriving):
+        if rows is not None:
+            weeks.arrive(str(number), rows)
+        sums = weeks.next()
+        names = weeks.names[number]
+        assert np.array_equal(weeks.count(number), sums)
+        seen += new
+        assert (weeks.units(sums), weeks.names[number]) == (new, names)
+        assert sum(len(weeks.vault.read(ref)) for ref in names) == (seen * NAME.itemsize if unit else 0)
+        weeks.check()
+
+
+def test_a_new_unit_adds_what_it_adds_alone(weeks: Weeks) -> None:
     weeks.arrive("1", of("a", "b", "a"))
-    assert weeks.units(weeks.next()) == 2
+    weeks.next()
     weeks.arrive("2", of("b", "c", "a"))
-    second = weeks.next()
-    assert weeks.units(second) == 1
-    weeks.arrive("3", of("c", "b"))
-    assert weeks.units(weeks.next()) == 0
     alone = Weeks(weeks.folder.parent / "alone")
     alone.arrive("2", of("b", "c", "a").filter(pl.col("person") == "c"))
-    assert np.array_equal(alone.next(), second)  # to the bit, whatever is beside it
-
-
-def test_names_are_all_units_so_far_and_counting_again_gives_the_same(weeks: Weeks) -> None:
-    sizes = []
-    for week in range(3):
-        weeks.arrive(str(week), people(200, week).with_columns(pl.col("person").str.replace(r"p\d+", "p")))
-        sums = weeks.next()
-        names = weeks.names[week]
-        assert np.array_equal(weeks.count(week), sums)
-        assert weeks.names[week] == names
-        sizes.append(sum(len(weeks.vault.read(ref)) for ref in names) // NAME.itemsize)
-    seen = [
-        pl.concat([pl.read_parquet(weeks.folder / f"{at}.parquet") for at in range(week + 1)])["person"].n_unique()
-        for week in range(3)
-    ]
-    assert sizes == seen
+    assert np.array_equal(alone.next(), weeks.next())  # to the bit
 
 
 def test_files_are_taken_by_place_and_never_by_content(weeks: Weeks) -> None:
@@ -150,108 +164,70 @@ def test_files_are_taken_by_place_and_never_by_content(weeks: Weeks) -> None:
     assert len(weeks.taken().files) == 1
 
 
-def test_a_file_that_changed_after_it_was_taken_stops(weeks: Weeks) -> None:
-    file = weeks.arrive("1", of("a", "b"))
-    weeks.next()
-    weeks.check()
-    weeks.arrive("1", of("a", "b", "c"))
-    with pytest.raises(NotVerified, match=facts("changed", "period")):
-        weeks.check()
-    file.unlink()
-    weeks.arrive("2", of("d"))
-    weeks.check()  # one that is gone is no change
-    assert len(weeks.taken().files) == 1
-
-
-def test_a_file_that_goes_before_it_is_read_stops(weeks: Weeks) -> None:
-    weeks.arrive("1", of("a"))
-    weeks.next()
-    weeks.arrive("2", of("b")).rename(weeks.folder / "3.parquet")
-    weeks.periods.append(weeks.taken())
-    (weeks.folder / "3.parquet").unlink()
-    with pytest.raises(NotVerified, match="is gone before it was read"):
-        weeks.count(1)
-
-
-def numbered(kind: Any, *persons: int) -> pl.DataFrame:
-    return ROWS[: len(persons)].with_columns(pl.Series("person", persons, dtype=kind))
-
-
-def test_names_are_frozen_when_the_stream_begins(weeks: Weeks) -> None:
-    """A later file of another type might name the same unit otherwise; 2^53 and 2^53 + 1 are one double."""
-    weeks.arrive("1", numbered(pl.Int64, 2**53 + 1, 7))
-    weeks.next()
-    for other, rule in ((pl.Int32, r"\(int64\), but a new file .* as int32"), (pl.Float64, "text, whole numbers or")):
-        weeks.arrive("2", numbered(other, 8))
-        with pytest.raises(WrongInput, match=rf"the column 'person' .* {rule}|must name a column of {rule}"):
-            weeks.taken()
-    (weeks.folder / "2.parquet").unlink()
-    weeks.arrive("3", numbered(pl.Int64, 2**53 + 1, 2**53))
-    assert weeks.units(weeks.next()) == 1  # 2^53 is another unit
-
-
-def test_a_period_may_take_nothing_and_names_are_frozen_by_the_first_that_takes_a_file(weeks: Weeks) -> None:
-    weeks.periods.append(weeks.taken())
-    weeks.names.append(())
-    assert weeks.periods[0].files == {}
-    weeks.arrive("1", numbered(pl.Int64, 2**53))
-    assert weeks.units(weeks.next()) == 1
-    (weeks.folder / "1.parquet").unlink()
-    weeks.periods.append(weeks.taken())
-    weeks.names.append(weeks.names[1])
-    weeks.check()
-    weeks.arrive("3", numbered(pl.Int64, 2**53, 7))
-    assert weeks.units(weeks.next()) == 1
-    assert weeks.periods[3].types == ("int64",)
-
-
 def test_how_many_units_a_file_has_does_not_change_its_type(weeks: Weeks) -> None:
     """Writers number the words of a dictionary by 1 byte or 2, and give a column without a cell no type."""
 
-    def words(units: int, numbers: pa.DataType) -> pa.Table:
+    def stored(units: int, numbers: pa.DataType | None) -> pa.Table:
         table = people(units, 3).to_arrow()
-        coded = (
-            table["person"]
-            .cast(pa.string())
-            .combine_chunks()
-            .dictionary_encode()
-            .cast(pa.dictionary(numbers, pa.string()))
-        )
-        return table.set_column(table.schema.get_field_index("person"), "person", coded)
+        cells = table["person"].cast(pa.string()).combine_chunks().dictionary_encode()
+        cells = pa.nulls(units) if numbers is None else cells.cast(pa.dictionary(numbers, pa.string()))
+        return table.set_column(table.schema.get_field_index("person"), "person", cells)
 
-    empty = of("a").to_arrow().slice(0, 0)
-    empty = empty.set_column(empty.schema.get_field_index("person"), "person", pa.nulls(0))
-    for at, table in enumerate([empty, words(20, pa.int8()), words(200, pa.int16()), empty]):
+    for at, table in enumerate([stored(0, None), stored(20, pa.int8()), stored(200, pa.int16()), stored(0, None)]):
         pq.write_table(table, weeks.folder / f"{at}.parquet")
         weeks.next()
     assert weeks.periods[3].types == ("string",)
 
 
-def test_another_table_is_refused_before_anything_is_taken(weeks: Weeks) -> None:
-    weeks.arrive("1", of("a"))
-    weeks.next()
-    weeks.arrive("2", of("b").drop("outcome"))
-    with pytest.raises(WrongInput, match=facts("'outcome'", "data.label")):
-        weeks.taken()
-
-
-def test_without_a_column_of_units_every_delivered_row_is_one(tmp_path: Path) -> None:
-    weeks = Weeks(tmp_path / "data", unit=None)
-    weeks.arrive("1", of("a", "b", "a"))
-    assert weeks.units(weeks.next()) == 3
-    weeks.arrive("2", of("a"))
-    assert (weeks.units(weeks.next()), weeks.names[1]) == (1, ())
+def changed_file(weeks: Weeks) -> None:
+    weeks.arrive("1", of("a", "b", "c"))
     weeks.check()
-    (weeks.folder / "2.parquet").rename(weeks.folder / "2-done.parquet")  # its row would be asked again
-    with pytest.raises(NotVerified, match=facts("gone", "period", "its path")):
-        weeks.check()
 
 
-def test_a_delivery_whose_path_names_a_column_is_refused(tmp_path: Path) -> None:
-    weeks = Weeks(tmp_path / "data")
-    weeks.arrive("1", of("a"))
-    weeks.next()
-    (weeks.folder / "person=7").mkdir()
-    weeks.arrive("person=7/2", of("a"))
-    with pytest.raises(WrongInput, match="NAME=VALUE"):
+def gone_before_it_is_read(weeks: Weeks) -> None:
+    weeks.arrive("2", of("b"))
+    weeks.periods.append(weeks.taken())
+    (weeks.folder / "2.parquet").unlink()
+    weeks.count(1)
+
+
+def next_file(rows: pl.DataFrame, name: str = "2") -> Callable[[Weeks], object]:
+    def arrives(weeks: Weeks) -> None:
+        (weeks.folder / name).parent.mkdir(exist_ok=True)
+        weeks.arrive(name, rows)
         weeks.taken()
+
+    return arrives
+
+
+STOPS: dict[str, tuple[Callable[[Weeks], object], type[Exception], str]] = {
+    "a file that changed": (changed_file, NotVerified, facts("changed", "period")),
+    "a file that is gone": (gone_before_it_is_read, NotVerified, "is gone before it was read"),
+    "whole numbers": (next_file(of(8, kind=pl.Int32)), WrongInput, r"'person' .*, but a new file .* as int32"),
+    "doubles": (next_file(of(8, kind=pl.Float64)), WrongInput, "must name a column of text, whole numbers or"),
+    "another table": (next_file(of("b").drop("outcome")), WrongInput, facts("'outcome'", "data.label")),
+    "a path that names a column": (next_file(of("a"), "person=7/2"), WrongInput, "NAME=VALUE"),
+}
+"""What stops after a first period: a later file of another type might name a unit otherwise."""
+
+
+@pytest.mark.parametrize("what", STOPS)
+def test_what_does_not_fit_the_periods_before_stops(weeks: Weeks, what: str) -> None:
+    weeks.arrive("1", of("a", "b"))
+    weeks.next()
+    happens, error, said = STOPS[what]
+    with pytest.raises(error, match=said):
+        happens(weeks)
+
+
+def test_a_file_that_is_gone_later_is_no_change_unless_its_rows_would_be_asked_again(tmp_path: Path) -> None:
+    for unit in ("person", None):
+        weeks = Weeks(tmp_path / str(unit), unit)
+        file = weeks.arrive("1", of("a"))
+        weeks.next()
+        file.rename(weeks.folder / "1-done.parquet")
+        if unit:
+            weeks.check()
+        else:
+            with pytest.raises(NotVerified, match=facts("gone", "period", "its path")):
+                weeks.check()

@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.homes import door_of
-from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
 from tests.world import (
     NOBODY,
     PLAIN,
     Erased,
-    Ledger,
     WrongInput,
     _named,
     canonical_id,
@@ -32,7 +31,6 @@ from tests.world import (
     name_of,
     open_private,
     read_column,
-    start,
 )
 
 INTEGERS = [kind() for kind in (pa.int8, pa.int16, pa.int32, pa.int64, pa.uint8, pa.uint16, pa.uint32, pa.uint64)]
@@ -133,10 +131,9 @@ def is_words(kind: pa.DataType) -> bool:
 
 
 FORMS = [("arrow", value) for value in SAME] + [("parquet", value) for value in ("7.5", "a day", "not UTF-8")]
-MORE = [pytest.param("parquet", value, marks=pytest.mark.slow) for value in SAME if ("parquet", value) not in FORMS]
 
 
-@pytest.mark.parametrize(("form", "value"), [*FORMS, *MORE])
+@pytest.mark.parametrize(("form", "value"), FORMS)
 def test_an_id_is_one_unit_in_any_two_files_of_one_type(tmp_path: Path, form: str, value: str) -> None:
     """In any two types; each spelling of a type has that name in a file of its own."""
     cells = [(kind, cell) for kind, cell in SAME[value] if is_id(kind) and (form == "arrow" or in_parquet(kind))]
@@ -201,18 +198,6 @@ def test_what_says_that_there_is_nothing_names_nobody_in_any_file(tmp_path: Path
     nothing = [array(pa.string(), *words), array(pa.binary(), *(word and word.encode() for word in words))]
     for ids in [*nothing, array(pa.int64(), None, None), pa.nulls(3)]:
         assert set(names(write(tmp_path / "t.arrow", ids))) == {None}
-
-
-@pytest.mark.slow
-def test_a_run_over_such_files_ends_before_anything_is_spent(tmp_path: Path, home: Path) -> None:
-    table, data = people(300, 1), write_tables(tmp_path / "data")
-    (data / "parts").mkdir()
-    integers = pl.Series(range(300), dtype=pl.Int64)
-    for name, ids in {"words": integers.cast(pl.String), "integers": integers}.items():
-        table.with_columns(person=ids).write_parquet(data / f"parts/{name}.parquet")
-    with pytest.raises(WrongInput, match=r"'person' as int64 in .* and as \w*string\w* in"):
-        start(changed(tables_of_plan(data), data__private="parts"), home)
-    assert Ledger.of(home).domains() == ()
 
 
 KEPT = {"é": 11}
