@@ -139,15 +139,6 @@ def test_of_many_units_it_knows_every_so_manieth(tmp_path: Path, monkeypatch: py
     assert 50 < len(rows) <= 100 < units
 
 
-def test_units_whose_features_are_public_rows_are_not_counted(tmp_path: Path) -> None:
-    """A label of theirs may be anything: no sum has it."""
-    one = Asked(tmp_path / "one", PEOPLE, None)
-    counted = pl.concat(one.unlabelled).height
-    public = public_rows(one.plan).height
-    assert counted + public == PEOPLE.height
-    assert public > 50
-
-
 def test_a_row_left_out_for_its_label_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: rows of an unknown label are dropped, so that features follow from labels.
 
