@@ -20,7 +20,6 @@ from tests.world import (
     hypothesis_space,
     learn_encoding,
     parse_plan,
-    positions_of,
     public_matrix,
     stage_public,
 )
@@ -42,10 +41,10 @@ def space(world: World, name: str, *features: str) -> HypothesisClass:
     return hypothesis_space(plan, encoding, public_matrix(batches, encoding, vault), "student")
 
 
-def test_stumps_look_at_every_column_and_need_no_cut_points(world: World) -> None:
-    stumps = space(world, "stumps")
-    assert stumps.columns == tuple(range(world[0].width))
-    assert stumps.grid is None
+def test_stumps_look_at_every_column_or_those_that_are_named_and_need_no_cut_points(world: World) -> None:
+    stumps, named = space(world, "stumps"), space(world, "stumps", "shade=light", "shade=dark")
+    assert (stumps.columns, stumps.grid) == (tuple(range(world[0].width)), None)
+    assert [world[0].outputs[at] for at in named.columns] == ["shade=light", "shade=dark"]
 
 
 def test_how_many_hypotheses_may_relabel_private_rows_follows_from_public_ones(world: World) -> None:
@@ -58,11 +57,6 @@ def test_how_many_hypotheses_may_relabel_private_rows_follows_from_public_ones(w
         assert relabels.bound is not None
 
 
-def test_columns_are_found_by_their_encoded_names(world: World) -> None:
-    named = space(world, "stumps", "shade=light", "shade=dark")
-    assert [world[0].outputs[at] for at in named.columns] == ["shade=light", "shade=dark"]
-
-
 def test_cut_points_are_public_quantiles(world: World) -> None:
     squares = space(world, "rectangles", "size", "visits")
     X = public_matrix(world[1], *world[::2])[:, squares.columns]
@@ -73,15 +67,10 @@ def test_cut_points_are_public_quantiles(world: World) -> None:
         assert set(points) <= set(column.astype(float))
     share = np.mean(X[:, 0] < squares.grid[0][CUTS // 2])
     assert share == pytest.approx(0.5, abs=0.02)
-
-
-def test_few_numbers_are_all_cut_points_however_rare() -> None:
-    rare = np.array([[0.0], [0.0], [0.0], [0.0], [1.0]], dtype=np.float32)
-    assert cut_points(rare, 2) == [[0.0, 1.0]]
-
-
-def test_equal_quantiles_count_once() -> None:
-    assert cut_points(np.array([[1.0], [1.0], [1.0], [2.0], [3.0]], dtype=np.float32), 2) == [[1.0]]
+    few = {(0.0, 0.0, 0.0, 0.0, 1.0): [0.0, 1.0], (1.0, 1.0, 1.0, 2.0, 3.0): [1.0]}  # however rare; equal ones once
+    assert [cut_points(np.array(numbers, dtype=np.float32)[:, None], 2) for numbers in few] == [
+        [cuts] for cuts in few.values()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +84,3 @@ def test_equal_quantiles_count_once() -> None:
 def test_what_cannot_be_listed_is_refused(world: World, name: str, features: tuple[str, ...], rule: str) -> None:
     with pytest.raises(WrongInput, match=rule):
         space(world, name, *features)
-
-
-def test_a_column_that_is_not_there_is_named(world: World) -> None:
-    with pytest.raises(WrongInput, match="got 'shade'"):
-        positions_of(["shade"], world[0], "relabel")

@@ -161,6 +161,10 @@ def few_and_many() -> list[str]:
     return [f"often {at % 10}" if at < 400 else f"rarely {at % 10}" for at in range(500)]
 
 
+def test_larger_epsilon_affords_more_bins() -> None:
+    assert (coarse_bins(0.1), coarse_bins(0.99), coarse_bins(1.0)) == (8, 8, 16)
+
+
 def test_coarse_and_fine_views_agree() -> None:
     rows = public(3000)
     codes = learned(rows).of(rows)
@@ -192,7 +196,3 @@ def test_codes_are_the_same_read_back() -> None:
     assert isinstance(first, NumberField)
     nudged = first.model_copy(update={"cuts": (float(np.nextafter(first.cuts[0], 1)), *first.cuts[1:])})
     assert codes.model_copy(update={"fields": (nudged, *codes.fields[1:])}).digest != codes.digest
-
-
-def test_larger_epsilon_affords_more_bins() -> None:
-    assert (coarse_bins(0.1), coarse_bins(0.99), coarse_bins(1.0)) == (8, 8, 16)

@@ -100,18 +100,6 @@ def test_any_text_has_the_bucket_of_its_sha_256_however_it_is_stored(stored: pa.
     assert named == [None if place == 33 else f"bucket {place + 1} of 32" for place in found]
 
 
-def test_noise_is_no_text_outside_of_the_schema() -> None:
-    """No text is undeclared: whatever was released of such a cell is noise."""
-    sums = [0] * 32 + [90, 0, 100]
-    step = {"schema": TEXT.model_dump(), "sums": sums, "question": {"steps": 1}, "units": 100.0, "scale": 10.0}
-    assert outside_of_schema(step) == ()
-
-
-def test_a_column_of_which_one_value_is_declared_is_left_out() -> None:
-    assert "country" not in {field.name for field in GRID.fields}
-    assert len(GRID.coarse) == len(GRID.fine) == 5
-
-
 def test_a_row_has_one_cell_of_each_view_and_wide_ones_hold_narrow_ones() -> None:
     values = pl.Series([-11, -10, 0.5, 3, 999, 1e6, 1e7, None], dtype=pl.Float64)
     raw = pl.DataFrame({"wage": values}).with_columns(
@@ -152,9 +140,11 @@ def test_cuts_ascend_within_the_range_and_tails_have_fine_ones(declared: Declare
         assert (cuts < declared.low + (declared.high - declared.low) / 1000).sum() > 100
 
 
-def test_a_number_of_1024_whole_values_has_a_cell_for_each() -> None:
+def test_a_number_of_1024_whole_values_has_a_cell_for_each_and_a_column_of_one_value_none() -> None:
     assert grid_cuts(number(0, 1023, whole=True)).tolist() == [*range(1, 1024)]
     assert len(grid_cuts(number(0, 1024, whole=True))) != 1024
+    assert "country" not in {field.name for field in GRID.fields}
+    assert len(GRID.coarse) == len(GRID.fine) == 5
 
 
 def test_cuts_have_the_same_bits_on_every_processor() -> None:
@@ -223,30 +213,40 @@ def test_an_undeclared_word_is_a_missing_cell_in_every_table() -> None:
     assert (recoded(cells, GRID, tables)[:, both] - tables.fields[both].start).tolist() == due
 
 
-@pytest.mark.parametrize("field", [{"cuts": (1.5,)}, {"cuts": (0.0,)}])
-def test_cuts_that_are_none_of_the_grids_are_refused(field: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="must be cuts of the grid"):
-        groups_of(made("age"), made("age").model_copy(update=field))
+@pytest.mark.parametrize(
+    ("name", "changes", "rule"),
+    [
+        ("age", {"cuts": (1.5,)}, "must be cuts of the grid"),
+        ("age", {"cuts": (0.0,)}, "must be cuts of the grid"),
+        ("sex", {"words": ("other",)}, "must be declared words"),
+    ],
+)
+def test_groups_that_are_none_of_the_grids_are_refused(name: str, changes: dict[str, Any], rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        groups_of(made(name), made(name).model_copy(update=changes))
 
 
-def test_words_that_are_not_declared_are_refused() -> None:
-    with pytest.raises(ValueError, match="must be declared words"):
-        groups_of(made("sex"), made("sex").model_copy(update={"words": ("other",)}))
+# What is said of released sums ----------------------------------------------------------------------------------------
+
+
+def said(schema: TableSchema, sums: Any, scale: float = 2.0) -> tuple[str, ...]:
+    """What is said of sums in 64 steps of 1000 units."""
+    step = {"schema": schema.model_dump(mode="json"), "sums": np.asarray(sums).tolist(), "units": 1000.0}
+    return outside_of_schema({**step, "scale": 64 * scale, "question": {"steps": 64}})
 
 
 def test_much_outside_of_the_schema_is_said_by_released_sums_alone() -> None:
-    sums, steps = np.zeros(GRID.size, int), 64
+    sums = np.zeros(GRID.size, int)
     narrow = {GRID.fields[at].name: GRID.fields[at] for at in GRID.fine}
     for field in narrow.values():
-        sums[field.start : field.start + field.size - 2] = 700 * steps // (field.size - 2)
+        sums[field.start : field.start + field.size - 2] = 700 * 64 // (field.size - 2)
     for name in ("sex", "wage", "age"):  # the last year of age is a value like any other
-        sums[narrow[name].start + narrow[name].size - 2] = 300 * steps
-    step = {"schema": SCHEMA.model_dump(mode="json"), "sums": sums.tolist(), "units": 1000.0, "scale": steps * 2.0}
-    step["question"] = {"steps": steps}
-    wage, sex = outside_of_schema(step)
+        sums[narrow[name].start + narrow[name].size - 2] = 300 * 64
+    wage, sex = said(SCHEMA, sums)
     assert says(wage, "30%", "'wage'", "range", "data.schema")
     assert says(sex, "30%", "'sex'", "category", "data.schema")
-    assert outside_of_schema({**step, "scale": steps * 100.0}) == ()
+    assert said(SCHEMA, sums, scale=100.0) == ()  # what is noise is not said
+    assert said(TEXT, [0] * 32 + [5760, 0, 6400], scale=10.0) == ()  # no text is undeclared
 
 
 @pytest.mark.parametrize("place", ["first", "last", "missing"])
@@ -263,17 +263,15 @@ def test_much_outside_of_the_schema_is_said_by_released_sums_alone() -> None:
 def test_much_at_either_end_of_any_range_or_missing_is_said(declared: DeclaredRange, place: str) -> None:
     """Ages of 18 to 95 that were declared 0 to 10, or 200 to 300, published that everybody is 10, without a warning."""
     schema = TableSchema(columns=(declared,), undeclared=())
-    grid = grid_of(schema)
-    (field,) = (grid.fields[at] for at in grid.fine)
-    for share, said in ((0.2, False), (0.95, True)):
-        sums = np.zeros(grid.size, int)
-        sums[field.start : field.start + field.size - 1] = round(64_000 * (1 - share) / (field.size - 1))
-        sums[field.start + {"first": 0, "last": field.size - 2, "missing": field.size - 1}[place]] += round(
-            64_000 * share
-        )
-        step = {"schema": schema.model_dump(mode="json"), "sums": sums.tolist(), "units": 1000.0, "scale": 128.0}
-        found = outside_of_schema({**step, "question": {"steps": 64}})
-        if said:
+    first, size = next(
+        (field.start, field.size) for field in (grid_of(schema).fields[at] for at in grid_of(schema).fine)
+    )
+    for share in (0.2, 0.95):
+        sums = np.zeros(grid_of(schema).size, int)
+        sums[first : first + size - 1] = round(64_000 * (1 - share) / (size - 1))
+        sums[first + {"first": 0, "last": size - 2, "missing": size - 1}[place]] += round(64_000 * share)
+        found = said(schema, sums)
+        if share > 0.9:
             assert [says(sentence, "'x'", place, "data.schema") for sentence in found] == [True], found
-        elif field.size <= NARROW // 2:
+        elif size <= NARROW // 2:
             assert found == ()

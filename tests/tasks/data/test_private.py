@@ -48,25 +48,25 @@ def test_our_own_errors_and_the_user_s_stop_pass() -> None:
         assert passed.value is error
 
 
-def test_calm_hushes_its_own_thread_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_calm_hushes_its_own_thread_alone(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    """What it prints, warns of and logs; and it computes on one core."""
+
+    def others() -> None:
+        print("progress")
+        logging.critical("progress")
+
     with silenced():
         print("a private value")
         print("a private value", file=sys.stderr)
         warnings.warn("a private value", stacklevel=1)
-        other = threading.Thread(target=print, args=("progress",))
+        logging.getLogger("an estimator").critical("a private value")
+        assert all(pool["num_threads"] == 1 for pool in threadpool_info())
+        other = threading.Thread(target=others)
         other.start()
         other.join()
     print("after")
-    assert capsys.readouterr() == ("progress\nafter\n", "")
-
-
-def test_calm_hushes_the_logs_of_its_own_thread(caplog: pytest.LogCaptureFixture) -> None:
-    with silenced():
-        logging.getLogger("an estimator").critical("a private value")
-        other = threading.Thread(target=logging.critical, args=("progress",))
-        other.start()
-        other.join()
     logging.critical("after")
+    assert capsys.readouterr() == ("progress\nafter\n", "")
     assert [record.message for record in caplog.records] == ["progress", "after"]
 
 
@@ -111,8 +111,3 @@ def test_calm_is_undone_by_the_last_who_leaves() -> None:
     other.join()
     assert (sys.stdout, sys.stderr) == streams
     assert list(warnings.filters) == filters
-
-
-def test_calm_computes_on_one_core() -> None:
-    with silenced():
-        assert all(pool["num_threads"] == 1 for pool in threadpool_info())

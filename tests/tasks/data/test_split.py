@@ -1,5 +1,6 @@
 """Split: one unit, one shard, whatever stands in its rows and in all the others."""
 
+import resource
 from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.world import (
     LABEL,
     SHARD,
+    SPILLS,
     Empty,
     Encoding,
     Hashed,
@@ -19,11 +21,13 @@ from tests.world import (
     Plan,
     PrivateRows,
     Vault,
+    data_spill,
     data_split,
     learn_encoding,
     parse_plan,
     read_frame,
     row_digests,
+    spilling,
     split,
 )
 
@@ -143,6 +147,21 @@ def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeyp
     whole = shards(tmp_path, table(60))
     monkeypatch.setattr(data_split, "SPILLS", 2)
     assert shards(tmp_path, table(60)) == whole
+
+
+def test_all_files_of_a_spill_may_be_open_if_a_process_may_open_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on some systems: else a table that fits in memory is split, and a larger one ends the run."""
+    monkeypatch.setattr(data_spill, "HELD_BYTES", 0)
+    limits, rows = resource.getrlimit(resource.RLIMIT_NOFILE), pl.DataFrame({"x": range(2 * SPILLS)})
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        with spilling(Vault(tmp_path), "spill", rows.schema) as spill:
+            spill.add(rows, rows["x"] % SPILLS)
+            assert [part["x"].to_list() for part in spill.read(2)] == [[0, SPILLS], [1, SPILLS + 1]]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_nothing_but_blocks_is_left_and_only_the_owner_reads_them(tmp_path: Path) -> None:
