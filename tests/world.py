@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
     from concord.tasks.asking.relabel import (
         CLASSES, CUTS, RelabelledRows, candidates, cut_points, from_description, hypothesis_class,
-        hypothesis_space, positions_of, public_matrix, relabel, relabelling, resampled
+        hypothesis_space, public_matrix, relabel, relabelling, resampled
     )
     from concord.tasks.asking.tally import (
         BLOCKS, Coding, Step, _in_blocks, _labels, code_rows, columns_asked, count, gather, known_codes,
