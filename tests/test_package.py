@@ -49,42 +49,34 @@ def python(folder: Path, program: str, **named: str) -> str:
     return done.stdout
 
 
-def test_the_import_loads_nothing(tmp_path: Path) -> None:
-    program = "import sys, concord; print(sorted(m for m in sys.modules if m.startswith('concord')), *dir(concord)[:0])"
-    assert python(tmp_path, program).strip() == "['concord']"
-
-
+HEAVY = {"numpy", "scipy", "polars", "pandas", "sqlalchemy", "prefect", "mlflow", "sklearn", "skops", "opendp"}
 LIGHT: dict[str, set[str]] = {
-    "concord.flows.cli": {"numpy", "scipy", "polars", "pandas", "sqlalchemy", "prefect", "mlflow", "sklearn", "skops"},
-    "concord.flows.cli.show": {"scipy", "polars", "pandas", "prefect", "mlflow", "sklearn", "skops"},
+    "concord": {"concord.flows", "concord.tasks", "concord.artifacts"},
+    "concord.flows.cli": HEAVY,
+    "concord.flows.cli.show": HEAVY - {"sqlalchemy"},
     "concord.tasks.verify.published": {"prefect", "mlflow", "skops"},
     "concord.flows.start": {"mlflow", "alembic", "matplotlib", "skops"},
 }
-"""What is loaded by --help, by `budget`, to verify a published folder and by a cached run; and what each does without.
-In this order: what one of them loads, the next has too."""
+"""What is loaded by the package, by --help, by `budget`, to verify a published folder and by a cached run; and what
+each does without. In this order: what one of them loads, the next has too."""
+PREDICTING = (
+    *("concord.flows.cli.record", "concord.tasks.publish.predict"),
+    *("concord.tasks.verify.checked_student", "skops.io"),
+)
+"""What predicting loads: the student's libraries. SciPy's stats is one of them: scikit-learn imports it whatever is
+used."""
+UNUSED = {"prefect", "mlflow", "alembic", "matplotlib", "opendp", "dp_accounting", "uvicorn", "fastapi"}
 
 
-def test_nothing_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loading", [LIGHT, dict.fromkeys(PREDICTING, UNUSED)], ids=["commands", "predict"])
+def test_nothing_is_loaded_before_it_is_needed(loading: dict[str, set[str]], tmp_path: Path) -> None:
     program = f"""
 import importlib, sys
-for name, without in {LIGHT!r}.items():
+for name, without in {loading!r}.items():
     importlib.import_module(name)
     print(*sorted(without & set(sys.modules)), sep=",")
 """
-    assert python(tmp_path, program).split("\n")[:-1] == [""] * len(LIGHT)
-
-
-def test_predicting_loads_the_student_s_libraries_alone(tmp_path: Path) -> None:
-    """SciPy's stats is one of them: scikit-learn imports it whatever is used."""
-    named = (
-        "concord.flows.cli.record",
-        "concord.tasks.publish.predict",
-        "concord.tasks.verify.checked_student",
-        "skops.io",
-    )
-    heavy = {"prefect", "mlflow", "alembic", "matplotlib", "opendp", "dp_accounting", "uvicorn", "fastapi"}
-    program = f"import importlib, sys; [*map(importlib.import_module, {named!r})]; print(*{heavy!r} & set(sys.modules))"
-    assert python(tmp_path, program).strip() == ""
+    assert python(tmp_path, program).split("\n")[:-1] == [""] * len(loading)
 
 
 @pytest.mark.parametrize(("typed", "completed"), [("ver", "verify"), ("budget --js", "--json"), ("sing", "")])
@@ -116,17 +108,8 @@ def test_what_goes_with_it_is_of_its_version_and_licence() -> None:
 
 
 def test_it_offers_what_it_says() -> None:
-    offered = {"run", "refresh", "ask", "load_student"}
-    offered |= {
-        "ConcordClassifier",
-        "ConcordRegressor",
-        "init",
-        "plan",
-        "verify",
-        "budget",
-        "predict",
-        "export",
-    }
+    offered = {"run", "refresh", "ask", "load_student", "ConcordClassifier", "ConcordRegressor"}
+    offered |= {"init", "plan", "verify", "budget", "predict", "export"}
     assert set(concord.__all__) == {*offered, "__version__"}
     assert set(dir(concord)) == {*concord.__all__, "artifacts", "flows", "tasks"}
     assert all(callable(getattr(concord, name)) for name in offered)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.deployments.services import until
-from tests.support.processes import own_environment
+from tests.support.processes import alone, own_environment
 from tests.world import ADDRESS_VARIABLE, EnvironmentFailed, Server, flows_server, own_server, serving
 
 ASKED = "/api/flow_runs/filter"
@@ -27,15 +27,6 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with pytest.MonkeyPatch.context() as patch, serving(alone(tmp_path_factory.mktemp("own"), patch)):
         flows_server.awake()
         yield own()
-
-
-def alone(folder: Path, patch: pytest.MonkeyPatch) -> Path:
-    """A home folder, in an environment that names no server yet."""
-    for name in (ADDRESS_VARIABLE, "PREFECT_API_AUTH_STRING", "NO_PROXY", "no_proxy"):
-        patch.delenv(name, raising=False)
-    patch.setenv("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "300")
-    (folder / "home" / "prefect").mkdir(parents=True)
-    return folder / "home"
 
 
 def own() -> Server:
@@ -75,41 +66,30 @@ def stranger() -> Iterator[tuple[int, list[bytes]]]:
 
 @pytest.mark.slow
 def test_nobody_asks_it_without_the_password(one: Server) -> None:
+    """Nor listens to its events; and the password stands on no command line."""
+    from websockets.exceptions import WebSocketException
+    from websockets.sync.client import connect
+
     password = one.password
     assert ask(one.port, password) == 200
     assert [ask(one.port, guess) for guess in (None, "", "concord:", password[:-1])] == [401] * 4
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", ["/api/events/in", "/api/events/out", "/api/logs/out"])
-def test_nobody_listens_to_its_events_without_the_password(one: Server, path: str) -> None:
-    from websockets.exceptions import WebSocketException
-    from websockets.sync.client import connect
-
-    def listen() -> None:
+    def listen(path: str) -> None:
         with connect(f"ws://127.0.0.1:{one.port}{path}", proxy=None) as asked:
             asked.send('{"type": "auth", "token": "concord:"}')
             asked.recv(60)
             asked.recv(60)
 
-    with pytest.raises(WebSocketException):
-        listen()
-
-
-@pytest.mark.slow
-def test_the_password_stands_on_no_command_line(one: Server) -> None:
-    secret = one.password.split(":")[1].encode()
+    for path in ("/api/events/in", "/api/events/out", "/api/logs/out"):
+        with pytest.raises(WebSocketException):
+            listen(path)
     lines = list[bytes]()
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it ended meanwhile
             lines.append(file.read_bytes())
     assert any(b"hosted.py" in line for line in lines)
-    assert not any(secret in line for line in lines)
-
-
-@pytest.mark.slow
-def test_it_stands_in_a_session_of_its_own_where_the_terminal_reaches_nothing(one: Server) -> None:
-    assert os.getsid(one.process.pid) == one.process.pid
+    assert not any(password.split(":")[1].encode() in line for line in lines)
+    assert os.getsid(one.process.pid) == one.process.pid  # where the terminal reaches nothing
 
 
 @pytest.mark.slow

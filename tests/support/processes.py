@@ -5,11 +5,13 @@ the modules that its first user asks for, so all ask here; and the library by wh
 import os
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.preloaded import library
+from tests.world import ADDRESS_VARIABLE
 
 
 class Fresh(ForkServerContext):
@@ -53,3 +55,12 @@ def own_environment() -> dict[str, str]:
     """The environment of a command as a user would run it: without what other tests have set up in this process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     return kept | {"PYTHONPATH": os.getcwd()}
+
+
+def alone(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """A home folder, in an environment that names no server yet."""
+    for name in (ADDRESS_VARIABLE, "PREFECT_API_AUTH_STRING", "NO_PROXY", "no_proxy"):
+        patch.delenv(name, raising=False)
+    patch.setenv("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "300")
+    (folder / "home" / "prefect").mkdir(parents=True)
+    return folder / "home"

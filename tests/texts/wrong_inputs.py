@@ -31,6 +31,8 @@ UNPROVED = {"labeling__mechanism": "published", "labeling__cutoff": 100, "privac
 UNPROVED |= {"privacy__lifetime": {"epsilon": 16.0, "delta": 4e-5}}
 CLUSTER = {"teachers__runner": "dask"}
 BOUNDED = {"name": "size", "type": "number", "constraints": {"minimum": -9, "maximum": 9}}
+SHADE = {"name": "shade", "type": "string", "constraints": {"enum": ["dark", "light"]}}
+FIELDS = [{"name": "person", "type": "any"}, BOUNDED, SHADE, {"name": "visits", "type": "any"}]
 SCHEMA = {**TALLIES, "data__public": None, "data__features": ["size"], "data__schema": {"fields": [BOUNDED]}}
 PLANS: tuple[dict[str, Any], ...] = (
     {"teachers__params": {"C": -1.0}},
@@ -97,6 +99,12 @@ TABLES: tuple[tuple[str, Callable[[], object], dict[str, Any]], ...] = (
 """What is done to the tables, and changes of the plan that `concord run` reads."""
 COLUMNS = "--private private.csv --public public.parquet --label outcome"
 STATED = f"{COLUMNS} --classes a,b --domain d --rows 9000"
+ALONE = "--private private.csv --label outcome"
+BESIDE_SCHEMA = (
+    *("--no-tallies", "--season 4", "--categories visits", "--lifetime-epsilon 0.5"),
+    *(f"--shares {shares}" for shares in ("no=.4,maybe=.6", "no=.4,yes=.1", "no=1,yes=0", "no,yes")),
+)
+"""Options of `init` for a private table alone, whose schema is there."""
 TYPED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("run nowhere.toml", {}),
     ("plan nowhere.toml", {}),
@@ -123,6 +131,9 @@ TYPED: tuple[tuple[str, dict[str, Any]], ...] = (
     (f"init {STATED} --unit person --season 4 --no-tallies", {}),
     (f"init {STATED} --unit person --season 1", {}),
     (f"init {STATED} --schema schema.json", {}),
+    *((f"init {ALONE} --classes no,yes --domain d --rows 9000 --unit person {more}", {}) for more in BESIDE_SCHEMA),
+    (f"init {ALONE.replace('outcome', 'income')}", {}),
+    *((f"init {ALONE} --format {said}", {}) for said in ("seperator=;", "separator=:", "decimal=,|thousands=,", "'")),
 )
 """What is typed, and changes of the plan that is there."""
 
@@ -161,8 +172,10 @@ def sentences() -> str:
                 write_plan(Path(), **changes)
                 if typed.startswith("init"):
                     Path("plan.toml").unlink()
+                if "--classes" in typed:
+                    Path("schema.json").write_text(json.dumps({"fields": FIELDS}))
                 act()
-                status, printed, said = concord(*typed.split())
+                status, printed, said = concord(*(word.replace("|", " ") for word in typed.split()))
                 assert (status, printed, said[:9]) == (2, "", "concord: "), (name, said)
                 assert not (typed.startswith("init") and Path("plan.toml").exists()), name
                 assert not Path("home/ledger.db").exists() or Ledger.of(Path("home")).domains() == (), name

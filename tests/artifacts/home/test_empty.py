@@ -12,8 +12,7 @@ from tempfile import gettempdir
 
 import pytest
 
-from tests.promises.test_own_server import alone
-from tests.support.processes import own_environment
+from tests.support.processes import alone, own_environment
 from tests.world import (
     NAMED,
     copy_empty,

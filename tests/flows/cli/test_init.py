@@ -243,20 +243,14 @@ def test_classes_with_commas_are_given_one_by_one() -> None:
     assert tomllib.loads(described(*tables("csv"), *STATED, *BY_ROW, *item))["data"]["classes"] == ["a", "b"]
 
 
-@pytest.mark.parametrize("said", ["2000", "2,000", "2.000", "2 000", "2_000", "2'000", " 2000 "])
-def test_a_number_of_rows_with_a_german_point_was_refused(said: str) -> None:
-    assert parse_setting("rows", said, {}) == 2000
-
-
-@pytest.mark.parametrize("said", ["2.5", "2,00", "0", "-2000", "1.000.00", "²"])
-def test_what_is_no_whole_number_of_rows_is_refused(said: str) -> None:
-    with pytest.raises(WrongInput, match="--rows must be a whole number above 0"):
-        parse_setting("rows", said, {})
-
-
-@pytest.mark.parametrize("rows", [1, 9, 10, 6000, 99_999, 10**7])
-def test_the_usual_delta_is_well_below_one_in_rows(rows: int) -> None:
-    assert 0 < usual_delta(rows) < LARGE / rows
+def test_a_number_of_rows_with_a_german_point_was_refused() -> None:
+    for said in ("2000", "2,000", "2.000", "2 000", "2_000", "2'000", " 2000 "):
+        assert parse_setting("rows", said, {}) == 2000
+    for said in ("2.5", "2,00", "0", "-2000", "1.000.00", "²"):
+        with pytest.raises(WrongInput, match="--rows must be a whole number above 0"):
+            parse_setting("rows", said, {})
+    for rows in (1, 9, 10, 6000, 99_999, 10**7):
+        assert 0 < usual_delta(rows) < LARGE / rows
 
 
 def test_a_plan_is_never_overwritten(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import date, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -186,19 +187,18 @@ def test_at_a_terminal_each_column_is_asked_for_once_and_again_if_the_answer_can
 
 
 @pytest.mark.parametrize("kind", ["any", "string"])
-@pytest.mark.parametrize("word", SCALARS)
-def test_categories_that_begin_with_the_name_of_a_type_are_categories(kind: str, word: str) -> None:
-    declared = answered({"name": "class", "type": kind}, f"{word} 1, {word} 2")
-    assert declared == {"name": "class", "type": "string", "constraints": {"enum": [f"{word} 1", f"{word} 2"]}}
-
-
-@pytest.mark.parametrize("kind", ["any", "string"])
-@pytest.mark.parametrize("values", ["0, 120", "0,1e6", "-1, to 1", "0,5 1,5", "1, 2, 3", "1990-01-01, 2030-12-31"])
-@pytest.mark.parametrize("word", ["integer", "number", "year", "date", "datetime"])
-def test_a_range_with_a_comma_is_asked_for_again(kind: str, values: str, word: str) -> None:
+def test_names_of_types_begin_categories_and_a_range_with_a_comma_is_asked_for_again(kind: str) -> None:
     """Its values would be categories: each cell would be an undeclared one, at full price."""
-    with pytest.raises(WrongInput):
-        answered({"name": "age", "type": kind}, f"{word} {values}")
+    for word in SCALARS:
+        declared = answered({"name": "class", "type": kind}, f"{word} 1, {word} 2")
+        assert declared == {"name": "class", "type": "string", "constraints": {"enum": [f"{word} 1", f"{word} 2"]}}
+    values = ("0, 120", "0,1e6", "-1, to 1", "0,5 1,5", "1, 2, 3", "1990-01-01, 2030-12-31")
+    for word, range_of in product(("integer", "number", "year", "date", "datetime"), values):
+        with pytest.raises(WrongInput):
+            answered({"name": "age", "type": kind}, f"{word} {range_of}")
+    for answer in ("red", "2023 to 2025", "01/02/2023 to 03/04/2025", "string red"):
+        with pytest.raises(WrongInput, match="must be two or more"):
+            answered({"name": "day", "type": "any"}, answer)
 
 
 @pytest.mark.parametrize("answer", ["01.01.2023 to 31.12.2025", "1.1.2023 31.12.2025", "date 01.01.2023 to 31.12.2025"])
@@ -225,39 +225,6 @@ def test_a_range_is_read_as_the_numbers_of_the_file_are(
     """`250.000` was 250 with decimal commas."""
     found = answered({"name": "wage", "type": "any"}, answer, TextFormat(**form))
     assert tuple(found["constraints"].values()) == bounds
-
-
-@pytest.mark.parametrize("answer", ["red", "2023 to 2025", "01/02/2023 to 03/04/2025", "string red"])
-def test_one_category_alone_is_asked_for_again(answer: str) -> None:
-    with pytest.raises(WrongInput, match="must be two or more"):
-        answered({"name": "day", "type": "any"}, answer)
-
-
-WRONG: dict[str, tuple[tuple[str, ...], str]] = {
-    "both": (("--public", "p.csv", "--schema", "schema.json"), "--schema takes the place of a public table"),
-    "votes": ((*STATED, "--unit", "row", "--no-tallies"), "--no-tallies needs --public"),
-    "a stream": ((*STATED, "--unit", "person", "--season", "4"), "data.schema cannot be used with [stream]"),
-    "categories": ((*STATED, "--unit", "row", "--categories", "age"), "categories cannot be used with schema"),
-    "other shares": ((*STATED, "--unit", "row", "--shares", "low=.4,medium=.6"), "shares must give each"),
-    "half": ((*STATED, "--unit", "row", "--shares", "low=.4,high=.1"), "these must sum to 1"),
-    "no share": ((*STATED, "--unit", "row", "--shares", "low=1,high=0"), "shares.low"),
-    "no number": ((*STATED, "--unit", "row", "--shares", "low,high"), "shares"),
-    "no such label": (("--label", "income"), "'income' that --label"),
-    "more than the lifetime": ((*STATED, "--unit", "row", "--lifetime-epsilon", "0.5"), "--lifetime-epsilon must be"),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_wrong_is_one_sentence_and_no_plan_is_written(given: tuple[str, ...], wrong: str) -> None:
-    more, words = WRONG[wrong]
-    if "--label" not in more:
-        assert without_home("init", *given, "--unit", "person")[0] == 0
-        fill_in()
-    status, printed, error = without_home("init", *given, *more)
-    assert (status, printed) == (2, "")
-    assert words in error
-    assert len(error.strip().splitlines()) == 1
-    assert not Path("plan.toml").exists()
 
 
 @pytest.mark.slow
@@ -310,17 +277,3 @@ def test_a_table_as_excel_writes_it_was_a_dead_end_without_a_public_one(
             assert without_home("init", *given, *STATED, "--format", SAID)[0] == 0
     form = load_plan(Path("plan.toml")).data.format
     assert form == TextFormat(separator=";", decimal=",", encoding="cp1252", missing=("-99",))
-
-
-@pytest.mark.parametrize(
-    ("said", "sentence"),
-    [
-        ("seperator=;", "did you mean 'separator'"),
-        ("separator=:", "separator must be ',', ';'"),
-        ("decimal=, thousands=,", "two signs"),
-        ("'", "--format must be KEY=SIGN"),
-    ],
-)
-def test_a_format_that_cannot_be_is_one_sentence(given: tuple[str, ...], said: str, sentence: str) -> None:
-    status, printed, error = without_home("init", *given, "--format", said)
-    assert (status, printed, says(error, "--format", sentence)) == (2, "", True), error
