@@ -6,7 +6,7 @@ n-th is taken, so that equal rows are in the sample as often as among all. Equal
 
 Assumes      rows are public; the codes of a coarse view follow from those of the fine one
 Guarantees   a function of the multiset of rows; memory for a chunk of rows and for the tables
-Checked by tests/tasks/student/test_crossed.py.
+Checked by tests/tasks/student/test_directions.py.
 """
 
 import hashlib

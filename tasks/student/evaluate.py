@@ -5,7 +5,7 @@ Assumes      the test table is public; the student saw released labels and publi
 Guarantees   post-processing: nothing here reads a private row, and the same rows give the same figures. A group of
              fewer than LEAST_OF_GROUP rows has no figures, which would say little of it
 Not covered  how similar the test table is to future rows, and groups that no column names
-             Checked by tests/tasks/student/test_evaluate.py and tests/tasks/student/test_groups.py
+             Checked by tests/tasks/student/test_evaluate.py
 
 `artifacts.measures` defines the figures, and tasks.student.intervals their intervals. `concord verify` computes them
 again by these functions, from the published student and the table. The path of a test table is kept below HOME/tests,

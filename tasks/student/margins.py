@@ -9,7 +9,7 @@ the tails of a number, of few units for the noise, fall off exponentially instea
 Assumes      the sums are released: post-processing, in floats
 Guarantees   any whole numbers give a result, even if all are negative: a session that has paid never gets stuck
 Not covered  dependence between columns (tasks.student.synthetic); tails of a number where the least of TAILS is more
-             than FEW of all units. Checked by tests/tasks/student/test_margins.py
+             than FEW of all units. Checked by tests/tasks/student/test_synthetic.py
 """
 
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ Guarantees   total: any whole numbers give groups, codes, a mixture and rows. A 
              the row's
 Not covered  dependence of three columns or more, beyond what products have in common. Rows belong to nobody; one that
              equals a person's by chance reveals no more of anyone than (epsilon, delta)
-             Checked by tests/tasks/student/test_synthetic.py and tests/tasks/student/test_mixture.py
+             Checked by tests/tasks/student/test_synthetic.py
 """
 
 import hashlib

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.rounds import all_rounds, under_noise
 from tests.support.sentences import facts
 from tests.world import (
     FINER,
@@ -55,16 +56,8 @@ MECHANISM = Tallies.calibrate(epsilon=4.0, delta=1e-5, classes=2, rounds=ROUNDS)
 
 def released(labels: Ints, *, pairs: bool = True) -> list[dict[str, Any]]:
     """All rounds, under noise from a fixed seed."""
-    planner, rng = RoundPlanner(MECHANISM, CODES, PUBLIC, pairs=pairs), np.random.default_rng(3)
-    found = list[dict[str, Any]]()
-    for number, each in enumerate(MECHANISM.rounds):
-        question, codes = planner.question(found), planner.codes_after(found)
-        MECHANISM.check(number, question)
-        sums = tally(question, codes.paired(PRIVATE), labels)
-        noisy = sums + np.rint(rng.normal(0, each.scale, len(sums))).astype(np.int64)
-        follows = planner.follow(found, question, noisy)
-        found.append({"question": question.record(), "scale": each.scale, "sums": noisy.tolist(), **follows})
-    return found
+    planner = RoundPlanner(MECHANISM, CODES, PUBLIC, pairs=pairs)
+    return all_rounds(planner, under_noise(lambda asked, codes: tally(asked, codes.paired(PRIVATE), labels), 3))
 
 
 def names_after(of_round: dict[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import io
 import json
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from unittest.mock import Mock
@@ -14,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.declared import WAGES, people
+from tests.support.rounds import all_rounds, under_noise
 from tests.world import (
+    Codes,
     DeclaredCategories,
     DeclaredColumn,
     DeclaredRange,
@@ -23,6 +24,7 @@ from tests.world import (
     Decoded,
     Encoding,
     Ints,
+    RoundQuestion,
     Sketch,
     SketchPlanner,
     TableSchema,
@@ -54,17 +56,10 @@ def planner(schema: TableSchema = WAGES, classes: int = 2, epsilon: float = 1.0)
     return SketchPlanner(Sketch.calibrate(epsilon=epsilon, delta=1e-5, classes=classes, rounds=rounds), schema)
 
 
-def released(of: SketchPlanner, frame: pl.DataFrame, labels: Ints, seed: int = 0) -> list[dict[str, Any]]:
+def released(of: SketchPlanner, frame: pl.DataFrame, labels: Ints) -> list[dict[str, Any]]:
     """All steps, each as its file would be read again."""
-    source, files = np.random.default_rng(seed), list[dict[str, Any]]()
     cells = of.grid.of_raw(frame, reading_columns(of.schema)).astype(np.int32)
-    for each in of.mechanism.rounds:
-        question = of.question(files)
-        sums = tally(question, recoded(cells, of.grid, of.codes_after(files)), labels)
-        sums = sums + np.rint(source.normal(0, each.scale, len(sums))).astype(np.int64)
-        file = {"question": question.record(), "scale": each.scale, "sums": sums.tolist()}
-        files.append(json.loads(json.dumps({**file, **of.follow(files, question, sums)})))
-    return files
+    return all_rounds(of, under_noise(lambda asked, codes: tally(asked, recoded(cells, of.grid, codes), labels), 0))
 
 
 @pytest.mark.parametrize(("classes", "least"), [(2, 0.80), (4, 0.55)])
@@ -179,17 +174,6 @@ def test_a_student_hashes_texts_as_private_rows_were_counted_and_as_synthetic_ro
     assert (of.grid.of_raw(values, reading_columns(TEXT)) == synthetic).all()
 
 
-def check_total(of: SketchPlanner, sums: Callable[[int, float], Ints]) -> None:
-    """Check that all steps are taken, whatever sums are released: `sums` of so many numbers, with noise of a scale."""
-    files = list[dict[str, Any]]()
-    for each in of.mechanism.rounds:
-        question = of.question(files)
-        found = sums(question.size, each.scale)
-        file = {"question": question.record(), "scale": each.scale, "sums": found.tolist()}
-        files.append(json.loads(json.dumps({**file, **of.follow(files, question, found)}, allow_nan=False)))
-    assert np.isfinite(Decoded.from_record(files[-1]["decoded"]).weights).all()
-
-
 def some_column(source: np.random.Generator, name: str) -> DeclaredColumn:
     """A column of any kind, with any range or number of words."""
     match source.integers(0, 5):
@@ -209,8 +193,9 @@ def some_column(source: np.random.Generator, name: str) -> DeclaredColumn:
     return DeclaredRange(kind="numeric", name=name, low=unit * start, high=unit * (start + 1), whole=False)
 
 
-def some_sums(source: np.random.Generator, size: int, scale: float) -> Ints:
+def some_sums(source: np.random.Generator, asked: RoundQuestion, _: Codes, scale: float) -> Ints:
     """Sums of noise, of people, or of nobody, such as none or one with more people than there are."""
+    size = asked.size
     signs, powers = source.choice([-1, 1], size), 2.0 ** source.integers(1, 62, size)
     noise = source.normal(0, scale, size)
     kinds = (
@@ -244,7 +229,8 @@ def test_no_plan_and_no_sums_keep_a_session_that_has_paid_from_its_end(
         schema, classes = TableSchema(columns=tuple(columns), undeclared=()), int(source.choice([0, 2, 3, 5]))
         of = planner(schema, classes, float(10 ** source.uniform(-2, 1)))
         assert of.tables == min(2, len(columns))
-        check_total(of, partial(some_sums, source))
+        files = all_rounds(of, partial(some_sums, source))
+        assert np.isfinite(Decoded.from_record(files[-1]["decoded"]).weights).all()
 
 
 @pytest.mark.parametrize("broken", ["bins_of", "label_codes", "synthetic_cells", "decode", "next_model"])
