@@ -28,8 +28,8 @@ SEED := $(strip $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom)))
 test-nightly: install-tests # every case of what is otherwise sampled, and other examples each night
 	.venv/bin/pytest -n 2 --dist worksteal -q --durations 40 --exhaustive -m "not bench"
 	@echo "Hypothesis begins at SEED=$(SEED): make test-nightly SEED=$(SEED) repeats its examples"
-	.venv/bin/pytest -n 2 --dist worksteal -q --durations 40 -m "hypothesis and not bench" \
-	  --hypothesis-profile nightly --hypothesis-seed $(SEED)
+	.venv/bin/pytest -n 2 --dist worksteal -q --durations 40 -m "not bench" --hypothesis-profile nightly \
+	  --hypothesis-seed $(SEED) $$(grep -rlE "hypothesis import|import hypothesis" tests --include "test_*.py")
 
 test-alone: install-tests # each file by itself, in random order: none may need what another leaves behind
 	shuf -e $(ALONE) | xargs -P 2 -I FILE sh -c '.venv/bin/pytest -q FILE || [ $$? = 5 ]'
