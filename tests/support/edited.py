@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.tasks.verify.planted_changes import leaves
 from tests.world import Certificate, PublishedSession, canonical_json, released_as_certified, sha256
 
 MODEL = {f"decoded.{name}" for name in ("units", "moved", "importance.*", "kappa.*", "prior.*", "spread.*.*")}
@@ -37,6 +36,16 @@ def rewritten(folder: Path, path: str, data: bytes) -> None:
         for each in record["files"]:
             each["digest"] = sha256(data) if each["path"] == path else each["digest"]
     file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The place of every value in a JSON document that is no list and no object."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if items is None:
+        yield path
+        return
+    for key, item in items:
+        yield from leaves(item, (*path, key))
 
 
 def edits(content: Any) -> Iterator[tuple[str, Any]]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.edited import another, changed, leaves
+
 
 def planted(original: Path) -> Iterator[tuple[set[str], Callable[[Path], object]]]:
     """More than two hundred changes: bits of every file, every value of the certificate, files swapped and signed anew.
@@ -22,7 +24,7 @@ def planted(original: Path) -> Iterator[tuple[set[str], Callable[[Path], object]
         for at in {0, size - 1, *map(int, rng.integers(size, size=3))}:
             yield {file.name}, flip(file, at, int(rng.integers(8)))
     for path in leaves(json.loads((original / "certificate.json").read_text())):
-        yield {"certificate.json"}, other_value(path)
+        yield {"certificate.json"}, with_another(path)
     labels = [file for file in files if file.suffix == ".arrow"]
     for first, second in [*pairwise(files), (labels[0], labels[-1])]:
         yield {first.name, second.name}, swap(first, second)
@@ -49,25 +51,12 @@ def swap(first: Path, second: Path) -> Callable[[Path], object]:
     return change
 
 
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The place of every value in a JSON document that is no list and no object."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    if items is None:
-        yield path
-        return
-    for key, item in items:
-        yield from leaves(item, (*path, key))
+def with_another(path: tuple[Any, ...]) -> Callable[[Path], object]:
+    """The certificate with another value there."""
 
-
-def other_value(path: tuple[Any, ...]) -> Callable[[Path], object]:
     def change(folder: Path) -> None:
         file = folder / "certificate.json"
-        values = inside = json.loads(file.read_text())
-        for key in path[:-1]:
-            inside = inside[key]
-        old = inside[path[-1]]
-        inside[path[-1]] = f"{old}x" if isinstance(old, str) else 1 if old is None else old + 1
-        file.write_text(json.dumps(values, indent=2, ensure_ascii=False))
+        file.write_text(json.dumps(changed(json.loads(file.read_text()), path, another), indent=2, ensure_ascii=False))
 
     return change
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.promises.kinds import EXAMPLES
+from tests.support.edited import leaves
 from tests.support.recomputed import (
     BUDGET,
     DELTA,
@@ -24,7 +25,6 @@ from tests.support.recomputed import (
     tables,
     votes,
 )
-from tests.tasks.verify.planted_changes import leaves
 from tests.world import (
     FORMS,
     MECHANISMS,

@@ -90,14 +90,6 @@ def test_a_ledger_that_lost_a_session_is_found_and_the_session_named(
     assert says(found, "released files", f"MLflow: {SESSION}", "the ledger does not know")
 
 
-def test_another_ledger_named_by_mistake_is_found(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONCORD_LEDGER", f"sqlite:///{tmp_path / 'other.db'}")
-    ledger = Ledger.of(home)
-    ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
-    ledger.open_session(opening(STABLE, "people-9"))
-    assert f"released files: {SESSION}" in failing(verify(home))[HELD]
-
-
 @pytest.mark.parametrize("where", ["released files", "vault", "MLflow"])
 def test_each_place_that_holds_a_session_is_enough(tmp_path: Path, home: Path, where: str) -> None:
     """What else the home held is gone."""
