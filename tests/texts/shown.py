@@ -19,6 +19,7 @@ import pytest
 
 from concord import __version__
 from tests.support.console import heard
+from tests.support.evaluated import EVALUATIONS, evaluated
 from tests.support.people import write_tables
 from tests.support.published import SESSION, certified, world
 from tests.support.recorded import RECORDED
@@ -36,7 +37,10 @@ from tests.world import (
     render,
     show,
     show_budget,
+    untested,
+    verdict_of,
     verify_published,
+    warnings_of,
 )
 
 FOLDER = Path(__file__).parent
@@ -138,6 +142,20 @@ def report() -> str:
     return _words_of(render(_published()[0], {}))
 
 
+def verdicts() -> str:
+    """The verdict of each evaluation, and the warnings it gives of a student that learned from votes and from sums;
+    and those of students that no test measures."""
+    certificate, lines = _published()[0], list[str]()
+    for name, (public, private) in EVALUATIONS.items():
+        of_votes, of_sums = (warnings_of(public, private, tallied=tallied) for tallied in (False, True))
+        lines += [f"\n{name}", verdict_of(evaluated(certificate, public, private))[1], *of_votes]
+        lines += [f"of sums: {text}" for text in of_sums if text not in of_votes]
+    for released, tallied in (((), False), (("no",), False), (("no",), True), (("no", "yes"), False)):
+        lines += [f"\nlabels {released}, {'of sums' if tallied else 'of votes'}"]
+        lines += [*untested(released, None, tallied=tallied), *untested(None, released, tallied=tallied)]
+    return "\n".join(lines)
+
+
 def _words_of(page: str) -> str:
     """What a reader sees of a page, a paragraph or a row a line."""
     page = re.sub(r"<(style|svg|title)\b.*?</\1>", "", page, flags=re.DOTALL)
@@ -162,6 +180,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "first_minutes": first_minutes,
     "after_a_run": after_a_run,
     "report": report,
+    "verdicts": verdicts,
 }
 
 

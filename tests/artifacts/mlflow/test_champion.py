@@ -1,4 +1,6 @@
-"""The alias of a domain's champion goes to the better student, and never unasked to one that is warned of."""
+"""The alias of a domain's champion goes to the better student, and never unasked to one that is warned of.
+
+What is warned of: tests/texts/verdicts.txt"""
 
 import re
 from datetime import UTC, datetime
@@ -28,8 +30,6 @@ from tests.world import (
     TestRecord,
     mlflow_write,
     takes_alias,
-    untested,
-    warnings_of,
 )
 
 
@@ -107,24 +107,6 @@ CHAMPIONS: list[tuple[Certificate, Champion | None, bool]] = [
 @pytest.mark.parametrize(("candidate", "champion", "takes"), CHAMPIONS)
 def test_who_is_champion(candidate: Certificate, champion: Champion | None, takes: bool) -> None:
     assert takes_alias(candidate, champion) is takes
-
-
-def test_what_a_private_test_does_not_tell_is_warned_of() -> None:
-    assert warnings_of(None, units_tested(0.99)) == warnings_of(None, number_tested(6.9)) == ()
-    (warning,) = warnings_of(None, units_tested(0.99, clean=False))
-    assert "may have learned from the tested units" in warning
-    for rmse, words in ((7.0, "may not beat"), (10.9, "may not beat"), (11.0, "does not beat")):
-        (warning,) = warnings_of(None, number_tested(rmse))
-        assert f"{words} a constant prediction of 23.4: RMSE {rmse - 1:.4g} to {rmse + 1:.4g} against" in warning
-
-
-def test_labels_of_one_class_are_warned_of_where_no_test_tells() -> None:
-    """A student of such labels names one class for every row, and became champion."""
-    assert "the likeliest class of every row is 'no'" in untested(("no",), None, tallied=True)[0]
-    (warning,) = untested(("no",), None)
-    assert "every released label is 'no'" in warning
-    assert "no label was released" in untested((), None)[0]
-    assert untested(("no", "yes"), None) == untested(None, None) == warnings_of(None, None) == ()
 
 
 @pytest.mark.parametrize(("champion", "address"), [(False, "/1"), (True, "@champion")])

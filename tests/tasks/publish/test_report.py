@@ -9,28 +9,32 @@ from typing import Any
 
 import pytest
 
+from tests.support.evaluated import (
+    AT_20,
+    EVALUATIONS,
+    NONE,
+    NUMBER,
+    SURE,
+    USEFUL,
+    classes_tested,
+    evaluated,
+    share,
+    units_tested,
+)
 from tests.support.published import SESSION, World, with_leading
-from tests.support.recorded import RECORDED
 from tests.support.sentences import says
 from tests.world import (
     NEIGHBOURS,
     AboutPlan,
     CellPoints,
     Certificate,
-    ClassMeasured,
-    ClassTested,
-    Estimate,
     Guarantee,
     NumberTest,
-    NumberTested,
     PublicTest,
     PublishedSession,
     Round,
     Scorecard,
-    SessionRecord,
     Tallies,
-    TestRecord,
-    Threshold,
     first_page,
     guarantees_of,
     most_found,
@@ -205,118 +209,15 @@ def test_an_additive_student_is_shown_as_a_scorecard(certificate: Certificate) -
 WARNED = "a warning of the certificate"
 
 
-def share(value: float, low: float, high: float) -> Estimate:
-    return Estimate(value=value, low=low, high=high)
-
-
-def classes_tested(
-    accuracy: Estimate, majority: float, recalls: dict[str, Estimate], thresholds: tuple[Threshold, ...] = ()
-) -> PublicTest:
-    found = [
-        ClassMeasured(name=name, rows=100 - at, predicted=1, recall=recall, precision=None)
-        for at, (name, recall) in enumerate(recalls.items())
-    ]
-    figures: dict[str, Any] = {
-        "accuracy": accuracy,
-        "balanced_accuracy": accuracy,
-        "majority": majority,
-        "classes": tuple(found),
-    }
-    return PublicTest(table="", label="kind", rows=300, matrix=None, calibration=None, thresholds=thresholds, **figures)
-
-
-def evaluated(certificate: Certificate, public: Any = None, private: Any = None) -> Certificate:
-    """The certificate with those evaluations alone."""
-    student = certificate.student.model_copy(update={"public_test": public})
-    tests = []
-    if private is not None:
-        settings = {**RECORDED["private_test"], "session": SESSION, "student": student.file.digest}
-        made = certificate.mechanism.model_copy(update={"settings": settings})
-        tests = [certificate.leading.model_copy(update={"mechanism": made, "outcomes": (private,)})]
-    assert all(isinstance(record, SessionRecord) for record in tests)
-    return certificate.model_copy(update={"learned": student, "sessions": (*certificate.sessions[:1], *tests)})
-
-
-SURE, HALF, NONE = share(0.9, 0.85, 0.94), share(0.5, 0.4, 0.6), share(0.0, 0.0, 0.03)
-AT_20 = Threshold(name="ja", least=0.2, recall=SURE, precision=HALF)
-UNITS: dict[str, Any] = {"share": 0.1, "clean": True, "earlier": 0, "level": 0.95, "rows": 900}
-NUMBER: dict[str, Any] = {"table": "", "label": "cost", "rows": 300, "r2": HALF, "mean_rmse": 2.0}
-
-
-def units_tested(**changes: Any) -> TestRecord:
-    recalls = {"no": SURE, "ja": changes.pop("recall", SURE)}
-    found = tuple(ClassTested(name=name, recall=recall, precision=SURE) for name, recall in recalls.items())
-    return TestRecord(
-        **{**UNITS, "accuracy": SURE, "balanced_accuracy": SURE, "majority": 0.6, "classes": found, **changes}
-    )
-
-
-BEATS, DOES_NOT = (f"The model {verb} the majority-class baseline: accuracy" for verb in ("beats", "does not beat"))
-CLASSES_90, CLASSES_50 = "90.0% (85.0% to 94.0%) against 60.0%", "50.0% (40.0% to 60.0%) against"
-JA, UNKNOWN = "Do not use it to detect 'ja': recall 0.", "The model was not evaluated"
-VERDICTS: dict[str, tuple[Any, Any, bool, str]] = {
-    "both classes are found": (
-        classes_tested(SURE, 0.6, {"no": SURE, "ja": HALF}),
-        None,
-        True,
-        f"{BEATS} {CLASSES_90}. The lowest recall is 50.0%, for 'ja'.",
-    ),
-    "a class is never found": (classes_tested(SURE, 0.6, {"no": SURE, "ja": NONE}), None, False, JA),
-    "a class is found at another threshold": (
-        classes_tested(SURE, 0.6, {"no": SURE, "ja": NONE}, thresholds=(AT_20,)),
-        None,
-        False,
-        "Do not use it by its likeliest class to detect 'ja': recall 0. At a probability of 0.2 or more for 'ja', "
-        "recall is 90.0% (85.0% to 94.0%) and precision 50.0% (40.0% to 60.0%).",
-    ),
-    "nor the baseline beaten": (
-        classes_tested(HALF, 0.6, {"no": SURE, "ja": NONE}),
-        None,
-        False,
-        f"{JA} {DOES_NOT} {CLASSES_50} 60.0%.",
-    ),
-    "the interval holds the baseline": (
-        classes_tested(HALF, 0.45, {"no": SURE}),
-        None,
-        False,
-        f"The model may not beat the majority-class baseline: accuracy {CLASSES_50} 45.0%.",
-    ),
-    "private units": (None, units_tested(), True, f"{BEATS} {CLASSES_90}. The lowest recall is 90.0%, for 'ja'."),
-    "a class is never found among them": (None, units_tested(recall=NONE), False, JA),
-    "learned from them": (
-        None,
-        units_tested(clean=False),
-        False,
-        f"{UNKNOWN}: it may have learned from the records it was tested on.",
-    ),
-    "a number": (
-        NumberTest(**NUMBER, rmse=share(1.0, 0.9, 1.1)),
-        None,
-        True,
-        "The model beats a constant prediction: RMSE 1 (0.9 to 1.1) against 2.",
-    ),
-    "a number that is not predicted": (
-        NumberTest(**NUMBER, rmse=share(2.0, 1.9, 2.1)),
-        None,
-        False,
-        "The model does not beat a constant prediction: RMSE 2 (1.9 to 2.1) against 2.",
-    ),
-    "a number of private units": (
-        None,
-        NumberTested(**UNITS, rmse=share(1.0, 0.5, 1.8), constant=3.0, constant_rmse=share(2.0, 1.7, 2.3)),
-        False,
-        "The model may not beat a constant prediction: RMSE 1 (0.5 to 1.8) against 2 (1.7 to 2.3).",
-    ),
-    "no evaluation": (None, None, False, f"{UNKNOWN}."),
-}
-
-
-@pytest.mark.parametrize(("public", "private", "useful", "verdict"), VERDICTS.values(), ids=VERDICTS)
-def test_the_verdict_says_what_not_to_use_it_for_or_how_far_it_beats_the_baseline(
-    certificate: Certificate, public: Any, private: Any, useful: bool, verdict: str
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_the_first_page_warns_unless_the_student_beats_the_baseline_and_finds_each_class(
+    certificate: Certificate, name: str
 ) -> None:
+    """In which words: tests/texts/verdicts.txt"""
+    public, private = EVALUATIONS[name]
     made = evaluated(certificate, public, private)
-    assert verdict_of(made) == (useful, verdict)
+    useful, verdict = verdict_of(made)
+    assert (useful, "beats" in verdict and "detect" not in verdict) == (name in USEFUL, name in USEFUL)
     quiet = made.model_copy(update={"warnings": ()})
     assert first_page(quiet).level == ("plain" if useful else "warned")
     page = first_page(made.model_copy(update={"warnings": (WARNED,)}))
