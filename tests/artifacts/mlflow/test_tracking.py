@@ -1,6 +1,5 @@
 """What MLflow holds of a session: the certificate's numbers, digests of files, and a model that loads elsewhere."""
 
-import os
 import re
 import subprocess
 import sys
@@ -156,18 +155,33 @@ def test_the_experiment_tells_what_the_domain_may_spend_and_links_to_its_runs(pu
     assert 0 < published.recorded.metrics["lifetime_used"] == pytest.approx(share)
 
 
+EACH = """
+for program in sys.argv[1:]:
+    try:
+        exec(program, {})
+    except Exception as refused:
+        print(refused)
+    print(";")
+"""
+"""Runs programs one after another, and says what stopped one."""
+MODULE = """import concord_student, mlflow.pyfunc
+print(concord_student.__file__, len(mlflow.pyfunc.load_model("models:/people-student@champion").input_example))"""
+
+
 @pytest.mark.slow
-def test_the_programs_of_the_model_s_page_run_as_they_stand(published: Published, tmp_path: Path) -> None:
-    """In a fresh process; and a polars frame is given as the page says, since MLflow would refuse it."""
-    page = published.client.get_registered_model("people-student").description
+def test_the_programs_of_the_model_s_page_run_as_they_stand_where_there_is_no_concord(
+    published: Published, tmp_path: Path
+) -> None:
+    """A polars frame is given as the page says, since MLflow would refuse it."""
+    page, home = published.client.get_registered_model("people-student").description, published.world.home
     programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     refused = programs[0].replace("import pandas", "import polars as pandas")
     programs.append(refused.replace("predict(rows)", "predict(rows.to_pandas())"))
     rows = published.world.rows.head(5)
     rows.write_parquet(tmp_path / "rows.parquet")
     printed = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", EACH, *programs, refused],
-        env={**own_environment(), "MLFLOW_TRACKING_URI": f"sqlite:///{published.world.home}/mlflow.db"},
+        [sys.executable, "-W", "ignore", "-c", REFUSE.replace('"polars", ', "") + EACH, *programs, refused, MODULE],
+        env={**own_environment(), "PYTHONPATH": "", "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db"},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -177,18 +191,8 @@ def test_the_programs_of_the_model_s_page_run_as_they_stand(published: Published
     classes, odds = student.predict(rows), student.predict_proba(rows)
     assert [text.strip() for text in printed[:3]] == [str(classes), str(odds), str(classes)]
     assert "Expected input to be DataFrame" in printed[3]
-
-
-EACH = """
-import sys
-for program in sys.argv[1:]:
-    try:
-        exec(program, {})
-    except Exception as refused:
-        print(refused)
-    print(";")
-"""
-"""Runs programs one after another, and says what stopped one."""
+    module, examples = printed[4].split()
+    assert (module.startswith(str(home / "mlartifacts")), examples) == (True, "5")
 
 
 def test_moments_are_full_seconds_not_before_the_door_and_not_a_second_ahead(published: Published) -> None:
@@ -248,37 +252,6 @@ def test_nothing_of_this_machine_or_the_vault_is_told(published: Published) -> N
     assert "hmac of" not in text
     assert "mlflow.user" not in recorded.tags
     assert "mlflow.source.name" not in recorded.tags
-
-
-@pytest.mark.slow
-def test_the_model_loads_where_there_is_no_concord_and_takes_raw_rows(published: Published) -> None:
-    program = (
-        REFUSE
-        + """
-import mlflow.pyfunc, mlflow.sklearn, pandas as pd
-rows = pd.read_parquet(sys.argv[1])
-model = mlflow.pyfunc.load_model(sys.argv[2])
-first = model.predict(rows)
-second = mlflow.sklearn.load_model("models:/people-student@champion").predict(rows)
-import concord_student
-print(concord_student.__file__, (first == second).all(), len(model.input_example), *first)
-"""
-    )
-    home = published.world.home
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, str(home / "public.parquet"), published.where.model_uri],
-        env={**environment, "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db"},
-        cwd=home,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    module, *rest = done.stdout.split()
-    assert module.startswith(str(home / "mlartifacts"))
-    student = load(published.world.released.read(published.certificate.student.file), "sklearn")
-    assert rest == ["True", "5", *student.predict(pl.read_parquet(home / "public.parquet"))]
-    assert set(rest[2:]) == {"no", "yes"}
 
 
 def test_types_that_vary_from_file_to_file_are_left_open(tmp_path: Path) -> None:
