@@ -3,7 +3,7 @@
     python -m tests.benchmarks.page        (make bench-accuracy runs it last)
 
 Writes the tables of tests/benchmarks/README.md between its marks, the short one of README.md, and accuracy.svg.
-A figure that was not measured has no way into them. Checked by tests/benchmarks/test_field_page.py.
+A figure that was not measured has no way into them. Checked by tests/benchmarks/test_pages_of_figures.py.
 """
 
 import math

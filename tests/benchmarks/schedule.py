@@ -5,7 +5,7 @@
 
 The simulation is of events: tasks of a stage are given to the first worker that is free, polls are begun at most AHEAD
 batches before the door, and the door takes one batch after another. What one process does, one core does: encode, split
-and the door. Checked by tests/benchmarks/test_schedule.py
+and the door. Checked by tests/benchmarks/test_pages_of_figures.py
 """
 
 import heapq
@@ -82,18 +82,10 @@ def simulate(size: Size, rates: Rates, workers: int) -> Schedule:
     stages = {
         "encode": size.public / rates.encoded,
         "split": size.private / rates.split,
-        "train teachers": spread([fit] * blocks, workers),
+        "train teachers": fit * -(-blocks // workers),
         "poll and release": interleaved(polls, [rows / rates.labels for rows in batches], workers),
     }
     return Schedule(stages, fit * blocks + sum(polls))
-
-
-def spread(tasks: list[float], workers: int) -> float:
-    """When the last of the tasks ends, each given to the first worker that is free."""
-    free = [0.0] * workers
-    for seconds in tasks:
-        heapq.heapreplace(free, free[0] + seconds)
-    return max(free)
 
 
 def interleaved(polls: list[float], door: list[float], workers: int, ahead: int = AHEAD) -> float:

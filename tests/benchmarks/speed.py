@@ -3,7 +3,7 @@
     python -m tests.benchmarks.speed        (make bench runs it last)
 
 Benchmarks append to speed.jsonl if they are run with `--record`; a later figure takes the place of the earlier one of
-the same name. The table stands in speed.md between its marks, beside speed.svg. Checked by test_speed_page.py.
+the same name. The table stands in speed.md between its marks, beside speed.svg. Checked by test_pages_of_figures.py.
 """
 
 import json

@@ -82,21 +82,6 @@ def test_more_classes_are_each_decoded_against_the_rest_and_it_says_how_far_it_i
     assert np.abs(found - softmax(best, axis=1)).mean() < 0.1
 
 
-def test_totals_of_codes_tell_a_rare_class_from_an_uneven_draw_of_public_rows() -> None:
-    """At q = ½ the sums of a 2 % class hang on how many public rows have a code: few of them drown it."""
-    weights, private = truth(shift=-4.0), rows_of(50_000, 0)
-    totals, labels = question_of(CODES.coarse, what="codes"), labels_of(private, weights, 2)
-    first = [hear(question_of(CODES.coarse), private, labels, 10.0)]
-    with_totals = [hear(totals, private, labels, 20.0, 5), *first]
-    for seed in range(10, 12):
-        public = rows_of(1_000, seed)
-        bought, without = (
-            (logits(decode(heard, public, CODES), FRESH) - weights[FRESH].sum(axis=1)).std()
-            for heard in (with_totals, first)
-        )
-        assert bought < 0.5 < without
-
-
 # --- seasons of a stream, read as one -------------------------------------------------------------------------------
 
 UNITS, NOISE = (30_000, 2_000, 20_000), (100.0, 75.0, 75.0)

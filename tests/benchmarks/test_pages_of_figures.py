@@ -1,15 +1,19 @@
-"""What the pages say of the field is what was measured: no figure by hand, none lost."""
+"""What the pages say of the field, of speed and of scale is what was measured: no figure by hand, none lost."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+from tests.benchmarks import schedule, speed
 from tests.benchmarks.accuracy import EPSILONS, METHODS, fallen, figures, miscalibrated, read
 from tests.benchmarks.ours import Said
 from tests.benchmarks.page import FIGURE, IN_NATS, MEASURES, SMALL, by_method, cell, hindsight, pages
+from tests.benchmarks.speed import Measured
 from tests.benchmarks.tables import xor
+from tests.world import FAR_AHEAD
 
 LINES = read()
 
@@ -85,3 +89,62 @@ def test_an_exclusive_or_tells_nothing_by_single_columns() -> None:
     shares = [(odd[name] > 0).mean() for name in ("n0", "n1", "n2")]
     assert shares == pytest.approx([0.5, 0.5, 0.5], abs=0.02)
     assert ((odd["n0"] > 0) != (odd["n1"] > 0)).all()
+
+
+# Speed ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_speed_is_made_of_what_was_measured() -> None:
+    assert speed.PAGE.read_text(encoding="utf-8") == speed.page(speed.read()), "make bench writes it"
+    assert speed.FIGURE.read_text().startswith("<?xml")
+
+
+def test_a_later_figure_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
+    for value in (3.0, 2.0):
+        speed.record(Measured("a", value, "s", 2.5, least=False), tmp_path / "x")
+        speed.record(Measured("b", value, "×", 2.5, least=True), tmp_path / "x")
+    assert [(each.what, each.value) for each in speed.read(tmp_path / "x")] == [("a", 2.0), ("b", 2.0)]
+
+
+def test_what_misses_its_aim_is_said_to() -> None:
+    rows = [Measured("a", 2.0, "s", 2.5, least=False), Measured("b", 2.0, "×", 2.5, least=True, beside="a loop")]
+    assert list(speed.shown(rows))[2:4] == [
+        "| a | **2.00** s | ≤ 2.5 |  |",
+        "| b | **2.00** × | ≥ 2.5, missed | a loop |",
+    ]
+    assert [row.times for row in rows] == [1.25, 0.8]
+    assert speed.draw(rows).axes
+
+
+# A run too large for us -----------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_scale_is_what_the_simulation_says() -> None:
+    text = schedule.PAGE.read_text(encoding="utf-8")
+    assert schedule.page(text, schedule.measured()) == text, "python -m tests.benchmarks.schedule writes it"
+    assert "| 1,024 |" in text
+    assert schedule.AHEAD == FAR_AHEAD
+
+
+@pytest.mark.parametrize(
+    ("polls", "door", "workers", "ahead", "wall"),
+    [
+        ([4.0] * 6, [1.0] * 6, 1, 64, 25.0),  # polls decide, and the last passage
+        ([4.0] * 6, [1.0] * 6, 6, 64, 10.0),  # the door decides, after the first poll
+        ([4.0] * 3, [5.0] * 3, 1, 64, 19.0),
+        ([4.0] * 4, [1.0] * 4, 4, 0, 20.0),  # nothing ahead: one after the other
+    ],
+)
+def test_polls_and_door_go_on_together(
+    polls: list[float], door: list[float], workers: int, ahead: int, wall: float
+) -> None:
+    assert schedule.interleaved(polls, door, workers, ahead) == wall
+
+
+def test_more_workers_take_no_longer_and_no_less_than_the_single_process() -> None:
+    rates, size = schedule.measured(), schedule.Size(private=10**7, public=10**7, teachers=1000)
+    runs = [schedule.simulate(size, rates, workers) for workers in (1, 4, 16, 64)]
+    assert [run.wall for run in runs] == sorted((run.wall for run in runs), reverse=True)
+    single = runs[0].stages["encode"] + runs[0].stages["split"] + size.public / rates.labels
+    assert all(run.wall >= single for run in runs)
+    assert all(run.busy == runs[0].busy for run in runs)
