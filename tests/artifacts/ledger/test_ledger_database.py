@@ -181,22 +181,6 @@ def test_a_driver_that_is_not_installed_is_named() -> None:
         Ledger("postgresql+pg8000://host/database")
 
 
-def test_a_full_disk_loses_nothing_and_spends_nothing(ledger: Ledger) -> None:
-    ledger.open_session(opening())
-
-    def full(connection: sqlite3.Connection, _: object) -> None:
-        pages = connection.execute("PRAGMA page_count").fetchone()[0]
-        connection.execute(f"PRAGMA max_page_count = {pages}")
-
-    event.listen(ledger._entries.engine, "connect", full)
-    with pytest.raises(EnvironmentFailed, match="full"):
-        ledger.open_session(opening("huge", mechanism={"table": list(range(10_000))}), further=True)
-    event.remove(ledger._entries.engine, "connect", full)
-    assert [session.id for session in ledger.sessions("census")] == ["one"]
-    ledger.begin_batch("one", batch())
-    ledger.verify()
-
-
 def test_a_database_that_may_only_be_read_is_the_environments_failure(ledger: Ledger) -> None:
     def read_only(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA query_only = ON")
