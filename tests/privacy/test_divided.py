@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-from concord import __version__
+from tests.privacy.ledgers import DELTA, DOMAIN, EPSILON, NAMES, Kind, kind_of, members, opening, write
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
 from tests.world import (
@@ -24,10 +23,7 @@ from tests.world import (
     BudgetRefused,
     Cost,
     Division,
-    Domain,
     LedgerState,
-    LogRecord,
-    Opening,
     Parts,
     Plan,
     PrivateTestPlan,
@@ -36,27 +32,12 @@ from tests.world import (
     WrongInput,
     artifacts_parts,
     data_parts,
-    derive,
-    division_of,
-    of_part,
 )
 
-EPSILON, DELTA = 2.0, 0.01
 EACH = 0.5
 """ε of each session."""
 ROOM = 3
 """Sessions that the cap covers on one unit."""
-DOMAIN = Domain.frozen("people", unit="u", neighbours="add or remove one unit", epsilon=EPSILON, delta=DELTA)
-NAMES = [f"person {at}" for at in range(400)]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A session: the part it names, the division that it was made by, and whose plan and home say who is in it."""
-
-    part: str
-    division: Division
-    touches: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -83,33 +64,8 @@ class Scene:
         return book
 
 
-def write(book: LedgerState, decide: Callable[[], list]) -> None:  # type: ignore[type-arg]
-    for entry in decide():
-        book.read(LogRecord.after(book.head, entry, at="now"))
-
-
 def ask(book: LedgerState, name: str, kind: Kind) -> None:
-    opening = Opening(
-        id=name,
-        domain="people",
-        purpose="questions",
-        identity="",
-        commitment=name,
-        ensemble="",
-        data_version="1",
-        mechanism={"name": "a question"},
-        epsilon=EACH,
-        delta=0.0,
-        cutoff=None,
-        queries=1,
-        teachers=0,
-        version=__version__,
-        part=kind.part,
-        division=kind.division.commitment if kind.part else "",
-        whole=Cost.approximate(EACH),
-        per_refusal=None,
-    )
-    write(book, lambda: book.open(opening, further=True))
+    write(book, lambda: book.open(opening(name, EACH, kind), further=True))
 
 
 def worst(scene: Scene, unit: str) -> float:
@@ -141,20 +97,6 @@ def worst(scene: Scene, unit: str) -> float:
     return after(len(scene.before), 0)
 
 
-def members(plan: Plan, vault: Vault, part: str) -> frozenset[str]:
-    """Units in that part, by the plan in that home."""
-    key, names = derive(vault.secret("domains/people"), "split"), pl.Series(NAMES).cast(pl.Binary)
-    inside = of_part(plan, key, part)(pl.DataFrame({"person": NAMES}), names)
-    return frozenset(pl.Series(NAMES).filter(inside))
-
-
-def kind(plan: Plan, vault: Vault, part: str) -> Kind:
-    division = division_of(plan, vault)
-    assert division is not None
-    touched = frozenset(NAMES) if part == EVERY else members(plan, vault, part)
-    return Kind(part, division, touched)
-
-
 @dataclass(frozen=True)
 class Homes:
     plan: Plan
@@ -162,7 +104,7 @@ class Homes:
     other: Vault
 
     def scene(self, *more: Kind, before: tuple[Kind, ...] = ()) -> Scene:
-        own = [kind(self.plan, self.vault, part) for part in (LEARNING, TEST, EVERY)]
+        own = [kind_of(self.plan, self.vault, part) for part in (LEARNING, TEST, EVERY)]
         return Scene(own[0].division, (*own, *more), before)
 
     def one_of(self, first: Kind, second: Kind) -> str:
@@ -206,28 +148,28 @@ def test_each_part_has_the_whole_budget_and_no_more(homes: Homes) -> None:
 
 def of_another_home(homes: Homes) -> tuple[Scene, str]:
     """A home that shares the ledger and holds another part key: whom it tests on, this one may learn from."""
-    tried = kind(homes.plan, homes.other, TEST)
+    tried = kind_of(homes.plan, homes.other, TEST)
     scene = homes.scene(tried)
     return scene, homes.one_of(scene.kinds[0], tried)
 
 
 def of_another_share(homes: Homes) -> tuple[Scene, str]:
     other = homes.plan.model_copy(update={"test": PrivateTestPlan(share=0.95)})
-    tried = kind(other, homes.vault, TEST)
+    tried = kind_of(other, homes.vault, TEST)
     scene = homes.scene(tried)
     return scene, homes.one_of(scene.kinds[0], tried)
 
 
 def of_an_older_session(homes: Homes) -> tuple[Scene, str]:
     """Sessions from before the division touched all units, those of the test part too."""
-    older = kind(homes.plan, homes.vault, EVERY)
+    older = kind_of(homes.plan, homes.vault, EVERY)
     scene = homes.scene(before=(older,) * ROOM)
     return scene, min(scene.kinds[1].touches)
 
 
 def of_a_claim_before_the_division(homes: Homes) -> tuple[Scene, str]:
     """They named the learning part of a division that was put on the record only later, and learned from all."""
-    older = replace(kind(homes.plan, homes.vault, LEARNING), touches=frozenset(NAMES))
+    older = replace(kind_of(homes.plan, homes.vault, LEARNING), touches=frozenset(NAMES))
     scene = homes.scene(before=(older,) * ROOM)
     return scene, min(scene.kinds[1].touches)
 
@@ -280,7 +222,7 @@ def test_a_planted_fault_breaks_the_cap(homes: Homes, monkeypatch: pytest.Monkey
 def test_the_share_never_changes(homes: Homes) -> None:
     book = homes.scene().book((1, 0, 0))
     assert book is not None
-    other = kind(homes.plan.model_copy(update={"test": PrivateTestPlan(share=0.4)}), homes.vault, TEST)
+    other = kind_of(homes.plan.model_copy(update={"test": PrivateTestPlan(share=0.4)}), homes.vault, TEST)
     with pytest.raises(WrongInput, match=facts("test.share", "'people'", "is 0.5", "got 0.4")):
         book.divide("people", other.division)
-    assert book.divide("people", kind(homes.plan, homes.other, TEST).division) == []
+    assert book.divide("people", kind_of(homes.plan, homes.other, TEST).division) == []

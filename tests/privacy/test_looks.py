@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from concord import __version__
-from tests.privacy.test_divided import NAMES, Kind, kind, write
+from tests.privacy.ledgers import NAMES, Kind, kind_of, opening, write
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.recorded import RECORDED
 from tests.world import (
@@ -20,7 +19,6 @@ from tests.world import (
     LEARNING,
     STUDENT_TEST,
     TEST,
-    Cost,
     Domain,
     LedgerState,
     Opening,
@@ -55,7 +53,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
     for vault in (own, other):
         vault.make_secret("domains/people")
     narrower = plan.model_copy(update={"test": PrivateTestPlan(share=0.2)})
-    learning, tested, every = (kind(plan, own, part) for part in (LEARNING, TEST, EVERY))
+    learning, tested, every = (kind_of(plan, own, part) for part in (LEARNING, TEST, EVERY))
     votes = {"name": "stable"}
     found = (
         Step(LEARNED, learning, votes),
@@ -66,8 +64,8 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
         Step("an estimate on everybody", every, {"name": "error_estimate"}, "an estimate"),
         Step("labels of who learns", learning, votes),
         Step("another test", tested, {**TESTED, **ABOUT_ANOTHER}, STUDENT_TEST),
-        Step("who learns by another key", kind(plan, other, LEARNING), votes),
-        Step("who learns by another share", kind(narrower, own, LEARNING), votes),
+        Step("who learns by another key", kind_of(plan, other, LEARNING), votes),
+        Step("who learns by another share", kind_of(narrower, own, LEARNING), votes),
         Step("labels in another domain", every, votes, domain="apart"),
     )
     return {step.name: step for step in found}
@@ -79,33 +77,15 @@ def history(steps: dict[str, Step], names: tuple[str, ...]) -> Reading:
         write(book, lambda domain=domain: book.name(Domain.frozen(domain, **WIDE)))  # type: ignore[misc,arg-type]
     write(book, lambda: book.divide("people", steps[LEARNED].of.division))
     for at, name in enumerate(names):
-        opened = opening(steps[name], at)
+        opened = opened_by(steps[name], at)
         write(book, lambda opened=opened: book.open(opened, further=True))  # type: ignore[misc]
     return Reading(book)
 
 
-def opening(step: Step, at: int) -> Opening:
-    alone = step.name in (LEARNED, "test")
-    return Opening(
-        id=step.name if alone else f"{step.name} {at}",
-        domain=step.domain,
-        purpose=step.purpose,
-        identity="",
-        commitment=str(at),
-        ensemble="",
-        data_version="1",
-        mechanism=step.mechanism,
-        epsilon=0.01,
-        delta=0.0,
-        cutoff=None,
-        queries=1,
-        teachers=0,
-        version=__version__,
-        part=step.of.part,
-        division=step.of.division.commitment if step.of.part else "",
-        whole=Cost.approximate(0.01),
-        per_refusal=None,
-    )
+def opened_by(step: Step, at: int) -> Opening:
+    name = step.name if step.name in (LEARNED, "test") else f"{step.name} {at}"
+    terms = {"domain": step.domain, "purpose": step.purpose, "mechanism": step.mechanism}
+    return opening(name, 0.01, step.of, commitment=str(at), **terms)
 
 
 def touching(steps: dict[str, Step], names: tuple[str, ...]) -> int:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from concord import __version__
-from tests.privacy.test_divided import DELTA, DOMAIN, EPSILON, write
+from tests.privacy.ledgers import DELTA, DOMAIN, EPSILON, opening, write
 from tests.support.planted import FAULTS, SEASONS
 from tests.world import (
     BudgetRefused,
@@ -42,26 +41,8 @@ RESTORED = (Asked(LARGE, "a"), Asked(SMALL, "a", restored=True), Asked(LARGE, "a
 """Seasons before and after an older copy of the home was put back, which does not know whom those before asked."""
 
 
-def opening(name: str, asked: Asked) -> Opening:
-    return Opening(
-        id=name,
-        domain="people",
-        purpose="labels",
-        identity="",
-        commitment=name,
-        ensemble="",
-        data_version="1",
-        mechanism={"name": "a question"},
-        epsilon=asked.epsilon,
-        delta=0.0,
-        cutoff=None,
-        queries=1,
-        teachers=0,
-        version=__version__,
-        stream=asked.stream,
-        whole=Cost.approximate(asked.epsilon),
-        per_refusal=None,
-    )
+def season(name: str, asked: Asked) -> Opening:
+    return opening(name, asked.epsilon, stream=asked.stream)
 
 
 def book_of(opened: Iterable[Asked]) -> LedgerState | None:
@@ -74,7 +55,7 @@ def book_of(opened: Iterable[Asked]) -> LedgerState | None:
             write(book, lambda: book.restore("the disk died"))
             lost = True
         try:
-            write(book, lambda: book.open(opening(f"s-{number}", asked), further=True))  # noqa: B023
+            write(book, lambda: book.open(season(f"s-{number}", asked), further=True))  # noqa: B023
         except BudgetRefused:
             return None
         write(book, lambda: book.settle(f"s-{number}", give_back=False))  # noqa: B023
@@ -129,15 +110,15 @@ def test_any_number_of_seasons_fits_beside_sessions_that_ask_everybody() -> None
 def test_seasons_follow_one_another_and_a_further_stream_must_be_asked_for() -> None:
     book = book_of([Asked(SMALL, "a")])
     assert book is not None
-    write(book, lambda: book.open(opening("s-1", Asked(SMALL, "a")), further=False))
+    write(book, lambda: book.open(season("s-1", Asked(SMALL, "a")), further=False))
     with pytest.raises(BudgetRefused, match="a season of stream 'a' is open"):
-        book.open(opening("s-2", Asked(SMALL, "a")), further=True)
+        book.open(season("s-2", Asked(SMALL, "a")), further=True)
     with pytest.raises(BudgetRefused, match="must be asked for"):
-        book.open(opening("s-2", Asked(SMALL, "b")), further=False)
+        book.open(season("s-2", Asked(SMALL, "b")), further=False)
     restored = book_of(RESTORED[:2])
     assert restored is not None
     with pytest.raises(BudgetRefused, match="must be asked for"):
-        restored.open(opening("s-2", RESTORED[1]), further=False)
+        restored.open(season("s-2", RESTORED[1]), further=False)
 
 
 # Faults in the ledger -------------------------------------------------------------------------------------------------
