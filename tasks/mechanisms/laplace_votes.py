@@ -16,7 +16,7 @@ equality. Halving it, not charging 2/scale a row at once, is what Rényi and opt
 At equal charge in a domain this noise has 1.7 (ε = 0.1) to 1.1 times (ε = 4) the variance of Gaussian noise if a unit
 moves one number by one, and F times that if it moves F: so tallies add Gaussian noise.
 Source: Papernot et al. 2017 (scale 1/γ on each count); composition: Kairouz, Oh & Viswanath 2015.
-Checked by tests/privacy/test_laplace_votes.py: exact δ on worst neighbours, and planted bugs.
+Checked by tests/privacy/test_noisy_votes.py: exact δ on worst neighbours, and planted bugs.
 """
 
 from dataclasses import dataclass

@@ -1,76 +1,110 @@
-"""Noisy votes: exact δ on every pair of neighbours, against planted bugs; laws of the cost; what leaves the door."""
+"""Noisy votes, Gaussian and Laplace: exact δ on every pair of neighbours, against planted bugs; laws of the cost."""
 
-from dataclasses import replace
-from math import sqrt
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
-from tests.privacy.exact import LEFT_OUT, gaussian_law, row_pairs, worst
-from tests.world import Ints, NoisyVotes, noises, noisy_labels
+from tests.privacy.exact import LEFT_OUT, Answer, Floats, gaussian_law, laplace_law, row_pairs, worst
+from tests.world import (
+    Cost,
+    Filter,
+    Ints,
+    LaplaceVotes,
+    NoisyVotes,
+    hockey_stick,
+    noises,
+    noisy_labels,
+    randomised_response,
+    shifts,
+)
 
-TEACHERS = 2
-EPSILON, DELTA = 1.5, 0.02
+TEACHERS, DELTA = 2, 0.02
 SMALL = [(1, 2), (2, 2), (1, 3)]
+"""Queries and classes whose every outcome is enumerated."""
 
 
-def calibrated(queries: int, classes: int) -> NoisyVotes:
-    return NoisyVotes.calibrate(epsilon=EPSILON, delta=DELTA, queries=queries, classes=classes)
+@dataclass(frozen=True)
+class Noisy:
+    """A mechanism whose counts have one kind of noise; of δ, it uses at least that part."""
+
+    made: type[NoisyVotes] | type[LaplaceVotes]
+    law: Callable[[float], tuple[Ints, Floats]]
+    epsilon: float
+    used: float
+
+    def calibrated(self, queries: int, classes: int) -> Any:
+        return self.made.calibrate(epsilon=self.epsilon, delta=DELTA, queries=queries, classes=classes)
+
+    def exact_delta(self, mechanism: Any, scale: float, epsilon: float | None = None) -> float:
+        """The mechanism's true δ at ε when its noise has that scale."""
+        pairs = row_pairs(mechanism.answer, self.law(scale), TEACHERS, mechanism.classes, noises(mechanism.classes))
+        return worst(pairs, mechanism.queries, self.epsilon if epsilon is None else epsilon)
 
 
-def exact_delta(mechanism: NoisyVotes, scale: float) -> float:
-    """The mechanism's true δ at EPSILON when its noise has that scale."""
-    width = noises(mechanism.classes)
-    pairs = row_pairs(mechanism.answer, gaussian_law(scale), TEACHERS, mechanism.classes, width)
-    return worst(pairs, mechanism.queries, EPSILON)
+GAUSSIAN = Noisy(NoisyVotes, gaussian_law, 1.5, 0.5)
+LAPLACE = Noisy(LaplaceVotes, laplace_law, 3.0, 0.999)
 
 
+@pytest.mark.parametrize("noisy", [GAUSSIAN, LAPLACE])
 @pytest.mark.parametrize(("queries", "classes"), SMALL)
-def test_the_claim_holds_exactly_and_little_is_wasted(queries: int, classes: int) -> None:
-    mechanism = calibrated(queries, classes)
-    assert mechanism.cost.epsilon(DELTA) <= EPSILON
-    assert 0.5 * DELTA < exact_delta(mechanism, mechanism.scale) + LEFT_OUT <= DELTA
+def test_the_claim_holds_exactly_and_little_is_wasted(noisy: Noisy, queries: int, classes: int) -> None:
+    mechanism = noisy.calibrated(queries, classes)
+    assert mechanism.cost.epsilon(DELTA) <= noisy.epsilon
+    assert noisy.used * DELTA < noisy.exact_delta(mechanism, mechanism.scale) + LEFT_OUT <= DELTA
 
 
 @pytest.mark.parametrize(
-    ("queries", "classes", "factor"),
+    ("noisy", "queries", "classes", "factor"),
     [
-        pytest.param(1, 2, 0.5, id="sensitivity halved"),
-        pytest.param(1, 3, 1 / sqrt(2), id="sqrt 2 forgotten"),
-        pytest.param(2, 2, 1 / sqrt(2), id="noise unscaled by queries"),
-        pytest.param(2, 2, 0.8, id="a fifth too little"),
+        pytest.param(GAUSSIAN, 1, 2, 0.5, id="Gaussian: sensitivity halved"),
+        pytest.param(GAUSSIAN, 1, 3, 1 / math.sqrt(2), id="Gaussian: sqrt 2 forgotten"),
+        pytest.param(GAUSSIAN, 2, 2, 1 / math.sqrt(2), id="Gaussian: noise unscaled by queries"),
+        pytest.param(GAUSSIAN, 2, 2, 0.8, id="Gaussian: a fifth too little"),
+        pytest.param(LAPLACE, 1, 2, 0.5, id="Laplace: sensitivity halved"),
+        pytest.param(LAPLACE, 1, 3, 0.5, id="Laplace: one of two moving counts forgotten"),
+        pytest.param(LAPLACE, 2, 2, 0.5, id="Laplace: noise unscaled by queries"),
+        pytest.param(LAPLACE, 2, 2, 0.95, id="Laplace: a twentieth too little"),
     ],
 )
-def test_too_little_noise_is_rejected(queries: int, classes: int, factor: float) -> None:
-    mechanism = calibrated(queries, classes)
-    assert exact_delta(mechanism, mechanism.scale * factor) > DELTA
+def test_too_little_noise_is_rejected(noisy: Noisy, queries: int, classes: int, factor: float) -> None:
+    mechanism = noisy.calibrated(queries, classes)
+    assert noisy.exact_delta(mechanism, mechanism.scale * factor) > DELTA
 
 
-def test_a_second_count_under_noise_of_its_own_is_rejected() -> None:
-    mechanism = calibrated(1, 2)
-
-    def twin(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
-        counts = votes + noise
-        return counts.argmax(axis=1), counts
-
-    pairs = row_pairs(twin, gaussian_law(mechanism.scale), TEACHERS, 2, width=2)
-    assert worst(pairs, 1, EPSILON) > DELTA
+def counted_twice(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
+    """The planted bug: the second count has noise of its own."""
+    counts = votes + noise
+    return counts.argmax(axis=1), counts
 
 
-def test_a_label_told_without_noise_is_rejected() -> None:
-    mechanism = calibrated(1, 2)
+def labelled_without_noise(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
+    """The planted bug: the label is that of the exact votes."""
+    return votes.argmax(axis=1), noisy_labels(votes, noise)[1]
 
-    def twin(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
-        _, counts = noisy_labels(votes, noise)
-        return votes.argmax(axis=1), counts
 
-    assert worst(row_pairs(twin, gaussian_law(mechanism.scale), TEACHERS, 2, width=1), 1, EPSILON) > DELTA
+@pytest.mark.parametrize(("twin", "width"), [(counted_twice, 2), (labelled_without_noise, 1)])
+def test_another_release_under_the_same_noise_is_rejected(twin: Answer, width: int) -> None:
+    law = gaussian_law(GAUSSIAN.calibrated(1, 2).scale)
+    assert worst(row_pairs(twin, law, TEACHERS, 2, width), 1, GAUSSIAN.epsilon) > DELTA
+
+
+@pytest.mark.parametrize(("queries", "classes"), SMALL)
+@pytest.mark.parametrize("epsilon", [0.3, 1.1, 2.0])
+def test_laplace_noise_costs_as_randomised_responses_with_equality(queries: int, classes: int, epsilon: float) -> None:
+    mechanism = replace(LAPLACE.calibrated(queries, classes), scale=0.8)
+    exact = LAPLACE.exact_delta(mechanism, 0.8, epsilon)
+    assert exact == pytest.approx(hockey_stick(1 / 0.8, queries * shifts(classes), epsilon), abs=LEFT_OUT)
 
 
 def test_a_scale_that_does_not_earn_the_claim_does_not_get_it() -> None:
-    mechanism = replace(calibrated(1_000, 2), scale=10.0)
+    mechanism = replace(GAUSSIAN.calibrated(1_000, 2), scale=10.0)
     assert mechanism.cost.claims == ()
-    assert mechanism.cost.epsilon(DELTA) > EPSILON
+    assert mechanism.cost.epsilon(DELTA) > GAUSSIAN.epsilon
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -96,3 +130,25 @@ def test_ties_go_to_the_lowest_class() -> None:
 def test_noise_of_the_wrong_shape_is_refused() -> None:
     with pytest.raises(ValueError, match="noise must be"):
         noisy_labels(np.zeros((4, 3), np.int64), np.zeros((4, 1), np.int64))
+
+
+def test_it_beats_charging_a_row_as_one_release_of_double_epsilon() -> None:
+    mechanism = LaplaceVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1_000, classes=10)
+    whole = replace(mechanism, scale=mechanism.scale / 2, queries=500).cost  # 1,000 responses of 2/scale
+    assert mechanism.cost.epsilon(1e-5) < 0.75 * whole.epsilon(1e-5)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "ratio"), [(0.1, 1.72), (0.5, 1.56), (1.0, 1.55), (2.0, 1.34), (4.0, 1.09), (8.0, 0.46)]
+)
+def test_noise_of_equal_charge_has_more_variance_than_gaussian_up_to_epsilon_four(epsilon: float, ratio: float) -> None:
+    """At the order of a domain of four times the budget, for a unit that moves one number by one."""
+    rho, order = rho_of(epsilon, 1e-5), Filter.freeze(4 * epsilon, 4e-5).order
+    scale = 1 / brentq(lambda each: randomised_response(each, order) - order * rho, 1e-4, 50)
+    variance = 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
+    assert variance * 2 * rho == pytest.approx(ratio, rel=0.03)
+
+
+def rho_of(epsilon: float, delta: float) -> float:
+    """The ρ whose zero-concentrated DP is (ε, δ)."""
+    return float(brentq(lambda rho: Cost.gaussian(rho).epsilon(delta) - epsilon, 1e-6, 200))
