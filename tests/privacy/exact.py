@@ -1,11 +1,13 @@
 """Exact laws for privacy tests: whole-number noise enumerated, outcomes of the real code, hockey-stick divergence."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import product
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import fftconvolve
 
 from tests.world import Draws, Ints
 
@@ -106,6 +108,33 @@ def together(pairs: Sequence[Pair]) -> Pair:
     for here, there in pairs:
         p, q = np.outer(p, here).ravel(), np.outer(q, there).ravel()
     return p, q
+
+
+@cache
+def weighed_law(shift: tuple[int, ...], scale: float) -> tuple[Ints, Floats]:
+    """The law of v·Y, Y discrete Gaussian in every coordinate: convolution of lattice laws, right to 1e-15."""
+    values, odds = gaussian_law(scale)
+    law, reach = np.ones(1), 0
+    for moved in [abs(part) for part in shift if part]:
+        single = np.zeros(moved * (len(values) - 1) + 1)
+        single[::moved] = odds
+        law, reach = np.maximum(fftconvolve(law, single), 0), reach + moved * int(values[-1])
+    return np.arange(-reach, reach + 1), law
+
+
+def gaussian_losses(shift: tuple[int, ...], scale: float) -> tuple[Floats, Floats]:
+    """The privacy losses of discrete Gaussians under that shift, (‖v‖² − 2·v·Y)/2σ², and their probabilities."""
+    sums, law = weighed_law(shift, scale)
+    return (sum(part**2 for part in shift) - 2 * sums) / (2 * scale**2), law
+
+
+def gaussian_exactly(epsilon: float, *moves: tuple[tuple[int, ...], float]) -> float:
+    """The least δ at ε of vectors of discrete Gaussians, each under a shift and of a scale: their losses add."""
+    losses, odds = np.zeros(1), np.ones(1)
+    for shift, scale in moves:
+        own, law = gaussian_losses(shift, scale)
+        losses, odds = np.add.outer(losses, own).ravel(), np.outer(odds, law).ravel()
+    return float(odds @ -np.expm1(np.minimum(epsilon - losses, 0)))
 
 
 def hockey_stick(pair: Pair, epsilon: float) -> float:

@@ -1,7 +1,6 @@
 """Accounting of Gaussian counts: the bound on δ against exact convolution, 80 digits and dp_accounting; calibration."""
 
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 
 import mpmath as mp
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from tests.privacy.exact import Floats, gaussian_law, hockey_stick
+from tests.privacy.exact import gaussian_exactly, gaussian_law, hockey_stick
 from tests.world import (
     ROUNDED,
     Cost,
@@ -22,22 +21,9 @@ from tests.world import (
 )
 
 
-@cache
-def sum_law(scale: float, shifts: int) -> Floats:
-    """The sum of `shifts` discrete Gaussians, by exact convolution."""
-    if shifts == 1:
-        return gaussian_law(scale)[1]
-    half = sum_law(scale, shifts // 2)
-    whole = np.convolve(half, half)
-    return np.convolve(whole, sum_law(scale, 1)) if shifts % 2 else whole
-
-
-def exact_delta(epsilon: float, shifts: int, scale: float) -> float:
-    """δ of `shifts` discrete Gaussians, each shifted by one: their loss depends on the noises' sum alone."""
-    law = sum_law(scale, shifts)
-    sums = np.arange(len(law)) - len(law) // 2
-    loss = (shifts - 2 * sums) / (2 * scale**2)
-    return float(np.sum(law * -np.expm1(np.minimum(epsilon - loss, 0))))
+def exact_delta(epsilon: float, *groups: tuple[int, float]) -> float:
+    """δ of groups (how many, scale) of discrete Gaussians, each shifted by one."""
+    return gaussian_exactly(epsilon, *(((1,) * shifts, scale) for shifts, scale in groups))
 
 
 SETTINGS = [(1, 0.7), (1, 4.0), (2, 0.5), (5, 1.0), (40, 12.0), (64, 24.0)]
@@ -46,23 +32,13 @@ SETTINGS = [(1, 0.7), (1, 4.0), (2, 0.5), (5, 1.0), (40, 12.0), (64, 24.0)]
 @pytest.mark.parametrize(("shifts", "scale"), SETTINGS)
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 def test_the_bound_is_never_below_the_exact_sum(shifts: int, scale: float, epsilon: float) -> None:
-    assert gaussian_delta(epsilon, shifts, scale) >= exact_delta(epsilon, shifts, scale) - 1e-13
+    assert gaussian_delta(epsilon, shifts, scale) >= exact_delta(epsilon, (shifts, scale)) - 1e-13
 
 
 @pytest.mark.parametrize(("shifts", "scale"), [(40, 20.0), (64, 24.0)])
 @pytest.mark.parametrize("epsilon", [0.2, 0.7, 1.2])
 def test_the_bound_is_within_two_percent_of_the_exact_sum(shifts: int, scale: float, epsilon: float) -> None:
-    assert gaussian_delta(epsilon, shifts, scale) <= 1.02 * exact_delta(epsilon, shifts, scale)
-
-
-def exact_of_two(epsilon: float, first: tuple[int, float], second: tuple[int, float]) -> float:
-    """δ of two groups (how many, scale) of discrete Gaussians, each shifted by one: over both sums."""
-    laws, losses = [], []
-    for shifts, scale in (first, second):
-        laws.append(sum_law(scale, shifts))
-        losses.append((shifts - 2 * (np.arange(len(laws[-1])) - len(laws[-1]) // 2)) / (2 * scale**2))
-    whole = losses[0][:, None] + losses[1][None, :]
-    return float(np.sum(np.outer(*laws) * -np.expm1(np.minimum(epsilon - whole, 0))))
+    assert gaussian_delta(epsilon, shifts, scale) <= 1.02 * exact_delta(epsilon, (shifts, scale))
 
 
 GROUPS = [((1, 0.7), (1, 0.5)), ((2, 0.6), (3, 4.0)), ((8, 9.0), (1, 3.0)), ((16, 10.0), (8, 9.0))]
@@ -73,7 +49,7 @@ GROUPS = [((1, 0.7), (1, 0.5)), ((2, 0.6), (3, 4.0)), ((8, 9.0), (1, 3.0)), ((16
 def test_the_bound_of_several_scales_is_never_below_the_exact_sum(
     first: tuple[int, float], second: tuple[int, float], epsilon: float
 ) -> None:
-    exact = exact_of_two(epsilon, first, second)
+    exact = exact_delta(epsilon, first, second)
     assert gaussians_delta(epsilon, (first, second)) >= exact - 1e-13
     if min(first[1], second[1]) >= 9 and epsilon <= 1:
         assert gaussians_delta(epsilon, (first, second)) <= 1.1 * exact
@@ -84,31 +60,9 @@ def test_the_bound_of_several_scales_is_never_below_the_exact_sum(
 @pytest.mark.parametrize(("shifts", "scale"), SETTINGS)
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 def test_groups_of_one_scale_are_one_group(shifts: int, scale: float, epsilon: float) -> None:
-    assert gaussians_delta(epsilon, [(shifts, scale)]) >= exact_delta(epsilon, shifts, scale) - 1e-13
+    assert gaussians_delta(epsilon, [(shifts, scale)]) >= exact_delta(epsilon, (shifts, scale)) - 1e-13
     coarser = gaussians_delta(epsilon, [(shifts, scale), (shifts, scale)])
     assert coarser >= gaussians_delta(epsilon, [(2 * shifts, scale)]) * (1 - 1e-9)
-
-
-@cache
-def weighed_law(shift: tuple[int, ...], scale: float) -> Floats:
-    """Σ v_i·Y_i of discrete Gaussians Y, by exact convolution of lattice laws."""
-    law = np.ones(1)
-    for moved in shift:
-        single = gaussian_law(scale)[1]
-        spaced = np.zeros(moved * (len(single) - 1) + 1)
-        spaced[::moved] = single
-        law = np.convolve(law, spaced)
-    return law
-
-
-def exact_of_vectors(epsilon: float, *rounds: tuple[tuple[int, ...], float]) -> float:
-    """δ of vectors of discrete Gaussians under those shifts: the losses (‖v‖² − 2·v·Y)/2σ² add."""
-    law, losses = np.ones(1), np.zeros(1)
-    for shift, scale in rounds:
-        own = weighed_law(shift, scale)
-        loss = (np.dot(shift, shift) - 2 * (np.arange(len(own)) - len(own) // 2)) / (2 * scale**2)
-        law, losses = np.outer(law, own).ravel(), (losses[:, None] + loss).ravel()
-    return float(np.sum(law * -np.expm1(np.minimum(epsilon - losses, 0))))
 
 
 def moves(*rounds: tuple[tuple[int, ...], float]) -> list[tuple[float, int, float]]:
@@ -124,7 +78,7 @@ VECTORS = [(1,), (9,), (3, 4), (1, 1, 2, 5)]
 def test_the_bound_of_a_vector_is_never_below_the_exact_one(
     shift: tuple[int, ...], scale: float, epsilon: float
 ) -> None:
-    exact = exact_of_vectors(epsilon, (shift, scale))
+    exact = gaussian_exactly(epsilon, (shift, scale))
     assert moved_delta(epsilon, moves((shift, scale))) >= exact - 1e-13
     if scale == 20 and exact > 1e-6:
         assert moved_delta(epsilon, moves((shift, scale))) <= 1.15 * exact
@@ -135,7 +89,7 @@ def test_the_bound_of_a_vector_is_never_below_the_exact_one(
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 2.0])
 def test_the_bound_of_rounds_is_never_below_the_exact_one_and_rejects_a_round_forgotten(epsilon: float) -> None:
     rounds = ((3, 4), 9.0), ((7,), 12.0)
-    exact = exact_of_vectors(epsilon, *rounds)
+    exact = gaussian_exactly(epsilon, *rounds)
     assert exact - 1e-13 <= moved_delta(epsilon, moves(*rounds))
     assert max(moved_delta(epsilon, moves(each)) for each in rounds) < exact
 
@@ -144,7 +98,7 @@ def test_the_analytic_curve_of_continuous_noise_is_no_bound() -> None:
     """What the vectors' proof adds is needed: without it δ is understated."""
     for epsilon in (0.1, 0.7):
         continuous = moved_delta(epsilon, [(1e12, 1, 3e6)])  # the same μ on a lattice so fine that it is continuous
-        assert continuous < 0.996 * exact_of_vectors(epsilon, ((1,), 3.0))
+        assert continuous < 0.996 * gaussian_exactly(epsilon, ((1,), 3.0))
     assert moved_delta(0.5, [(1.0, 1, 2.9)]) == 1.0
 
 
@@ -208,13 +162,13 @@ def test_the_sum_tells_all_there_is_to_tell() -> None:
     _, item = gaussian_law(1.2)
     here, there = np.append(item, 0.0), np.insert(item, 0, 0.0)
     pairs = np.outer(here, here).ravel(), np.outer(there, there).ravel()
-    assert hockey_stick(pairs, 1.0) == pytest.approx(exact_delta(1.0, 2, 1.2), rel=1e-9)
+    assert hockey_stick(pairs, 1.0) == pytest.approx(exact_delta(1.0, (2, 1.2)), rel=1e-9)
 
 
 @pytest.mark.parametrize("twin", [(1, 0.9), (1, 1 / np.sqrt(2)), (0.5, 1)])
 def test_the_exact_sum_rejects_a_wrong_scale_or_count(twin: tuple[float, float]) -> None:
     count, scale = twin
-    honest, wrong = exact_delta(1.0, 40, 20.0 * scale), gaussian_delta(1.0, int(40 * count), 20.0)
+    honest, wrong = exact_delta(1.0, (40, 20.0 * scale)), gaussian_delta(1.0, int(40 * count), 20.0)
     assert wrong < honest
 
 
