@@ -238,7 +238,7 @@ class Tallies:
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
         """ε at `delta` of the first `asked` rounds at the same scales."""
-        return exact_epsilon(replace(self, rounds=self.rounds[:asked]))
+        return exact_epsilon(self.plain(self.rounds[:asked]))
 
     def release(self, number: int, sums: Ints, source: RandomSource) -> Ints:
         """The sums of round `number`, each with fresh exact discrete Gaussian noise.

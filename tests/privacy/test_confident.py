@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tests.privacy.exact import (
     LEFT_OUT,
     Floats,
-    Silent,
     aligned,
     every_noise,
     gaussian_law,
@@ -21,7 +20,7 @@ from tests.privacy.exact import (
     together,
     vote_rows,
 )
-from tests.world import REFUSED, ConfidentGNMax, Cost, Ints, Mechanism, NoisyVotes, noises, noisy_labels
+from tests.world import REFUSED, ConfidentGNMax, Cost, Ints, NoisyVotes, noises, noisy_labels
 
 DELTA = 0.02
 TEACHERS = 3
@@ -194,12 +193,3 @@ def test_no_row_is_released_after_the_last_that_was_paid_for() -> None:
     assert labels.tolist() == [0, REFUSED, 1, 0, REFUSED]
     assert counts.tolist() == [[5, 0], [0, 0], [0, 5], [5, 0], [0, 0]]
     assert mechanism.answer(votes, nothing, nothing[:, None], answered=3)[0].tolist() == [REFUSED] * 5
-
-
-def test_release_draws_for_the_rows_it_releases_and_counts_those_before() -> None:
-    mechanism: Mechanism = replace(SMALL, queries=10, classes=3, answers=3, threshold=5)
-    source, votes = Silent(), np.array([[5, 0, 0], [3, 2, 0], [0, 0, 5], [5, 0, 0]])
-    answers = mechanism.release(votes, source, first=4, refused=2)
-    assert answers.labels.tolist() == [0, REFUSED, REFUSED, REFUSED]
-    assert source.asked == [("gaussian", 1.5, 4), ("gaussian", 1.0, 3)]
-    assert len(mechanism.release(votes, source, first=8, refused=5).labels) == 2

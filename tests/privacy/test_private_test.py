@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, reduce
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom, multinomial
 
-from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law
+from tests.privacy.exact import LEFT_OUT, Silent, gaussian_exactly, gaussian_law
 from tests.world import (
     ORDERS,
     PLACES,
@@ -60,32 +59,20 @@ def neighbours(mechanism: PrivateTest) -> Iterator[tuple[Ints, Ints]]:
             yield here, there
 
 
-def moved(mechanism: PrivateTest, here: Ints, there: Ints) -> list[tuple[int, float]]:
-    """By how much each released number differs, and the scale of its noise, as the real code has them."""
+def moved(mechanism: PrivateTest, here: Ints, there: Ints) -> Iterator[tuple[tuple[int, ...], float]]:
+    """By how much the released numbers of each scale of noise differ, as the real code has them."""
     sources = Silent(), Silent()
     shifts = mechanism.release(here, sources[0]) - mechanism.release(there, sources[1])
     assert sources[0].asked == sources[1].asked
-    scales = [scale for _, scale, size in sources[0].asked for _ in range(size)]
-    return [(int(shift), scale) for shift, scale in zip(shifts, scales, strict=True) if shift]
+    scales = np.repeat([scale for _, scale, _ in sources[0].asked], [size for *_, size in sources[0].asked])
+    for scale in np.unique(scales).tolist():
+        yield tuple(sorted(np.abs(shifts[scales == scale]).tolist())), scale
 
 
 def exact_delta(mechanism: PrivateTest) -> float:
     """The largest δ at EPSILON over all neighbours."""
-    return max(_exact(tuple(sorted(moved(mechanism, *pair)))) for pair in neighbours(mechanism))
-
-
-@cache
-def _exact(shifts: tuple[tuple[int, float], ...]) -> float:
-    """δ of numbers that differ by one: the privacy loss of those of a scale depends on the sum of their noise alone."""
-    assert {abs(shift) for shift, _ in shifts} <= {1}
-    loss, odds = np.zeros(1), np.ones(1)
-    for scale, many in Counter(scale for _, scale in shifts).items():
-        _, masses = gaussian_law(scale)
-        law = reduce(np.convolve, [masses] * many)
-        sums = np.arange(len(law)) - (len(law) - 1) // 2
-        loss = np.add.outer(loss, (many - 2 * sums) / (2 * scale**2)).ravel()
-        odds = np.outer(odds, law).ravel()
-    return float(odds @ -np.expm1(np.minimum(EPSILON - loss, 0.0)))
+    every = {tuple(moved(mechanism, *pair)) for pair in neighbours(mechanism)}
+    return max(gaussian_exactly(EPSILON, *moves) for moves in every)
 
 
 @KINDS

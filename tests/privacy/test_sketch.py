@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.privacy.exact import LEFT_OUT
-from tests.privacy.test_tallies import loss_law
+from tests.privacy.exact import LEFT_OUT, gaussian_losses
 from tests.world import (
     MOST_PAIR_CELLS,
-    ORDERS,
     Codes,
     Floats,
     IntegerModel,
@@ -106,14 +104,12 @@ Choice = tuple[Shift, Shift]
 
 
 def exact_delta(choices: Sequence[Choice], scales: Sequence[float]) -> float:
-    """δ at EPSILON of all steps. In each the loss is (‖v‖² − 2·v·Y)/2σ², and v·Y has a law on a lattice; all that an
-    adversary can go by is the loss so far."""
+    """δ at EPSILON of all steps. All that an adversary can go by is the loss so far."""
     losses, odds = np.zeros(1), np.ones(1)
     for choice, scale in zip(choices, scales, strict=True):
         parts = []
         for shift, those in zip(choice, (losses > 0, losses <= 0), strict=True):
-            sums, law = loss_law(shift, scale)
-            gained = (square(shift) - 2 * sums) / (2 * scale**2)
+            gained, law = gaussian_losses(shift, scale)
             parts.append((np.add.outer(losses[those], gained).ravel(), np.outer(odds[those], law).ravel()))
         losses, odds = binned(*(np.concatenate(each) for each in zip(*parts, strict=True)))
     return float(np.sum(odds * -np.expm1(np.minimum(EPSILON - losses, 0))))
@@ -246,20 +242,6 @@ def test_a_sum_with_a_row_less_the_sum_without_is_the_rows_contribution_to_the_b
             labels = np.array([0, 1, 1, 0, 0, move.label])
             added = tally(move.question, codes, labels) - tally(move.question, codes[:-1], labels[:-1])
             assert tuple(added.tolist()) == move.shift
-
-
-@pytest.mark.parametrize("classes", [2, 7])
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (4.0, 1e-9)])
-def test_calibration_uses_the_budget_and_no_more(epsilon: float, delta: float, classes: int) -> None:
-    rounds = sketch_rounds(classes=classes, narrow=[1000, 70, 12, 5], wide=[33, 33])
-    mechanism = Sketch.calibrate(epsilon=epsilon, delta=delta, classes=classes, rounds=rounds)
-    assert mechanism.cost.epsilon(delta) <= epsilon
-    less = tuple(replace(each, scale=each.scale * 0.9999) for each in mechanism.rounds)
-    assert replace(mechanism, rounds=less).cost.epsilon(delta) > epsilon
-    rho = sum(bound / (2 * each.scale**2) for bound, each in mechanism.squares_by_round)
-    assert mechanism.cost.renyi[ORDERS.index(2.0)] == pytest.approx(2 * rho)
-    parts = [bound / (2 * each.scale**2 * rho) for bound, each in mechanism.squares_by_round]
-    assert parts == pytest.approx([0.1, 0.3, 0.12, 0.18, 0.3] if classes == 2 else [0.1, 0.2, 0.28, 0.21, 0.21])
 
 
 def test_planned_steps_are_those_of_the_design() -> None:

@@ -1,7 +1,6 @@
 """The noisy threshold: code against specification, specification against the best adversary, and planted bugs."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from itertools import product
@@ -11,10 +10,7 @@ import pytest
 
 from tests.privacy.transcripts import Run, Step, adaptive, patient, steps, worst_stream
 from tests.world import (
-    REFUSED,
-    Draws,
     Ints,
-    Kind,
     NoisyThreshold,
     SparseVector,
     hockey_stick,
@@ -86,50 +82,6 @@ def test_the_code_is_the_specification_on_all_noise(cutoff: int) -> None:
 def test_code_with_a_planted_bug_is_not_the_specification(bug: dict[str, object]) -> None:
     mechanism = threshold(2, above=2)
     assert not same_on_all_noise(mechanism, replace(run(mechanism), **bug))  # type: ignore[arg-type]  # bugs differ
-
-
-def test_a_stream_cut_into_batches_is_answered_as_one() -> None:
-    rng = np.random.default_rng(7)
-    mechanism = threshold(9, above=3)
-    distances = rng.integers(0, 12, 200)
-    votes, noise, thresholds = votes_at(distances.tolist()), rng.integers(-4, 5, 200), rng.integers(-3, 4, 9)
-    whole = mechanism.answer(votes, noise, thresholds)
-    assert whole.tolist() == run(mechanism).answer(distances.tolist(), noise.tolist(), thresholds.tolist())
-    assert np.count_nonzero(whole == REFUSED) == 9
-    parts: list[int] = []
-    for start in range(0, 200, 23):
-        batch = slice(start, start + 23)
-        parts += mechanism.answer(votes[batch], noise[batch], thresholds, parts.count(REFUSED)).tolist()
-    assert parts == whole.tolist()
-
-
-class Recorded:
-    """A source that remembers what was asked of it."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[float, int]] = []
-        self.kept: dict[str, Ints] = {}
-
-    def laplace(self, scale: float, size: int) -> Ints:
-        self.asked.append((scale, size))
-        return np.zeros(size, dtype=np.int64)
-
-    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
-        return self.kept.setdefault(name, draw()) if name not in self.kept else self.kept[name]
-
-    def uniform(self, first: int, rows: int) -> Draws:
-        raise AssertionError(f"no uniform draws here, but {rows} were asked for from {first}")
-
-    gaussian = laplace
-
-
-def test_release_draws_thresholds_once_and_query_noise_for_every_batch() -> None:
-    mechanism, source = threshold(2, scales=(1.5, 2.5)), Recorded()
-    first = mechanism.release(votes_at([9, 4]), source, 0, 0).labels
-    assert first.tolist() == [0, REFUSED]
-    assert mechanism.release(votes_at([4, 9]), source, 2, 1).labels.tolist() == [REFUSED]
-    assert mechanism.release(votes_at([9]), source, 4, 2).labels.tolist() == []
-    assert source.asked == [(1.5, 2), (2.5, 2), (2.5, 2), (2.5, 1)]
 
 
 # The specification against the best adversary -----------------------------------------------------------------------
@@ -233,22 +185,6 @@ def test_tail_of_the_sum_is_exact_and_rounded_up(scales: tuple[float, float], le
 def test_least_distance_with_a_tail_is_the_least(probability: float) -> None:
     least = least_with_tail(3.0, 4.0, probability)
     assert sum_tail(3.0, 4.0, least) <= probability < sum_tail(3.0, 4.0, least - 1)
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0, 200.0])
-@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
-@pytest.mark.parametrize("cutoff", [1, 7, 1000])
-def test_calibrated_settings_cost_at_most_the_budget(epsilon: float, delta: float, cutoff: int) -> None:
-    mechanism = SparseVector.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
-    assert 0.99 * epsilon < mechanism.cost.epsilon(delta) <= epsilon
-    assert mechanism.cost.delta <= delta
-    assert SparseVector.from_settings(Kind.of(mechanism.settings())) == mechanism
-
-
-@pytest.mark.parametrize("delta", [0.7, 0.99])
-def test_a_vast_delta_still_calibrates(delta: float) -> None:
-    mechanism = SparseVector.calibrate(epsilon=0.5, delta=delta, cutoff=1)
-    assert mechanism.cost.epsilon(delta) <= 0.5
 
 
 def test_more_budget_and_fewer_refusals_never_reach_less() -> None:

@@ -1,6 +1,5 @@
 """Tallies: the exact law of all rounds on tiny universes, against planted bugs; what is paid for, and what leaves."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
@@ -9,18 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from scipy.signal import fftconvolve
 
-from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
+from tests.privacy.exact import LEFT_OUT, gaussian_exactly, gaussian_law, hockey_stick
 from tests.support.sentences import facts
 from tests.world import (
-    ORDERS,
     CodeRows,
-    Cost,
     Floats,
     IntegerModel,
     Ints,
-    Kind,
     Round,
     RoundQuestion,
     Tallies,
@@ -91,30 +86,12 @@ def shifts(mechanism: Tallies, question: RoundQuestion, cells: CodeRows = CELLS)
     }
 
 
-def loss_law(shift: Sequence[int], scale: float) -> tuple[Ints, Floats]:
-    """The law of v·Y, Y discrete Gaussian in every coordinate: convolution of lattice laws, right to 1e-15."""
-    values, odds = gaussian_law(scale)
-    law, reach = np.ones(1), 0
-    for moved in [abs(part) for part in shift if part]:
-        single = np.zeros(moved * (len(values) - 1) + 1)
-        single[::moved] = odds
-        law, reach = np.maximum(fftconvolve(law, single), 0), reach + moved * int(values[-1])
-    return np.arange(-reach, reach + 1), law
-
-
-def exact_delta(shift: Sequence[int], scale: float, epsilon: float) -> float:
-    """The least δ at ε of a vector of discrete Gaussians under that shift: its loss is (‖v‖² − 2·v·Y)/2σ²."""
-    sums, law = loss_law(shift, scale)
-    losses = (sum(part**2 for part in shift) - 2 * sums) / (2 * scale**2)
-    return float(np.sum(law * -np.expm1(np.minimum(epsilon - losses, 0))))
-
-
 def worst_delta(
     mechanism: Tallies, scale: float | None = None, question: RoundQuestion | None = None, cells: CodeRows = CELLS
 ) -> float:
     """Of the first round, over every pair of neighbours, with noise of that scale, or its own."""
     moved = {tuple(sorted(map(abs, shift))) for shift in shifts(mechanism, question or asked(mechanism, 0), cells)}
-    return max(exact_delta(shift, scale or mechanism.rounds[0].scale, EPSILON) for shift in moved)
+    return max(gaussian_exactly(EPSILON, (shift, scale or mechanism.rounds[0].scale)) for shift in moved)
 
 
 ONE_ROUND = [
@@ -283,34 +260,6 @@ def test_rounds_with_too_little_noise_are_rejected(priced: Callable[[], list[flo
     assert two_rounds(calibrated(*ROUNDS), (first, second), always_wrong) > DELTA
 
 
-@pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("classes", [0, 2, 7])
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (4.0, 1e-9)])
-def test_calibration_uses_the_budget_and_no_more(
-    epsilon: float, delta: float, classes: int, secret: Literal["rows", "labels"]
-) -> None:
-    rounds = planned_rounds(classes=classes, fields=14, codes=450, secret=secret)
-    mechanism = Tallies.calibrate(epsilon=epsilon, delta=delta, classes=classes, rounds=rounds, secret=secret)
-    assert mechanism.cost.epsilon(delta) <= epsilon
-    less = tuple(replace(each, scale=each.scale * 0.9999) for each in mechanism.rounds)
-    assert replace(mechanism, rounds=less).cost.epsilon(delta) > epsilon
-    curve = Cost.gaussian(mechanism.rho)
-    assert curve.epsilon(delta) > 1.03 * epsilon  # what the sharper claim saves
-    assert mechanism.cost.renyi == curve.renyi
-    assert mechanism.cost.renyi[ORDERS.index(2.0)] >= 2 * sum(
-        square / (2 * each.scale**2) for square, each in mechanism.squares_by_round
-    )
-    parts = [square / (2 * each.scale**2 * mechanism.rho) for square, each in mechanism.squares_by_round]
-    assert parts == pytest.approx([each.share for each in mechanism.rounds])
-
-
-def test_fewer_rounds_cost_less_and_all_of_them_the_whole() -> None:
-    mechanism = calibrated(*ROUNDS)
-    assert mechanism.epsilon_if_ended(1, 0) < 0.8 * EPSILON
-    assert mechanism.epsilon_if_ended(2, 0) == pytest.approx(EPSILON)
-    assert mechanism.queries == 2
-
-
 def test_planned_rounds_are_those_of_the_design() -> None:
     totals, first, second, third = planned_rounds(classes=2, fields=14, codes=450, steps=1024)
     assert (totals.what, totals.cells, totals.share) == ("codes", 450, 0.1)
@@ -341,20 +290,3 @@ def test_a_question_on_another_grid_than_its_rounds_is_refused(changed: dict[str
     number = calibrated(one_round(0, count=0), classes=0)
     with pytest.raises(ValueError, match="another constant or grid"):
         number.check(0, replace(asked(number, 0), steps=STEPS // 2, least=STEPS // 4))
-
-
-@pytest.mark.parametrize("sums", [np.zeros(3, np.int64), np.zeros(1, np.float64), np.zeros(1, np.int32)])
-def test_sums_that_are_not_the_rounds_are_never_released(sums: Any) -> None:
-    with pytest.raises(ValueError, match="whole numbers at most"):
-        calibrated(*ROUNDS).release(1, sums, Silent())
-
-
-def test_every_number_gets_noise_of_the_rounds_own_scale() -> None:
-    mechanism, source = calibrated(*ROUNDS), Silent()
-    assert mechanism.release(1, np.array([7]), source).tolist() == [7]
-    assert source.asked == [("gaussian", mechanism.rounds[1].scale, 1)]
-
-
-@pytest.mark.parametrize("mechanism", ONE_ROUND)
-def test_it_is_rebuilt_from_its_settings(mechanism: Tallies) -> None:
-    assert Tallies.from_settings(Kind.of(json.loads(json.dumps(mechanism.settings())))) == mechanism

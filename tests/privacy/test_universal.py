@@ -16,7 +16,6 @@ from tests.privacy.relabel_law import Law, Table, columns, loss, pairs, tables, 
 from tests.world import (
     ORDERS,
     Cost,
-    ExponentialMechanism,
     Floats,
     Hypotheses,
     Ints,
@@ -158,14 +157,6 @@ def test_it_draws_at_what_it_costs(secret: Secret, monkeypatch: pytest.MonkeyPat
     ((epsilon, sensitivity, monotone),) = drawn
     assert (sensitivity, monotone) == (1, secret == "rows")
     assert 1 - 1e-8 < epsilon / made.cost.epsilon(0) <= 1
-
-
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 9.0])
-def test_the_cost_is_pure_and_within_what_was_asked(epsilon: float) -> None:
-    made = Universal(epsilon=epsilon, secret="rows")
-    assert 1 - 1e-8 < made.cost.epsilon(0) / epsilon <= 1
-    assert made.cost.delta == 0
-    assert made.choice == ExponentialMechanism(epsilon=made.choice.epsilon, monotone=True)
 
 
 def test_the_learner_errs_as_seldom_as_theory_says_of_so_many_rows() -> None:
