@@ -1,6 +1,5 @@
 """A trial: each row is asked about by itself, and noisy counts pass the door once."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.at_door import STABLE, files_of, opening_of
+from tests.support.at_door import STABLE
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.world import (
     LEARNING,
@@ -23,21 +22,15 @@ from tests.world import (
     PrivateRows,
     PrivateTest,
     Ref,
-    Session,
     Stores,
-    StudentTestAsk,
-    claim,
     classes_given,
     count_units,
     derive,
-    door_admit,
-    is_clean,
     learn_encoding,
     numbers_given,
     of_part,
     parse_plan,
     planned_test,
-    reserve_session,
 )
 
 CLASSES = ("no", "yes")
@@ -169,37 +162,6 @@ def test_a_number_given_of_a_row_does_not_change_with_the_others() -> None:
     alone = np.concatenate([numbers_given(says, X[at : at + 1]) for at in range(60)])
     assert numbers_given(says, X).tobytes() == alone.tobytes()
     assert np.isnan(alone).tolist() == (X[:, 0] >= 1).tolist()
-
-
-def opened(plan: Plan, door: Stores, counts: Ref, mechanism: PrivateTest) -> tuple[Session, Any]:
-    claim(door, plan, [])
-    door.vault.make_secret("sessions/d-1")
-    learned = door.ledger.open_session(opening_of(STABLE))
-    trial = StudentTestAsk.of(plan, mechanism, learned.id, "0" * 64, clean=is_clean(plan, learned, door.vault))
-    asked = door_admit.opening_of(plan, trial, learn_encoding(plan), door.vault)
-    return reserve_session(door, plan, asked, (counts.digest,), new_session=True), trial
-
-
-def test_noisy_counts_alone_are_released(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = counted(plan, door)
-    mechanism = PrivateTest.calibrate(epsilon=1.0, delta=1e-5, classes=2, secret="rows")
-    session, trial = opened(plan, door, counts, mechanism)
-    assert session.part == TEST
-    assert PrivateTest.from_settings(session.kind) == mechanism
-    assert trial.about["clean"] is False  # its student learned before anything was divided
-    drawn: list[Any] = []
-    true = PrivateTest.release
-
-    def noting(self: PrivateTest, *args: Any) -> Any:
-        drawn.append(true(self, *args))
-        return drawn[-1]
-
-    monkeypatch.setattr(PrivateTest, "release", noting)
-    released = json.loads(door.released.read(files_of(door, session, trial, [counts])[0]))
-    assert [released["right"], released["wrong"], *released["matrix"][0], *released["matrix"][1]] == drawn[0].tolist()
-    assert set(released) == {
-        *("format", "session", "epsilon", "delta", "settings", "classes", "right", "wrong", "matrix")
-    }
 
 
 def test_the_test_is_charged_no_more_than_learning(plan: Plan, door: Stores) -> None:
