@@ -130,6 +130,13 @@ def test_what_another_process_began_is_finished_first_and_from_its_own_answers(
     assert pass_door(door, STREAM, "begun")["answer"] == "dark"
 
 
+def test_a_ledger_that_was_put_back_is_found(door: Stores) -> None:
+    opened(door, STREAM)
+    door.released.write(answer_path("d-1", 0), b"{}")
+    with pytest.raises(NotVerified, match="the ledger was restored from a backup"):
+        asked(door, STREAM, AGREED)
+
+
 def test_other_code_under_a_known_name_is_refused() -> None:
     def one(rows: object) -> object:
         return rows

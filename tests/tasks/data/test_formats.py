@@ -103,6 +103,14 @@ def parse_plan_of(form: TextFormat) -> TextFormat:
     return TextFormat.model_validate(form.model_dump(exclude_defaults=True))
 
 
+GERMAN = TextFormat(separator=";", decimal=",")
+
+
+def valued(*cells: str) -> bytes:
+    """A table of words, and of numbers beside cells that are missing."""
+    return "".join(["name;value\n", *(f"{'xy'[at % 2]};{cell}\n" for at, cell in enumerate(cells * 2))]).encode()
+
+
 FOUND = {
     "Latin-1": ("a,b\nKöln,1\n".encode("latin-1"), TextFormat(encoding="latin-1")),
     "one column": (b"a\n1\n2\n", COMMAS),
@@ -110,6 +118,10 @@ FOUND = {
     "a header alone": (b"a;b;c\n", TextFormat(separator=";")),
     "commas in a tabbed text": (b"a\tb\nx, y, z\t1\nu\t2\n", TextFormat(separator="\t")),
     "three decimals": (b"a;b\n1,234;1,5\n", TextFormat(separator=";", decimal=",")),
+    "decimals beside dashes": (valued("1,5", "-", "2,25", "-", "3"), GERMAN),
+    "decimals beside points": (valued(".", "1,5", ".", "2,25", "."), GERMAN),
+    "decimals beside words of their own": (valued("1,5", "n.b.", "2,25", "3,75", "4"), GERMAN),
+    "decimals below empty cells": (valued(*[""] * 6000, "1,5", "2,5"), GERMAN),
     "ragged": (b"a;b\n1;2;3\n4\n5;6\n", TextFormat(separator=";")),
 }
 
@@ -119,6 +131,9 @@ def test_what_is_found_in_a_small_file(tmp_path: Path, what: str) -> None:
     content, form = FOUND[what]
     (tmp_path / "t.csv").write_bytes(content)
     assert find_format([tmp_path / "t.csv"]) == form
+    if content.startswith(b"name;value"):
+        declared = form.model_copy(update={"missing": ("n.b.",)})
+        assert open_public(str(tmp_path / "t.csv"), form=declared).kinds(["value"]) == {"value": "numeric"}
 
 
 def test_an_encoding_s_digest_follows_the_format() -> None:

@@ -26,7 +26,6 @@ from tests.world import (
     Vault,
     cast_rows,
     classes_of,
-    find_format,
     format_of,
     labelled_rows,
     learn_encoding,
@@ -152,25 +151,6 @@ def test_a_file_is_the_same_whatever_its_name_and_packed_or_not(tmp_path: Path) 
         assert public.equals(frame.select("c", "label"))
         found.append([*(exact(frame[column]) for column in ("c", "label")), owner.to_list()])
     assert all(each == found[0] for each in found)
-
-
-GERMAN = TextFormat(separator=";", decimal=",")
-BESIDE = {
-    "dashes": ["1,5", "-", "2,25", "-", "3"],
-    "points": [".", "1,5", ".", "2,25", "."],
-    "their own word": ["1,5", "n.b.", "2,25", "3,75", "4"],
-    "thousands of empty cells": [""] * 6000 + ["1,5", "2,5"],
-}
-
-
-@pytest.mark.parametrize("what", BESIDE)
-def test_decimal_commas_are_found_beside_cells_that_are_missing(tmp_path: Path, what: str) -> None:
-    cells = BESIDE[what]
-    lines = [f"{'x' if at % 2 else 'y'};{cell}" for at, cell in enumerate(cells * 2)]
-    (tmp_path / "t.csv").write_text("name;value\n" + "\n".join(lines) + "\n")
-    assert find_format([tmp_path / "t.csv"]) == GERMAN
-    declared = GERMAN.model_copy(update={"missing": ("n.b.",)})
-    assert open_public(str(tmp_path / "t.csv"), form=declared).kinds(["value"]) == {"value": "numeric"}
 
 
 def test_words_that_are_numbers_with_commas_are_not_taken_for_names_of_rows(tmp_path: Path) -> None:

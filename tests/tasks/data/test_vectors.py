@@ -101,6 +101,7 @@ def by_hand(features: Ints, points: Ints) -> list[int]:
 
 
 def test_the_nearest_centre_is_exact_where_numbers_are_largest_and_ties_go_to_the_first() -> None:
+    """Planted: a matrix product of floats gives other cells, and those of a row by itself other than in company."""
     draw = np.random.default_rng(0)
     base = draw.integers(LARGEST_PICTURE - 3, LARGEST_PICTURE + 1, 512)
     points = base - draw.integers(0, 2, (40, 512))
@@ -108,17 +109,8 @@ def test_the_nearest_centre_is_exact_where_numbers_are_largest_and_ties_go_to_th
     features = np.clip(base + draw.integers(-1, 2, (60, 512)), 0, LARGEST_PICTURE)
     assert nearest(features, points).tolist() == by_hand(features, points)
     assert nearest(points[7][None], points).tolist() == [3]
-
-
-def test_distances_in_single_precision_are_rejected() -> None:
-    """Planted: a matrix product of floats gives other cells, and those of a row by itself other than in company."""
-    draw = np.random.default_rng(0)
-    base = draw.integers(LARGEST_PICTURE - 3, LARGEST_PICTURE + 1, 512)
-    points = base - draw.integers(0, 2, (40, 512))
-    features = np.clip(base + draw.integers(-1, 2, (60, 512)), 0, LARGEST_PICTURE)
-    single = (points.astype(np.float32) ** 2).sum(axis=1) - 2 * features.astype(np.float32) @ points.T.astype(
-        np.float32
-    )
+    floats, centres = features.astype(np.float32), points.astype(np.float32)
+    single = (centres**2).sum(axis=1) - 2 * floats @ centres.T
     assert single.argmin(axis=1).tolist() != by_hand(features, points)
 
 
@@ -140,6 +132,7 @@ def layer_of(weights: Ints, biases: Ints) -> Layer:
 
 @pytest.mark.parametrize("largest", [10, LARGEST_PICTURE])
 def test_a_layer_is_that_of_plain_whole_numbers_where_they_are_largest_as_well(largest: int) -> None:
+    """Planted: floats give other numbers than the layer's whole ones."""
     draw = np.random.default_rng(4)
     weights, biases = draw.integers(-largest, largest + 1, (FEATURES, 5)), draw.integers(-(2**40), 2**40, 5)
     weights[:, 0], biases[0] = LARGEST_PICTURE, 2**40
@@ -154,19 +147,10 @@ def test_a_layer_is_that_of_plain_whole_numbers_where_they_are_largest_as_well(l
     found = layer_of(weights, biases)
     assert found.of(features).tolist() == expected
     assert [found.of(row[None]).tolist()[0] for row in features] == expected
+    hidden = np.maximum(0, features.astype(np.float32) @ weights.astype(np.float32) + biases.astype(np.float32))
+    floats = hidden * LARGEST_PICTURE / np.maximum(1, np.linalg.norm(hidden, axis=1, keepdims=True))
+    assert floats.astype(np.int64).tolist() != expected
     assert layer_of(weights, -np.abs(biases)).of(np.zeros((1, FEATURES), np.int64)).tolist() == [[0] * 5]
-
-
-def test_a_layer_in_floating_point_is_rejected() -> None:
-    """Planted: floats give other numbers than the layer's whole ones."""
-    draw = np.random.default_rng(4)
-    weights, features = (
-        draw.integers(-LARGEST_PICTURE, LARGEST_PICTURE + 1, (FEATURES, 5)),
-        draw.integers(0, LARGEST_PICTURE, (50, FEATURES)),
-    )
-    hidden = np.maximum(0, features.astype(np.float32) @ weights.astype(np.float32))
-    scaled = (hidden * LARGEST_PICTURE / np.maximum(1, np.linalg.norm(hidden, axis=1, keepdims=True))).astype(np.int64)
-    assert (scaled != layer_of(weights, np.zeros(5, np.int64)).of(features)).any()
 
 
 def test_a_space_is_learned_from_scores_of_public_pictures_and_each_has_one_cell_there(
