@@ -155,9 +155,7 @@ if TYPE_CHECKING:
     from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, counted_again, keep_counted, periods_counted
     from concord.tasks.asks.student_test import StudentTestAsk, planned_test
     from concord.tasks.asks.tallies import CountedRound, TalliesAsk
-    from concord.tasks.asks.unit_counts import (
-        Confusion, NumberErrors, classes_given, count_units, is_clean, numbers_given
-    )
+    from concord.tasks.asks.unit_counts import Confusion, NumberErrors, classes_given, count_units, numbers_given
     from concord.tasks.asks.votes import VotesAsk, read_votes, replay_votes
     from concord.tasks.data import (
         arrivals as data_arrivals, cells as data_cells, concord_pictures as data_concord_pictures,
