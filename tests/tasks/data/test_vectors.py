@@ -147,8 +147,8 @@ def test_a_layer_is_that_of_plain_whole_numbers_where_they_are_largest_as_well(l
     found = layer_of(weights, biases)
     assert found.of(features).tolist() == expected
     assert [found.of(row[None]).tolist()[0] for row in features] == expected
-    hidden = np.maximum(0, features.astype(np.float32) @ weights.astype(np.float32) + biases.astype(np.float32))
-    floats = hidden * LARGEST_PICTURE / np.maximum(1, np.linalg.norm(hidden, axis=1, keepdims=True))
+    rough = np.maximum(0, features.astype(np.float32) @ weights.astype(np.float32) + biases.astype(np.float32))
+    floats = rough * LARGEST_PICTURE / np.maximum(1, np.linalg.norm(rough, axis=1, keepdims=True))
     assert floats.astype(np.int64).tolist() != expected
     assert layer_of(weights, -np.abs(biases)).of(np.zeros((1, FEATURES), np.int64)).tolist() == [[0] * 5]
 
