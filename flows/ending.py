@@ -1,7 +1,7 @@
 """The end of a command by a signal.
 
 A command may be killed anywhere: a spend is in vault and ledger before anybody sees its result, and the next run goes
-on from there (tests/promises/test_crash_learn.py). So an interrupted command ends at once, with one sentence, and
+on from there (tests/promises/test_crash.py). So an interrupted command ends at once, with one sentence, and
 nothing is unwound: unwinding would wait for the current operation, and for Prefect's reports to its server, which takes
 minutes if the server is gone. Python writes each signal into a pipe as it arrives, whatever handler is set and whatever
 the main thread does; a thread reads it and ends the process. Nothing heavy is imported here, since until `watch` is

@@ -347,7 +347,7 @@ if TYPE_CHECKING:
     from concord.tasks.verify.released import LabelTable, check_tested, released_as_certified
     from concord.tasks.verify.rounds import round_fault, season_fault, totals_off
     from concord.tasks.verify.signed import excerpt as signed_excerpt
-    from concord.tasks.verify.verify import BEHIND, IN_MLFLOW, verify, verify_kept
+    from concord.tasks.verify.verify import IN_MLFLOW, verify, verify_kept
     from concord.flows import (
         admit as flows_admit, api as flows_api, classifier as flows_classifier, cluster as flows_cluster,
         console as flows_console, database as flows_database, environment as flows_environment,

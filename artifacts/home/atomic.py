@@ -113,6 +113,13 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_tree(folder: Path, root: Path) -> None:
+    """Make the files and folders in a folder durable, whoever wrote them, and the names between it and `root`."""
+    above = [path for path in folder.parents if path.is_relative_to(root)]
+    for path in (*folder.rglob("*"), folder, *above):
+        sync_folder(path)
+
+
 def _passing(path: Path, root: Path) -> Path:
     """The temporary place of `path` until it is whole; for a file in a temporary folder, that folder."""
     unfinished = root / UNFINISHED

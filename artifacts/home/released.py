@@ -17,8 +17,7 @@ Guarantees   a file appears whole and durable or not at all, and those of `publi
 Not covered  who may read them: they are meant to be given away. A copy of the folder taken while files are moved, which
              takes milliseconds, or after a process was killed just then and before the next command: it does not
              verify. A home that cannot be written is read as it is
-             Checked by tests/artifacts/home/test_released.py and
-             tests/promises/test_crash_publishing.py
+             Checked by tests/artifacts/home/test_released.py and tests/promises/test_crash.py
 """
 
 import hashlib

@@ -7,9 +7,10 @@ Guarantees   the folder holds the very file that the certificate digests; it loa
 
 Tracking
 Assumes      all that is handed in is released or public: `Publication` has no other fields
-Guarantees   a run begins at the door or later and spans no private work; times given to MLflow are full seconds, each
-             the first that is not before the moment; nothing is logged automatically; no tag
-             describes this machine; the logged model holds the very file that the certificate digests
+Guarantees   a run begins at the door or later and spans no private work; one that is finished outlives a power loss;
+             times given to MLflow are full seconds, each the first that is not before the moment; nothing is logged
+             automatically; no tag describes this machine; the logged model holds the very file that the certificate
+             digests
 Not covered  who may open the tracking store; with a public schedule, the times of runs, and those that MLflow itself
              records for experiments and models, tell how long private work took. Both are checked by
              tests/artifacts/mlflow/test_tracking.py
@@ -27,6 +28,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 from unittest.mock import patch
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from mlflow.entities import (
     Dataset,
@@ -43,6 +46,7 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.home.atomic import sync_tree
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import (
     DIGESTS,
@@ -198,7 +202,16 @@ class Tracking(Records):
             with suppress(MlflowException, OSError):  # the store may be what failed
                 self._client.set_terminated(run.info.run_id, "FAILED", end_time=max(begun, _now()))
             raise
+        self._sync(run)
         self._client.set_terminated(run.info.run_id, end_time=max(begun, _now()))
+
+    def _sync(self, run: Run) -> None:
+        """Make the files of a run and of its models durable before it counts as finished: MLflow syncs its database
+        alone. Those on a server are the server's."""
+        models = self._client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
+        for place in (run.info.artifact_uri, *(model.artifact_location for model in models)):
+            if place.startswith("file:") and (folder := Path(url2pathname(urlsplit(place).path))).is_dir():
+                sync_tree(folder, self._folder.parent)
 
     def _is_whole(self, run: Run, version: ModelVersion | None) -> bool:
         """Whether the files that a run names, and its model's, are there; verification checks their content."""

@@ -1,5 +1,4 @@
-"""Whole commands, from plan to MLflow, killed at each point and given again, each time in a process and a home of its
-own.
+"""Whole commands, from plan to MLflow, each in a process of its own.
 
 They run without Prefect's engine, which does not affect the guarantee and would take seconds for each run.
 """
@@ -16,7 +15,6 @@ import pytest
 from prefect.flows import Flow
 from prefect.tasks import Task
 
-from tests.promises.faults import Faults
 from tests.support.copies import copied
 from tests.support.homes import undrawn
 from tests.support.people import people, write_tables
@@ -83,7 +81,7 @@ def plainly() -> Iterator[None]:
 
 
 class Commands:
-    """One command, and the points that it passes in a home that nothing disturbs.
+    """One command, in copies of a home.
 
     patch   what else stands in for parts of the product, by place
     """
@@ -97,15 +95,12 @@ class Commands:
     def home(self, name: str) -> Path:
         return copied(self.base, self.folder / name)
 
-    def go(self, home: Path, at: int | None = None, command: Command | None = None) -> list[str]:
-        """Give a command in a new process, killed at one point or none. Returns the points it passed."""
-        result = self.folder / "points"
-        given = (command or self.command, home, self.data, at, result, self.patch)
-        process = FRESH.Process(target=attempt, args=given)
+    def go(self, home: Path) -> None:
+        """Give the command in a new process."""
+        process = FRESH.Process(target=attempt, args=(self.command, home, self.data, self.patch))
         process.start()
         process.join()
-        assert process.exitcode == (0 if at is None else -signal.SIGKILL)
-        return result.read_text().splitlines() if at is None else []
+        assert process.exitcode == 0
 
 
 def die(*_: object, **__: object) -> None:
@@ -114,20 +109,16 @@ def die(*_: object, **__: object) -> None:
 
 def killed(command: Command, home: Path, data: Path, place: str, **patch: Any) -> None:
     """Give a command in a new process, which is killed where it calls that function."""
-    points, stand_ins = home.parent / "points", STAND_INS | patch | {place: die}
-    process = FRESH.Process(target=attempt, args=(command, home, data, None, points, stand_ins))
+    process = FRESH.Process(target=attempt, args=(command, home, data, STAND_INS | patch | {place: die}))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL, place
 
 
-def attempt(command: Command, home: Path, data: Path, at: int | None, path: Path, stand_ins: dict[str, Any]) -> None:
-    """One process gives the command, killed at one point or at none; the points it passed are written down."""
+def attempt(command: Command, home: Path, data: Path, stand_ins: dict[str, Any]) -> None:
+    """One process gives the command."""
     os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{home / 'mlflow.db'}"
     patch = pytest.MonkeyPatch()  # for as long as the process lasts
     for place, stand_in in stand_ins.items():
         patch.setattr(place, stand_in)
-    faults = Faults(home, at)
-    faults.install()
     command(home, data)
-    path.write_text("\n".join(faults.points))

@@ -102,13 +102,13 @@ class Crashes:
 
     def _promises(self, public: Mapping[str, bytes], crashed: Seen, resumed: Seen) -> dict[str, bool]:
         whole = self.undisturbed.seen
+        others = {*resumed.files.split()} ^ {*whole.files.split()}
         return {
             "another draw": all(resumed.drawn.get(path, noise) == noise for path, noise in crashed.drawn.items()),
             "another release": public.items() <= resumed.published.items(),
             "released before it was paid for": crashed.paid and resumed.paid,
             "another end": resumed.end == whole.end,
-            "other files in the vault": resumed.files == whole.files,
-            "other publications": resumed.published.keys() == whole.published.keys(),
+            f"other files in the vault, {sorted(others)}": not others,
             "another charge": not self.walk.keyed or resumed.charge == whole.charge,
             "other draws of the same key": not self.walk.keyed or resumed.published == whole.published,
         }
@@ -139,5 +139,6 @@ def _fail(walk: Walk, home: Path, fault: str) -> None:
         walk.go(home)
 
 
-def _bare(tree: Tree) -> dict[str, tuple[int, bytes | None]]:
-    return {path: (found.mode, found.content) for path, found in tree.items()}
+def _bare(tree: Tree) -> dict[str, bytes | None]:
+    """Without modes, which the journal does not follow."""
+    return {path: found.content for path, found in tree.items()}

@@ -5,6 +5,7 @@ A walk is given again in another process and on another copy, so its functions a
 
 import os
 import pickle
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -42,7 +43,7 @@ class Seen:
 
     drawn: dict[str, bytes] = field(default_factory=dict)
     published: dict[str, bytes] = field(default_factory=dict)
-    files: tuple[str, ...] = ()
+    files: str = ""
     end: Any = None
     charge: Charge | None = None
     paid: bool = True
@@ -56,7 +57,7 @@ class Walk:
     go       does all of it, whatever is done already
     look     what is then seen; raises an error if a command could not go on from there
     keyed    whether two walks come to the same draws, and charges; noise of OpenDP differs
-    final    the beginnings of paths of published files that nothing may change
+    final    the paths of published files that nothing may change, as a pattern of their beginnings
     """
 
     name: str
@@ -64,14 +65,14 @@ class Walk:
     go: Callable[[Path], object]
     look: Callable[[Path], Seen]
     keyed: bool = False
-    final: tuple[str, ...] = ("released/",)
+    final: str = "released/"
 
     def published(self, tree: Tree) -> dict[str, bytes]:
         """The files of a tree that anybody may have read."""
         return {
             path: found.content
             for path, found in tree.items()
-            if found.content is not None and path.startswith(self.final)
+            if found.content is not None and re.match(self.final, path)
         }
 
 
@@ -85,10 +86,10 @@ def below(found: dict[str, bytes], *folders: str) -> dict[str, bytes]:
     return {path: content for path, content in found.items() if path.startswith(folders)}
 
 
-def of_vault(found: dict[str, bytes]) -> tuple[str, ...]:
+def of_vault(found: dict[str, bytes]) -> str:
     """Names of the vault's files, without locks and temporary files."""
     known = below(found, "vault/")
-    return tuple(sorted(path for path in known if not path.endswith("lock") and path.split("/")[1] not in PASSING))
+    return "\n".join(sorted(path for path in known if path[-4:] != "lock" and path.split("/")[1] not in PASSING))
 
 
 def at_door(home: Path) -> Seen:
@@ -230,5 +231,5 @@ ENDING = tuple(
 KILLED = replace(NOISY, name="noise of a killed process", go=partial(killed_once, ask=NOISY.go))
 ERASING = Walk("an erasure", with_rows, erasing, at_door, keyed=True)
 RELABELLING = Walk("a relabelling", small_world, relabelling, relabelled)
-PUBLISHING = Walk("a publication", old_publication, publishing, publication, final=())
+PUBLISHING = Walk("a publication", old_publication, publishing, publication, final="nothing")
 WALKS: Sequence[Walk] = (BEGINNING, *AT_DOOR, KILLED, *ENDING, ERASING, RELABELLING, PUBLISHING)

@@ -13,7 +13,7 @@ from typing import Any
 
 import concord
 
-SYNCS = ("fsync", "fdatasync", "sync", "sync_folder", "syncfs")
+SYNCS = ("fsync", "fdatasync", "sync", "sync_folder", "sync_tree", "syncfs")
 COMMITS = {"synchronous = EXTRA": "synchronous = OFF", "synchronous_commit = on": "synchronous_commit = off"}
 
 
