@@ -84,10 +84,14 @@ def exhaustive(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--exhaustive"))
 
 
+gc.disable()  # all that is loaded to collect the tests stays: a third of the time was spent on looking through it
+
+
 def pytest_collection_finish() -> None:
-    """What was loaded to collect the tests is no garbage: do not look through it again, and seldom for other."""
+    """What was loaded is no garbage: do not look through it again, and seldom for other."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
