@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +18,6 @@ from tests.world import (
     Disclosure,
     EnvironmentFailed,
     NoisyVotes,
-    PublicBatch,
     Ref,
     Session,
     StableVoting,
@@ -177,27 +175,3 @@ def test_the_disclosure_has_the_time_of_the_end(tmp_path: Path, monkeypatch: pyt
 
     counted.counting = count
     assert asked(case, counted).at.timestamp() > max(ended)
-
-
-def test_time_counts_for_one_stage_alone(tmp_path: Path) -> None:
-    case = make_case(tmp_path / "home", STABLE)
-    counted = Counted(case)
-    counted.counting = lambda _: time.sleep(0.2)
-
-    def slow_door(batch: PublicBatch) -> Ref:
-        time.sleep(0.1)
-        return polled(batch)
-
-    def work() -> tuple[list[Ref], bool]:
-        return [slow_door(batch) for batch in case.batches[:2]], False
-
-    before = datetime.now(UTC)
-    run: Any = SimpleNamespace(stages=counted)
-    with flows_stages.poll.in_turn(run, case.batches, 0, TEACHERS, None) as polled:  # type: ignore[arg-type]
-        Stages.uncached(counted, "release", work)
-    whole = (datetime.now(UTC) - before).total_seconds()
-    poll, release = counted.reports
-    assert (poll.name, release.name) == ("poll", "release")
-    assert poll.seconds >= 0.4
-    assert release.seconds >= 0.2
-    assert poll.seconds + release.seconds <= whole + 0.01

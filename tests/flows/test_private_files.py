@@ -65,23 +65,14 @@ def named(plan: Plan, home: Path, session: str = "") -> PrivateFiles:
     return private
 
 
-def a_copy(file: Path, other: Path) -> None:
-    shutil.copy(file, other)
-
-
-def a_symlink(file: Path, other: Path) -> None:
-    other.symlink_to(file)
-
-
-def a_hard_link(file: Path, other: Path) -> None:
-    os.link(file, other)
-
-
-def a_new_name(file: Path, other: Path) -> None:
-    file.rename(other)
-
-
-LINKS = [a_symlink, a_hard_link]
+NAMES: dict[str, Callable[[Path, Path], object]] = {
+    "a symlink": lambda file, other: other.symlink_to(file),
+    "a hard link": os.link,
+    "a new name": Path.rename,
+    "a copy": shutil.copy,
+}
+"""How a file gets another name."""
+LINKS = ("a symlink", "a hard link")
 TUESDAY = "parts/tuesday.csv"
 
 
@@ -100,12 +91,10 @@ def test_a_guess_of_a_private_file_ends_the_run_the_same_right_or_wrong(
 
 @pytest.mark.parametrize("field", ["public", "test"])
 @pytest.mark.parametrize("link", LINKS)
-def test_a_private_file_is_no_public_one_by_any_of_its_names(
-    home: Path, tmp_path: Path, field: str, link: Callable[[Path, Path], None]
-) -> None:
+def test_a_private_file_is_no_public_one_by_any_of_its_names(home: Path, tmp_path: Path, field: str, link: str) -> None:
     for name in (TUESDAY, "alias.csv"):
         plan = plan_of(tmp_path / name, "clinic-a", **{f"data__{field}": name})
-        link(tmp_path / name / TUESDAY, tmp_path / name / "alias.csv")
+        NAMES[link](tmp_path / name / TUESDAY, tmp_path / name / "alias.csv")
         with pytest.raises(WrongInput, match=facts(f"data.{field}", "file of data.private")):
             named(plan, home)
 
@@ -122,22 +111,18 @@ def test_a_copy_in_another_domain_does_not_end_its_run(
     assert says(capsys.readouterr().err, "clinic-a", "data.private", "bytes")
 
 
-def the_file_itself(_: Path, __: Path) -> None:
-    """The same path."""
-
-
-@pytest.mark.parametrize("link", [the_file_itself, a_new_name, *LINKS])
+@pytest.mark.parametrize("link", ["the file itself", "a new name", *LINKS])
 def test_a_file_belongs_to_the_domain_that_named_it_first_by_any_of_its_names(
-    home: Path, tmp_path: Path, link: Callable[[Path, Path], None]
+    home: Path, tmp_path: Path, link: str
 ) -> None:
     named(plan_of(tmp_path / "a", "clinic-a"), home, "clinic-a-1")
     file, other = tmp_path / "a" / TUESDAY, tmp_path / "b" / TUESDAY
     plan = plan_of(tmp_path / "b", "clinic-b", seed=2)
-    if link is the_file_itself:
-        plan = plan.model_copy(update={"data": plan.data.model_copy(update={"private": str(file)})})
-    else:
+    if link in NAMES:
         other.unlink()
-        link(file, other)
+        NAMES[link](file, other)
+    else:
+        plan = plan.model_copy(update={"data": plan.data.model_copy(update={"private": str(file)})})
     with pytest.raises(WrongInput, match=facts("data.private", "'clinic-a'")):
         named(plan, home)
 
@@ -158,45 +143,34 @@ def test_the_inode_of_a_file_that_was_replaced_is_free_for_another(home: Path, t
     named(plan, home)
 
 
-def test_how_many_files_hold_rows_does_not_show_in_the_ledger(home: Path, tmp_path: Path) -> None:
-    """Before: the ledger had an entry for each file that held a row."""
-    for domain in ("none", "one"):
-        plan = plan_of(tmp_path / domain, domain)
-        GUESS.head(domain == "one").write_csv(tmp_path / domain / TUESDAY)
-        named(plan, home)
-    ledger = Ledger.of(home)
-    kinds = [[remark.kind for remark in ledger.remarks(domain)] for domain in ("none", "one")]
-    assert kinds == [["secret", "holds", "holds"]] * 2
-
-
-def test_what_a_file_holds_is_not_on_record(home: Path, tmp_path: Path) -> None:
-    """Before: a digest of its bytes was, keyed by the vault."""
+def test_neither_what_a_file_holds_nor_how_many_hold_rows_is_on_record(home: Path, tmp_path: Path) -> None:
+    """Before, the ledger had an entry for each file that held a row, with a digest of its bytes, keyed by the vault."""
     plan = plan_of(tmp_path / "a", "clinic-a")
     first = named(plan, home)
     GUESS.head(0).write_csv(tmp_path / "a" / TUESDAY)
-    second = named(plan, home)
-    names = names_held(Vault(home / "vault"), first.files)
-    held = (remark.about for remark in Ledger.of(home).remarks("clinic-a") if remark.kind == "holds")
-    assert names == tuple(held)
+    second, ledger = named(plan, home), Ledger.of(home)
+    assert [remark.kind for remark in ledger.remarks("clinic-a")] == ["secret", "holds", "holds"]
+    held = (remark.about for remark in ledger.remarks("clinic-a") if remark.kind == "holds")
+    assert names_held(Vault(home / "vault"), first.files) == tuple(held)
     assert first.files == second.files
     assert first.table.digests[0] == second.table.digests[0]
     assert first.table.digests[1] != second.table.digests[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("link", [a_copy, a_new_name, *LINKS])
+@pytest.mark.parametrize("link", NAMES)
 def test_extend_takes_a_guess_of_the_private_file_and_no_other_name_of_it(
-    session: str, plan: Plan, home: Path, tmp_path: Path, link: Callable[[Path, Path], None]
+    session: str, plan: Plan, home: Path, tmp_path: Path, link: str
 ) -> None:
     """Before: WrongInput for the right guess alone."""
     private, other = Path(plan.path("private")), tmp_path / "another-name.csv"
-    link(private, other)
-    if link is a_copy:
+    NAMES[link](private, other)
+    if link == "a copy":
         assert start_extension(session, other, home).asked_now > 0
         return
     with pytest.raises(WrongInput, match=facts("--public", "data.private", "published")):
         start_extension(session, other, home)
-    if link is a_new_name:
+    if link == "a new name":
         other.rename(private)
 
 
