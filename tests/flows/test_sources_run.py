@@ -1,31 +1,18 @@
 """Whole runs over tables that are no files: the page's lines run, and nothing is read twice or spent twice."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from tests.support.homes import charged
-from tests.support.pages import blocks, page, python_on
+from tests.support.pages import python_on
 from tests.support.people import people, tables_of_plan, write_plan, write_tables
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database
 from tests.world import Ledger, Stores, Vault, erase, parse_plan, run, start_again, study_again, with_snapshots
 
 PAGE = "deployments/guides/tables.md"
-
-
-def test_the_tables_of_the_page_are_tables(tmp_path: Path) -> None:
-    (example,) = blocks("toml", page=page(PAGE))
-    tables = tables_of_plan(tmp_path)
-    tables["data"] = {**tables["data"], **tomllib.loads(example)["data"]}
-    plan = parse_plan(tables)
-    assert [type(getattr(plan.data, field)).__name__ for field in ("private", "public", "test")] == [
-        "TableSource",
-        "str",
-        "str",
-    ]
 
 
 def test_a_plan_that_was_left_to_advice_keeps_its_snapshots(tmp_path: Path) -> None:

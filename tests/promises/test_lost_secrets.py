@@ -4,6 +4,7 @@ read private rows by another goes on. Otherwise erased units came back, and a st
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from tests.world import (
 )
 
 DOMAIN = "domains/people"
+ARRIVING = {"data__private": "arriving", "privacy__domain": "arriving", "stream__season": 3}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,37 +46,18 @@ def _plainly() -> Iterator[None]:
         yield
 
 
+@dataclass(frozen=True)
 class World:
-    """A home after one session of votes and one season of a stream that goes on, and its tables."""
+    """A home after one session of votes and one season of a stream that goes on, its tables, and the plans of both."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
-        self.folder, self.home = folder, home
-        tables = tables_of_plan(write_tables(folder, people(600, 1)))
-        self.votes = changed(
-            tables,
-            data__version="1",
-            teachers__count=20,
-            teachers__block=10,
-            privacy__epsilon=1.0,
-            privacy__lifetime={"epsilon": 12.0, "delta": 1e-4},
-            labeling__cutoff=400,
-            test__share=0.2,
-        )
-        streamed = {name: part for name, part in tables.items() if name not in ("teachers", "student")}
-        streamed["labeling"] = {"mechanism": "tallies", "rows": 1000}
-        streamed["data"] = streamed["data"] | {"private": "arriving"}
-        streamed["privacy"] = streamed["privacy"] | {"domain": "arriving", "epsilon": 1.0}
-        self.stream = changed(streamed, stream__season=3)
+    home: Path
+    folder: Path
+    votes: Plan
+    stream: Plan
 
     def period(self, number: int) -> None:
         (self.folder / "arriving").mkdir(exist_ok=True)
         people(200, 20 + number).write_parquet(self.folder / "arriving" / f"{number}.parquet")
-
-    def in_copy(self, home: Path) -> "World":
-        """The same in a copy of the home, with the same tables."""
-        made = World.__new__(World)
-        vars(made).update(vars(self) | {"home": copied(self.home, home)})
-        return made
 
     @property
     def session(self) -> str:
@@ -93,29 +76,30 @@ class World:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> World:
-    folder = tmp_path_factory.mktemp("lost")
-    (folder / "home").mkdir(mode=0o700)
-    shutil.copy(mlflow_database, folder / "home" / "mlflow.db")
-    world = World(folder / "data", folder / "home")
+    home, folder = (tmp_path_factory.mktemp(name) for name in ("home", "data"))
+    shutil.copy(mlflow_database, home / "mlflow.db")
+    tables = tables_of_plan(write_tables(folder, people(600, 1))) | {"teachers": {"count": 20, "block": 10}}
+    tables["privacy"] |= {"epsilon": 1.0, "lifetime": {"epsilon": 12.0, "delta": 1e-4}}
+    votes = changed(tables, data__version="1", labeling__cutoff=400, test__share=0.2)
+    streamed = {name: part for name, part in tables.items() if name not in ("teachers", "student")}
+    streamed["labeling"] = {"mechanism": "tallies", "rows": 1000}
+    world = World(home, folder, votes, changed(streamed, **ARRIVING))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{world.home / 'mlflow.db'}")
-        learn.fn(world.votes, world.home)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+        learn.fn(world.votes, home)
         world.period(1)
-        refresh.fn(world.stream, world.home)
-    erase_named(world)
+        refresh.fn(world.stream, home)
+    erase(Stores.of(home), "arriving", "p21-3")  # and the season goes on
     return world
 
 
-def erase_named(world: World) -> None:
-    """A unit of the stream is erased; the season goes on."""
-    erase(Stores.of(world.home), "arriving", "p21-3")
-
-
 @pytest.fixture
-def world(base: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    found = base.in_copy(tmp_path / "home")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{found.home / 'mlflow.db'}")
-    return found
+def world(base: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """With a copy of the home, and the same tables."""
+    home = copied(base.home, tmp_path / "home")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+    yield replace(base, home=home)
+    (base.folder / "arriving" / "2.parquet").unlink(missing_ok=True)
 
 
 Command = Callable[[World], Any]
@@ -161,22 +145,19 @@ def test_a_secret_that_is_lost_is_asked_for_and_never_made_anew(world: World, of
     name = named(world)
     file = world.without(name)
     world.period(2)
-    try:
-        charged = {domain: Ledger.of(world.home).total(domain) for domain in ("people", "arriving")}
-        for command, give in refusing.items():
-            with pytest.raises(NotVerified, match="restore") as stopped:
-                give(world)
-            assert (name in str(stopped.value)) or name.startswith("sessions/"), command
-            assert not file.exists(), command
-        assert {domain: Ledger.of(world.home).total(domain) for domain in charged} == charged
-        for command, give in {**READS_NOTHING, **LEARNING, **STREAM}.items():
-            try:
-                give(world)
-            except ConcordError:
-                assert command not in ("close", "close the season", "erase all") or name == "installation", command
-            assert not file.exists(), command
-    finally:
-        (world.folder / "arriving" / "2.parquet").unlink()
+    charged = {domain: Ledger.of(world.home).total(domain) for domain in ("people", "arriving")}
+    for command, give in refusing.items():
+        with pytest.raises(NotVerified, match="restore") as stopped:
+            give(world)
+        assert (name in str(stopped.value)) or name.startswith("sessions/"), command
+        assert not file.exists(), command
+    assert {domain: Ledger.of(world.home).total(domain) for domain in charged} == charged
+    for command, give in {**READS_NOTHING, **LEARNING, **STREAM}.items():
+        try:
+            give(world)
+        except ConcordError:
+            assert command not in ("close", "close the season", "erase all") or name == "installation", command
+        assert not file.exists(), command
 
 
 @pytest.mark.slow
@@ -188,12 +169,9 @@ def test_another_secret_in_its_place_is_refused(world: World, of: str) -> None:
     world.without(name)
     Vault(world.home / "vault").make_secret(name)
     world.period(2)
-    try:
-        for give in refusing.values():
-            with pytest.raises(NotVerified, match=r"is not the one"):
-                give(world)
-    finally:
-        (world.folder / "arriving" / "2.parquet").unlink()
+    for give in refusing.values():
+        with pytest.raises(NotVerified, match=r"is not the one"):
+            give(world)
 
 
 def test_a_secret_that_nothing_depends_on_yet_is_made(world: World) -> None:
@@ -214,22 +192,19 @@ def test_a_period_that_was_counted_is_never_counted_under_another_key(world: Wor
     """Killed between counting and drawing, with the stream's secret lost and a unit erased: the whole was counted again
     under a new one, and the period after asked all units a second time within one charge."""
     world.period(2)
-    try:
-        with killed_at("tests.world.SeasonAsk.steps"):
+    with killed_at("tests.world.SeasonAsk.steps"):
+        refresh.fn(world.stream, world.home)
+    door = Stores.of(world.home)
+    session = door.ledger.session(world.season)
+    assert len([*periods_counted(door.vault, session)]) == session.asked + 1
+    world.without(f"streams/{session.stream}")
+    erase(door, "arriving", "p22-4")
+    for _ in range(2):
+        with pytest.raises(NotVerified, match=facts("stream", "whom it asked", "restore")):
             refresh.fn(world.stream, world.home)
-        door = Stores.of(world.home)
-        session = door.ledger.session(world.season)
-        assert len([*periods_counted(door.vault, session)]) == session.asked + 1
-        world.without(f"streams/{session.stream}")
-        erase(door, "arriving", "p22-4")
-        for _ in range(2):
-            with pytest.raises(NotVerified, match=facts("stream", "whom it asked", "restore")):
-                refresh.fn(world.stream, world.home)
-        close(door, session.id, give_back=False)
-        with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):
-            refresh.fn(world.stream, world.home)
-    finally:
-        (world.folder / "arriving" / "2.parquet").unlink()
+    close(door, session.id, give_back=False)
+    with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):
+        refresh.fn(world.stream, world.home)
 
 
 def test_who_was_erased_stays_out_with_an_older_copy_of_the_whole_vault(world: World, tmp_path: Path) -> None:
