@@ -1,29 +1,25 @@
-"""The table and the figure of speed, made of what `make bench` measured and of nothing else.
+"""The table of speed, made of what `make bench` measured and of nothing else.
 
     python -m tests.benchmarks.speed        (make bench runs it last)
 
 Benchmarks append to speed.jsonl if they are run with `--record`; a later figure takes the place of the earlier one of
-the same name. The table stands in speed.md between its marks, beside speed.svg. Checked by test_pages_of_figures.py.
+the same name. The table stands in speed.md between its marks. Checked by test_pages_of_figures.py.
 """
 
 import json
 import math
 import os
 import platform
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-
 from tests.support.markdown import between, table
 
 MACHINE = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
 RECORDED = Path(__file__).with_name("speed.jsonl")
-PAGE, FIGURE = RECORDED.with_suffix(".md"), RECORDED.with_suffix(".svg")
+PAGE = RECORDED.with_suffix(".md")
 MARKS = "<!-- measured by make bench -->", "<!-- end of what was measured -->"
 
 
@@ -93,32 +89,5 @@ def page(rows: Sequence[Measured]) -> str:
     return between(PAGE.read_text(encoding="utf-8"), "\n" + "\n".join(shown(rows)) + "\n", MARKS)
 
 
-def draw(rows: Sequence[Measured]) -> Figure:
-    """How many times better than its aim each figure is: right of the line it is met."""
-    figure = Figure(figsize=(8.6, 0.6 + 0.26 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    places = range(len(rows), 0, -1)
-    axes.barh(places, [row.times - 1 for row in rows], left=1, color=["C0" if row.times >= 1 else "C3" for row in rows])
-    axes.set_yticks(places, [row.what.replace("`", "") for row in rows], fontsize="x-small")
-    for place, row in zip(places, rows, strict=True):
-        beyond = max(row.times, 1.0)
-        axes.annotate(f" {number(row.value)} {row.unit}", (beyond, place), va="center", fontsize="x-small")
-    axes.axvline(1, color="0.2", linewidth=0.9)
-    axes.set(xscale="log", xlabel="times better than the aim")
-    axes.set_xlim(right=4 * max(row.times for row in rows))
-    axes.set_xticks(ticks := (0.25, 0.5, 1, 2, 5, 10, 30), [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    return figure
-
-
-def main() -> None:
-    """Write page and figure."""
-    rows = read()
-    PAGE.write_text(page(rows), encoding="utf-8")
-    with rc_context({"svg.hashsalt": "concord"}):  # the same file each time
-        draw(rows).savefig(FIGURE, metadata={"Date": None})
-    FIGURE.write_text(re.sub(r"[ \t]+$", "", FIGURE.read_text(), flags=re.MULTILINE))
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(read()), encoding="utf-8")
