@@ -74,10 +74,6 @@ class NotVerified(ConcordError):
     exit_status = 4
 
 
-class NotKept(ConcordError):
-    """A replay would have to compute, draw or write something: the run is made in full (flows/replay.py)."""
-
-
 SHOWN_NAMES = 20
 """Most names that a sentence lists."""
 JOINERS = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"

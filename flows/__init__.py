@@ -9,8 +9,8 @@ Its own      `vote`, `tally`, `sketch` and `hypothesis` (the ways to learn: what
              exchange), `stages` (the stages), `admit` (sessions: found and begun, or asked once, and warnings to the
              operator before anything is spent), `steps` (the other steps between stages, up to what is published, and
              restored in MLflow from the record), `set_aside` (those of units set aside: the test of a student),
-             `stage` (the stage decorators), `cache` (keys and results of stages), `replay` (a cached run without an
-             engine), `console` (the terminal), `ending` (the end of a command by a signal), `outcome` (the summary of a
+             `stage` (the stage decorators), `cache` (keys and results of stages), `memo` (the summary of a repeated
+             run), `console` (the terminal), `ending` (the end of a command by a signal), `outcome` (the summary of a
              run), `environment` (settings of Prefect and MLflow), `database` (Prefect's), `serving` (flows on a
              server), `server`, `hosted` (the process of a server), `cluster` (threads or Dask for teachers)
 Imports      tasks and artifacts; nothing else imports Prefect, Typer or Rich

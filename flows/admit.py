@@ -11,7 +11,7 @@ from itertools import dropwhile
 from typing import Any
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.errors import ConcordError, NotKept, WrongInput
+from concord.artifacts.errors import ConcordError, WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.schemas import Bounds, Encoding, PublicRows
 from concord.artifacts.sessions import Opening, Session
@@ -145,8 +145,6 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
     """
     if session is not None:
         return
-    if run.stages.in_replay:
-        raise NotKept("a session would be opened, about which the operator is asked")
     plan = private.table.of(run.plan, "private")
     check_types(open_private(plan.path("private"), plan.data.format, arriving=plan.stream is not None).files, encoding)
     try:

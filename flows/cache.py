@@ -34,7 +34,7 @@ from prefect.filesystems import WritableFileSystem
 from prefect.serializers import JSONSerializer
 from pydantic import BaseModel, Field, PrivateAttr
 
-from concord.artifacts.errors import NotKept, NotVerified
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.atomic import make_folder, write_whole
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
@@ -200,14 +200,6 @@ class SealedResults(WritableFileSystem):
         make_folder(place.parent)
         with write_whole(place, self.home) as file:
             file.write(sealed)
-
-    def kept(self, key: str) -> Any:
-        """The result for a key, as its task returned it. Raises NotKept if there is none that this vault sealed."""
-        try:
-            record = json.loads(self.read_path(key))
-        except (OSError, NotVerified):
-            raise NotKept(f"the result {key} is not there") from None
-        return JSONSerializer().loads(record["result"].encode())
 
     def discard(self, key: str) -> None:
         """Remove the result for a key, if it is in the home."""

@@ -2,20 +2,16 @@
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.artifacts.home.atomic import check_format, is_home, make_folder, tidy
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.home.atomic import check_format, is_home, tidy
 from concord.artifacts.home.users import check_own
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.settings import Settings
-from concord.flows.server import ADDRESS_VARIABLE, serving
 
 if TYPE_CHECKING:
-    from concord.artifacts.plan import Plan
     from concord.artifacts.published import Published
 
 
@@ -59,52 +55,6 @@ def reopen(home: Path, *, reading: bool = False) -> Path:
         check_format(home, reading=True)
         return home.absolute()
     return prepare(home)
-
-
-@contextmanager
-def foreseen(home: Path, *, anew: bool) -> Iterator[None]:
-    """Within the context, run the home's own server if a run is sure to need it: it starts while the plan is read.
-
-    anew   whether the run may not be answered from cache
-
-    A missing home is not made for a plan that may be wrong.
-    """
-    try:
-        known = is_home(home)
-        if known:
-            check_format(home, reading=True)
-    except (OSError, ConcordError):
-        known = False  # `prepare` gives the reason later
-    with serving(prepare(home)) if known and (anew or not has_ended(home)) else nullcontext():
-        yield
-
-
-def is_known(plan: "Plan", home: Path) -> bool:
-    """Whether a run of exactly that plan has ended in this home, and no server is named that should record each run.
-
-    It decides only what is tried first: such a run is likely to be cached.
-    """
-    return not os.environ.get(ADDRESS_VARIABLE) and has_ended(home) and _mark(plan, home).exists()
-
-
-def has_ended(home: Path) -> bool:
-    """Whether a run of any plan has ended in this home."""
-    return any((home / "results").glob(f"{ENDED}*"))
-
-
-def remember(plan: "Plan", home: Path) -> None:
-    """Record that a run of that plan has ended in this home."""
-    mark = _mark(plan, home)
-    with suppress(OSError):  # the run itself succeeded; the next one is only slower
-        make_folder(mark.parent)
-        mark.touch(mode=0o600)
-
-
-ENDED = "ended-"
-
-
-def _mark(plan: "Plan", home: Path) -> Path:
-    return home / "results" / f"{ENDED}{Vault(home / 'vault').digest('ended', plan.folder, plan.model_dump_json())}"
 
 
 REGISTRY = "models:/"

@@ -104,6 +104,13 @@ class Summary(BaseModel):
     lifetime: dict[str, Any]
     stages: list[StageReport]
 
+    def repeated(self, used: float) -> "Summary":
+        """The summary of the same run once more, which asks and charges nothing; of the domain's budget `used` is."""
+        nothing = {"asked_now": 0, "conversion": 0.0, "spent_now": dict.fromkeys(self.spent_now, 0.0)}
+        stages = [StageReport(name=stage.name, cached=True, seconds=0.0) for stage in self.stages]
+        lifetime = {"now": 0.0, "used": used, "more": None}
+        return self.model_copy(update={**nothing, "lifetime": lifetime, "stages": stages})
+
     @property
     def ran(self) -> str:
         """The mechanism by its name, and its teachers, in words."""

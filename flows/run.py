@@ -1,8 +1,7 @@
 """The context of a run, and the values that its steps exchange. All of them are immutable."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -97,22 +96,14 @@ class RunContext:
         return self.stores.ledger.session(session)
 
 
-OpenStores = Callable[[Path, StageName | None], tuple[Stores, Stages]]
-stores_of_run: ContextVar[OpenStores] = ContextVar(
-    "stores_of_run", default=lambda home, start_from: (Stores.of(home), Stages(home, start_from))
-)
-"""Stores and stages for a run of a home: to write and run, unless it is replayed (flows/replay.py)."""
-
-
 @contextmanager
 def running(
     plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
 ) -> Iterator[RunContext]:
     """The context of a run of `plan`. Within the context no other command uses its sessions or erases in its domain."""
-    (stores, stages), domain = stores_of_run.get()(home, start_from), plan.privacy.domain
+    stores, stages, domain = Stores.of(home), Stages(home, start_from), plan.privacy.domain
     signer = _signer(stores)  # refuses here, if the key cannot be read
-    if not stages.in_replay:  # a replay makes MLflow ready only if it needs it
-        ready_mlflow(home)
+    ready_mlflow(home)
     with ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
         ready_secret(stores, domain)
@@ -263,9 +254,9 @@ def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> 
 
 
 def _sources_of_others(run: RunContext) -> dict[str, list[Checkpoint]]:
-    """Checkpoints of other domains than the plan's; empty in a replay, which opens no session."""
+    """Checkpoints of other domains than the plan's."""
     ledger, vault, own = run.stores.ledger, run.stores.vault, run.plan.privacy.domain
-    names = [domain.name for domain in ledger.domains() if domain.name != own and not run.stages.in_replay]
+    names = [domain.name for domain in ledger.domains() if domain.name != own]
     each = {name: [read_checkpoint(vault, found.id) for found in ledger.sessions(name)] for name in names}
     return {name: [sources for sources in found if sources] for name, found in each.items()}
 

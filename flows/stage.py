@@ -21,7 +21,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from prefect import task
 from prefect.client.schemas.objects import State
@@ -200,12 +200,7 @@ def unsearched(arguments: Call) -> Call:
 
 
 class Stages:
-    """Runs the stages of one flow run, and keeps a report of each.
-
-    in_replay  whether stages only return cached results and run nothing (flows/replay.py)
-    """
-
-    in_replay: ClassVar[bool] = False
+    """Runs the stages of one flow run, and keeps a report of each."""
 
     def __init__(self, home: Path, start_from: StageName | None) -> None:
         self.home, self._kept = home, SealedResults(home=home)

@@ -16,11 +16,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.stores import Stores
 from concord.flows.ask import ask
-from concord.flows.console import err
-from concord.flows.environment import is_known, remember
 from concord.flows.learn import extend, learn
+from concord.flows.memo import Memo
 from concord.flows.outcome import STAGES, StageName, Summary
-from concord.flows.replay import replayed
 from concord.flows.serving import FlowResult, P, run_once
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
@@ -39,15 +37,13 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
         raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {start_from!r}")
     plan.labeling.check_end()
     stage: StageName | None = next((stage for stage in STAGES if stage == start_from), None)
-    if not new_session and stage is None and is_known(plan, home):
-        again = replayed(lambda: learn.fn(plan, home))
-        if again is not None:
-            return again
-        err.print(f"{'replay':>8} not all of it is there: starting what runs the rest")
+    memo = Memo(plan, home)
+    if not new_session and stage is None and (known := memo.read()):
+        return known
     check_tables(plan)
     with naming_the_largest(plan, home):
         summary = run_once(learn, home, plan.teachers)(plan, home, new_session, stage)
-    remember(plan, home)
+    memo.write(summary)
     return summary
 
 

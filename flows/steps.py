@@ -9,14 +9,13 @@ from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.guarantee import season_in_words
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.describe import Tracked
-from concord.artifacts.mlflow.last_answer import LastAnswer
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PublicTables
 from concord.flows.console import err
 from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
-from concord.flows.run import Admitted, RunContext, ready_mlflow
+from concord.flows.run import Admitted, RunContext
 from concord.flows.stage import Disclosure, stage
 from concord.tasks.advice.choose import decided
 from concord.tasks.data.codes import Codes
@@ -156,30 +155,22 @@ def mirrored(
     spent.
 
     Assumes      the process that records a session holds its lock RUN, so that it is recorded once
-    Guarantees   every run asks MLflow, except a replay whose last answer is still valid (artifacts.mlflow.last_answer).
-                 A run that shows the same files is not made twice
+    Guarantees   a run that shows the same files is not made twice
     Not covered  sessions that no command uses; estimates and audits, which have no released file
                  Checked by tests/flows/test_mlflow_lost.py
     Raises EnvironmentFailed if MLflow fails.
     """
     stores, domain, again = run.stores, run.plan.privacy.domain, run.stages.again("certify")
     session, digests = session_of(certified), digests_of(certified)
-    last = LastAnswer(run.home, stores.vault, session, {"domain": domain, "files": digests})
-    if run.stages.in_replay:  # MLflow is neither made ready nor asked while its last answer is valid
-        if (known := last.still_true()) is not None:
-            return known, True
-        ready_mlflow(run.home)
-    from concord.artifacts.mlflow.write import Tracking  # takes a second, which a replay mostly saves
+    from concord.artifacts.mlflow.write import Tracking  # takes a second
 
     try:
         tracking = Tracking.of(run.home)
-        known, there = tracking.find(domain, session, digests), not again
-        if known is None or again:
-            known, there = record(certified, tracking), False
+        if (known := tracking.find(domain, session, digests)) and not again:
+            return known, True
+        return record(certified, tracking), False
     except EnvironmentFailed as failed:
         raise EnvironmentFailed(
             f"session {session} is certified, its files are in {stores.released.root}, and it is not recorded: "
             f"{failed}; once that is mended, the same command records it and spends nothing"
         ) from None
-    last.keep(lambda: tracking.find(domain, session, digests))
-    return known, there

@@ -151,7 +151,7 @@ def test_what_checks_is_apart_from_what_is_checked(path: str) -> None:
     assert {module for module in ours if not any(module.startswith(f"{name}.") for name in APART[path])} == set()
 
 
-TAKES_ANY_ASK = {"admit", "cache", "replay", "run", "stage", "steps"}
+TAKES_ANY_ASK = {"admit", "cache", "memo", "run", "stage", "steps"}
 KINDS = {
     node.name
     for path in HOUSE.rooms

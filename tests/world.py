@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     )
     from concord.artifacts.domains import NEIGHBOURS, Division, Domain, Filter, NewCap
     from concord.artifacts.errors import (
-        BudgetRefused, ConcordError, EnvironmentFailed, NotKept, NotVerified, WrongInput, in_json, in_lines,
-        in_one_line, is_printable
+        BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput, in_json, in_lines, in_one_line,
+        is_printable
     )
     from concord.artifacts.gone import GONE
     from concord.artifacts.guarantee import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         HELD, READY, Released, labels_path, labels_schema, labels_table, publish_together, settle, sha256,
         table_bytes
     )
-    from concord.artifacts.home.signing import PAYLOAD_TYPE, Envelope, PublicKey, SigningKey, payload_of
+    from concord.artifacts.home.signing import PAYLOAD_TYPE, SIGNING_SECRET, Envelope, PublicKey, SigningKey, payload_of
     from concord.artifacts.home.vault import KEY_BYTES, SEAL_BYTES, Vault, derive, hashed, keyed_digest
     from concord.artifacts.kinds import KINDS, Kind, Tallies as TalliesKind, Unknown, Votes
     from concord.artifacts.learners import HypothesesPlan, StudentPlan, TeachersPlan
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord, Remark, RemarkKind, Remarks
     from concord.artifacts.ledger.excerpt import Excerpt, hiding
     from concord.artifacts.ledger.home_contents import HomeContents
-    from concord.artifacts.ledger.ledger import AsItStands, Ledger, _catch_up
+    from concord.artifacts.ledger.ledger import Ledger, _catch_up
     from concord.artifacts.ledger.reading import Reading
     from concord.artifacts.ledger.state import LedgerState
     from concord.artifacts.measures import (
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
         DIGESTS, MODEL_FILE, NOTE, SERIES, Champion, Recorded, Tracked, content_of, logged_digests, tags,
         takes_alias
     )
-    from concord.artifacts.mlflow.last_answer import LastAnswer
     from concord.artifacts.mlflow.read import Records
     from concord.artifacts.mlflow.store import STORE_LOCK, in_one_sentence, keep_empty_store, ready_store
     from concord.artifacts.mlflow.write import Tracking
@@ -367,14 +366,14 @@ if TYPE_CHECKING:
     from concord.flows.cluster import closed_cluster, task_runner
     from concord.flows.console import err, out
     from concord.flows.database import DATABASE, NAMED, UNRECORDED, database_of_its_own
-    from concord.flows.environment import is_known, prepare, published_by, remember, reopen
+    from concord.flows.environment import prepare, published_by, reopen
     from concord.flows.learn import extend, learn, study_again
+    from concord.flows.memo import Memo
     from concord.flows.outcome import (
         STAGES, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,
         spent_in_words
     )
     from concord.flows.refresh import refresh
-    from concord.flows.replay import replayed
     from concord.flows.results import Run, budget_of, erased
     from concord.flows.run import Admitted, PrivateFiles, RunContext, running
     from concord.flows.scheduled import refused, scheduled_extend, scheduled_learn

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Self, cast
 
 from concord.artifacts.domains import Division, Domain
-from concord.artifacts.errors import NotKept, NotVerified
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.atomic import is_home
 from concord.artifacts.ledger.database import Entries, LedgerRows
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind
@@ -228,26 +228,6 @@ class Ledger(Reading):
             added.append(head)
             rows.add(head)
         return added
-
-
-class AsItStands(Ledger):
-    """The ledger, unchanged: a change that would add an entry raises NotKept. So does a batch that was begun and not
-    committed, since it would be drawn."""
-
-    def begin_batch(self, session: str, batch: Batch) -> Batch:
-        """The batch on record, if it was committed."""
-        begun = super().begin_batch(session, batch)
-        if begun.outcome is None:
-            raise NotKept(f"batch {batch.index} of session {session} was not committed")
-        return begun
-
-    def _write(self, decide: Callable[[LedgerState], list[Entry]], ask: Callable[[LedgerState], Value]) -> Value:
-        def check(state: LedgerState) -> None:
-            if decide(state):
-                raise NotKept("the ledger has no such entry")
-
-        self._consider(check)
-        return self._read(ask)
 
 
 def _catch_up(state: LedgerState, rows: LedgerRows) -> None:

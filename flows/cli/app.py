@@ -30,7 +30,6 @@ from concord.artifacts.errors import WrongInput, in_json, in_lines
 from concord.artifacts.gone import GONE
 from concord.artifacts.process import our_settings, variables
 from concord.flows.console import asking, err, hushed, out, say
-from concord.flows.ending import may_charge
 
 if TYPE_CHECKING:
     from concord.artifacts.plan import Plan
@@ -204,20 +203,18 @@ class Call:
             yield lambda what: bars.update(bar, description=what)
 
     @contextmanager
-    def serving(self, home: Path, *, server: bool = True, ask: bool = False) -> Iterator[None]:
-        """Load the packages of flows; with `server`, run the home's own within the context, once it answers. If `ask`,
-        the operator may be asked questions within the context."""
+    def serving(self, home: Path, *, ask: bool = False) -> Iterator[None]:
+        """Load the packages of flows, and run the home's own server within the context, once it answers. If `ask`, the
+        operator may be asked questions within the context."""
         from concord.flows.server import serving
 
-        may_charge.set()
-        with prefect_at(home), serving(home) if server else nullcontext():
+        with prefect_at(home), serving(home):
             with self.starting() as wait_for:
                 importlib.import_module("concord.flows.start")
-                if server:
-                    from concord.flows.serving import servers_awake
+                from concord.flows.serving import servers_awake
 
-                    wait_for("Prefect's server")
-                    servers_awake()
+                wait_for("Prefect's server")
+                servers_awake()
             with hushed(self.quiet), asking(ask):
                 yield
 
@@ -225,18 +222,17 @@ class Call:
     def with_plan(self, path: Path, *, yes: bool) -> Iterator[tuple["Plan", Path]]:
         """The plan, whose tables are there, and the home, with its server within the context. The operator may be asked
         questions, unless `yes`."""
-        from concord.flows.environment import foreseen, prepare
+        from concord.flows.environment import prepare
 
-        with foreseen(self.home, anew=True):
-            with self.starting():
-                from concord.artifacts.plan import load_plan
-                from concord.tasks.data.sources import check_tables
+        with self.starting():
+            from concord.artifacts.plan import load_plan
+            from concord.tasks.data.sources import check_tables
 
-                plan = load_plan(path)
-                check_tables(plan)
-                home = prepare(self.home)
-            with self.serving(home, ask=not yes):
-                yield plan, home
+            plan = load_plan(path)
+            check_tables(plan)
+            home = prepare(self.home)
+        with self.serving(home, ask=not yes):
+            yield plan, home
 
     def end(self, details: dict[str, Any], *shown: str | Callable[[dict[str, Any]], Any], holds: bool = True) -> None:
         """Print the result as JSON, or show it to readers. The exit status is 4 unless it holds.

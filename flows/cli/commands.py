@@ -69,21 +69,21 @@ def run_command(
 
     A second run of the same plan answers from cache and spends nothing.
     """
-    from concord.flows.environment import foreseen, is_known, prepare
+    from concord.flows.environment import prepare
 
-    with foreseen(call.home, anew=new_session or start_from is not None):
-        with call.starting():
-            from concord.artifacts.plan import load_plan
-            from concord.tasks.data.sources import check_tables
+    with call.starting():
+        from concord.artifacts.plan import load_plan
+        from concord.flows.memo import Memo
 
-            loaded, home = load_plan(plan), prepare(call.home)
-            cached = is_known(loaded, home) and not (new_session or start_from)
-            if not cached:  # a cached run checks them itself
-                check_tables(loaded)
-        with call.serving(home, server=not cached, ask=not yes):
-            from concord.flows.start import start
+        loaded, home = load_plan(plan), prepare(call.home)
+        known = None if new_session or start_from else Memo(loaded, home).read()
+    if known is not None:
+        call.report(known, home)
+        return
+    with call.serving(home, ask=not yes):
+        from concord.flows.start import start
 
-            call.report(start(loaded, home, new_session=new_session, start_from=start_from), home)
+        call.report(start(loaded, home, new_session=new_session, start_from=start_from), home)
 
 
 @subcommand("refresh")

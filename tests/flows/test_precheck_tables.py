@@ -100,7 +100,7 @@ class Prechecked:
         )
         public = pl.read_parquet(self.folder / "public.parquet").with_columns(day=pl.lit(None, pl.String))
         public.write_parquet(self.folder / "public.parquet")
-        run: Any = SimpleNamespace(plan=plan, stages=SimpleNamespace(in_replay=False))
+        run: Any = SimpleNamespace(plan=plan, stages=SimpleNamespace())
         encoding = learn_encoding(plan)
         if session is not None:
             (self.folder / "private.csv").unlink()

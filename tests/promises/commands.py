@@ -65,7 +65,6 @@ STAND_INS: dict[str, Any] = {
     "tests.world.flows_serving.serving_flows": nullcontext,
     "tests.world.flows_serving.servers_awake": awake,
     "tests.world.flows_server.serving": nullcontext,
-    "tests.world.flows_environment.serving": nullcontext,
     "tests.world.publish_figures._svg": undrawn,
 }
 

@@ -3,7 +3,6 @@ are in tests/texts/wrong_inputs.py."""
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from tests.support.console import concord as without_home
 from tests.support.console import heard
 from tests.support.people import people, write_plan, write_tables
-from tests.world import FORMAT, Ledger, flows_environment, flows_server, spent_in_words
+from tests.world import Ledger, flows_server, spent_in_words
 
 
 @pytest.fixture
@@ -46,39 +45,6 @@ def test_a_table_that_does_not_fit_is_told_before_a_server_starts(
         assert (status, f"data.{table}" in error) == (2, True)
     status, _, error = concord("run", str(write_plan(folder, data__features=["size", "height"])))
     assert (status, "'height'" in error) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("name", "form", "ended", "anew", "starts"),
-    [
-        ("home", FORMAT, False, False, True),
-        ("home", FORMAT, True, False, False),
-        ("home", FORMAT, True, True, True),
-        ("home", FORMAT + 1, False, True, False),
-        ("nowhere", FORMAT, False, True, False),
-        ("long" * 100, FORMAT, False, True, False),
-    ],
-)
-def test_a_server_starts_before_the_plan_is_read_if_the_home_needs_nothing_else(
-    name: str, form: int, ended: bool, anew: bool, starts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[Path] = []
-
-    def serving(home: Path) -> AbstractContextManager[None]:
-        begun.append(home)
-        return nullcontext()
-
-    monkeypatch.setattr(flows_environment, "serving", serving)
-    (tmp_path / "home" / "results").mkdir(parents=True)
-    (tmp_path / "home" / "format").write_text(f"{form}")
-    if ended:
-        (tmp_path / "home" / "results" / f"{flows_environment.ENDED}0").touch()
-    with flows_environment.foreseen(tmp_path / name, anew=anew):
-        assert begun == ([tmp_path / name] if starts else [])
-    assert [path.name for path in tmp_path.iterdir()] == ["home"]
-    if not starts:
-        assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["format", "results"]
-        assert (tmp_path / "home" / "format").read_text() == f"{form}"
 
 
 @pytest.mark.usefixtures("prefect_server", "session")

@@ -1,0 +1,127 @@
+"""A memo: the summary of a run, given back to the same run for as long as nothing has changed that it depends on.
+
+    results/ended-KEY = seal ‖ summary      KEY is of the plan, its folder and this version; the seal, of all below too
+
+A run that is repeated computes nothing, and so needs neither Prefect nor MLflow, which take seconds to load.
+
+Assumes      a commit to a SQLite database changes the counter in its header (its file format, §1.3.7), or the file's
+             time
+Guarantees   a summary that is given back was sealed by this vault for this very plan. Since then these are the same:
+             the tables, by their content; the ledger, whose chain is checked again; what the domain's sessions
+             released, and the key that signed it; MLflow's database, the names of its artifact files, its version; the
+             place of the home. Nothing is kept of a run during which its tables changed. Nothing is drawn or charged
+Not covered  the content of MLflow's files, which verification reads, and files of the vault, which whoever needs them
+             reads. A session that another command opens between the end of a run and its memo is not in that run's
+             certificate. Where the environment names a server, Prefect's or MLflow's, every run is made in full, and is
+             on its record. Checked by tests/flows/test_memo.py
+"""
+
+import hmac
+import os
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from concord import __version__
+from concord.artifacts.errors import ConcordError
+from concord.artifacts.home.atomic import make_folder, write_whole
+from concord.artifacts.home.released import sha256
+from concord.artifacts.home.signing import SIGNING_SECRET
+from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import canonical_json
+from concord.artifacts.settings import JOURNALS, own_store, own_store_file
+from concord.flows.server import ADDRESS_VARIABLE
+
+if TYPE_CHECKING:
+    from concord.flows.outcome import Summary
+
+FIELDS: tuple[Literal["private", "public", "test"], ...] = ("private", "public", "test")
+HEADER = 100
+"""Bytes of a SQLite database's header, in which commits are counted."""
+
+
+class Memo:
+    """The memo of one plan in one home. It is made before the plan is run, so that a table that changes is noticed."""
+
+    def __init__(self, plan: Plan, home: Path) -> None:
+        self.plan, self.home, self.vault = plan, home, Vault(home / "vault")
+        named = self.vault.digest("memo", __version__, plan.folder, plan.model_dump_json())
+        self.file, self.tables = home / "results" / f"ended-{named}", self._tables()
+
+    def read(self) -> "Summary | None":
+        """The summary of the same run, as of one that asked and spent nothing; None if anything has changed since."""
+        from concord.artifacts.ledger.ledger import Ledger
+        from concord.flows.outcome import Summary
+
+        try:
+            kept = self.file.read_bytes()
+        except OSError:
+            return None
+        seal, text = kept[:SEAL_BYTES], kept[SEAL_BYTES:]
+        if (expected := self._seal(text)) is None or not hmac.compare_digest(seal, expected):
+            return None
+        ledger, name = Ledger.of(self.home), self.plan.privacy.domain
+        domain, charged = ledger.domain(name), ledger.total(name)
+        used = 0.0 if domain is None else domain.filter.share(charged)
+        return Summary.model_validate_json(text).repeated(used)
+
+    def write(self, summary: "Summary") -> None:
+        """Keep the summary of the run, which has just ended. A home that cannot be written keeps none."""
+        text = summary.model_dump_json().encode()
+        if (seal := self._seal(text)) is not None and self._tables() == self.tables:
+            with suppress(OSError):
+                make_folder(self.file.parent)
+                with write_whole(self.file, self.home) as file:
+                    file.write(seal + text)
+
+    def _seal(self, text: bytes) -> bytes | None:
+        """The seal of a summary as things stand; None if they are not this home's own, or may be changing."""
+        database = own_store_file(self.home)
+        journals = [database.with_name(f"{database.name}{suffix}") for suffix in JOURNALS]
+        if os.environ.get(ADDRESS_VARIABLE) or not own_store(self.home) or any(each.exists() for each in journals):
+            return None
+        try:
+            stands = [self.tables, self._record(), self._store(database)]
+        except (OSError, ConcordError):  # the run itself says what is wrong
+            return None
+        key = derive(self.vault.secret("installation"), "memo")
+        return bytes.fromhex(keyed_digest(key, self.file.name, text, canonical_json(stands)))
+
+    def _tables(self) -> dict[str, list[str]] | None:
+        """Keyed digests of the plan's tables by field, but of those of which the home keeps a snapshot; None if one
+        cannot be read."""
+        from concord.tasks.data.sources import not_local
+        from concord.tasks.data.tables import find_files
+
+        data, elsewhere, found = self.plan.data, not_local(self.plan), dict[str, list[str]]()
+        try:
+            for field in FIELDS:
+                if getattr(data, field) is not None and field not in elsewhere:
+                    files = find_files(self.plan.path(field), f"data.{field}")
+                    found[field] = [self.vault.digest_file(file.path) for file in files]
+        except (OSError, ConcordError):
+            return None
+        return found
+
+    def _record(self) -> list[Any]:
+        """The ledger's last entry, the digests of what the domain's sessions released, and who signs."""
+        from concord.artifacts.stores import checked_ledger
+
+        ledger = checked_ledger(self.home)
+        folders = [self.home / "released" / session.id for session in ledger.sessions(self.plan.privacy.domain)]
+        released = {str(file): sha256(file.read_bytes()) for folder in folders for file in _files(folder)}
+        head = [record.digest for record in ledger.records()[-1:]]
+        return [head, released, self.vault.digest(self.vault.secret(SIGNING_SECRET))]
+
+    def _store(self, database: Path) -> list[Any]:
+        """What changes when MLflow's store does."""
+        with database.open("rb") as file:
+            about, header = os.fstat(file.fileno()), file.read(HEADER)
+        artifacts = [str(file) for file in _files(database.parent / "mlartifacts")]
+        return [str(database), about.st_size, about.st_mtime_ns, header.hex(), artifacts, version("mlflow")]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)

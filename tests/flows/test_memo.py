@@ -1,0 +1,140 @@
+"""A run that is repeated is answered by its memo, without Prefect and MLflow, and never once anything has changed."""
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.people import changed, tables_of_plan, write_tables
+from tests.world import (
+    ADDRESS_VARIABLE,
+    SIGNING_SECRET,
+    STORE,
+    Ledger,
+    Memo,
+    Plan,
+    Summary,
+    flows_start,
+    parse_plan,
+)
+
+Change = Callable[[Path, str], object]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A plan whose run has ended in a home with stores of its own, and that run's summary."""
+
+    plan: Plan
+    home: Path
+    summary: Summary
+
+    def read(self) -> Summary | None:
+        return Memo(self.plan, self.home).read()
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Ran]:
+    """The one run of all tests here."""
+    return {}
+
+
+@pytest.fixture
+def ran(
+    made: dict[str, Ran], plain_home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Ran:
+    """The run, its folder as it was left, in its own place."""
+    monkeypatch.delenv(ADDRESS_VARIABLE, raising=False)
+    folder = tmp_path_factory.getbasetemp() / "memo"
+    home, kept = folder / "home", folder.with_name("memo-kept")
+    monkeypatch.setenv(STORE, f"sqlite:///{home / 'mlflow.db'}")
+    if not made:
+        shutil.copytree(plain_home, home)
+        plan = parse_plan(tables_of_plan(write_tables(folder / "data")))
+        made["ran"] = Ran(plan, home, flows_start.start(plan, home))
+        shutil.copytree(folder, kept)
+    shutil.rmtree(folder)
+    shutil.copytree(kept, folder)
+    return made["ran"]
+
+
+def edited(file: Path) -> None:
+    file.write_bytes(file.read_bytes() + b"!")
+
+
+def commit_within_a_tick(home: Path, _: str) -> None:
+    """A commit that leaves the file's size and time as they were, as one in the same tick of its clock does."""
+    file = home / "mlflow.db"
+    before = file.stat()
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE experiments SET last_update_time = 1")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert file.stat().st_size == before.st_size
+
+
+def of_another_plan(home: Path, _: str) -> None:
+    memo = next((home / "results").glob("ended-*"))
+    shutil.copy(memo, memo.with_name(f"ended-{'0' * 64}"))
+    edited(memo)
+
+
+CHANGES: dict[str, Change] = {
+    "a released label": lambda home, session: edited(next((home / "released" / session / "labels").iterdir())),
+    "the student": lambda home, session: edited(home / "released" / session / "student.skops"),
+    "a file beside them": lambda home, session: (home / "released" / session / "more.txt").touch(),
+    "the ledger": lambda home, _: Ledger.of(home).recap("people", 9.0, 4e-5, "a wider cap"),
+    "who signs": lambda home, _: (home / "vault" / "secrets" / SIGNING_SECRET).unlink(),
+    "MLflow, within a tick of the clock": commit_within_a_tick,
+    "MLflow, at this moment": lambda home, _: (home / "mlflow.db-journal").write_bytes(b"begun"),
+    "an artifact": lambda home, _: next(file for file in (home / "mlartifacts").rglob("*") if file.is_file()).unlink(),
+    "MLflow's store": lambda home, _: (home / "mlflow.db").unlink(),
+    "the memo": lambda home, _: edited(next((home / "results").glob("ended-*"))),
+    "the memo's seal": lambda home, _: next((home / "results").glob("ended-*")).write_bytes(b"short"),
+    "the memo, for one of another plan": of_another_plan,
+    "the private table": lambda home, _: edited(home.parent / "data" / "private.csv"),
+    "the public table": lambda home, _: (home.parent / "data" / "public.parquet").unlink(),
+    "the test table": lambda home, _: edited(home.parent / "data" / "test.parquet"),
+}
+
+
+def test_a_repeated_run_says_what_a_full_one_says_and_does_nothing(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = flows_start.start(ran.plan, ran.home, start_from="certify")
+    before = {file: file.stat().st_mtime_ns for file in ran.home.rglob("*") if file.is_file()}
+    monkeypatch.setattr(flows_start, "run_once", None)  # calling it fails
+    again = flows_start.start(ran.plan, ran.home)
+    assert json.loads(again.model_dump_json(exclude={"stages"})) == json.loads(full.model_dump_json(exclude={"stages"}))
+    assert all(stage.cached for stage in again.stages)
+    assert (again.asked_now, again.spent_now["epsilon"], ran.summary.asked_now > 0) == (0, 0.0, True)
+    assert {file: file.stat().st_mtime_ns for file in ran.home.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_is_given_back_once_anything_has_changed(ran: Ran, change: str) -> None:
+    assert ran.read() is not None
+    CHANGES[change](ran.home, ran.summary.session)
+    assert ran.read() is None
+
+
+def test_nothing_is_given_back_to_another_run(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Memo(changed(ran.plan, student__refused="drop"), ran.home).read() is None
+    shutil.copytree(ran.home, elsewhere := ran.home.with_name("elsewhere"))
+    assert Memo(ran.plan, elsewhere).read() is None
+    for variable in (ADDRESS_VARIABLE, STORE):  # whose owner wants every run on its record
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, "http://127.0.0.1:1/api")
+            assert ran.read() is None
+    assert ran.read() is not None
+
+
+def test_nothing_is_kept_of_a_run_during_which_a_table_changed(ran: Ran) -> None:
+    memo = Memo(ran.plan, ran.home)
+    memo.file.unlink()
+    edited(ran.home.parent / "data" / "private.csv")
+    memo.write(ran.summary)
+    assert not memo.file.exists()
