@@ -1,43 +1,25 @@
 """What relabelling costs: the maps and their inverses, the published numbers, and the mechanism that states them."""
 
-import json
 import math
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.privacy.exact import Silent
+from tests.support.recomputed import relabelled, settings_of, space, votes
 from tests.world import (
     Kind,
     Mechanism,
     Relabelled,
-    Relabelling,
     WrongInput,
     amplified,
     boost,
-    calibrate,
-    calibrate_relabelled,
     inner_budget,
     share_for,
 )
 
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (4.0, 1e-9), (20.0, 1e-3)]
-
-
-def relabelling(share: float, choice_epsilon: float = 1.0) -> Relabelling:
-    return Relabelling(
-        hypotheses="stumps",
-        features=("age", "hours"),
-        grid="0" * 64,
-        share=share,
-        choice_epsilon=choice_epsilon,
-    )
-
-
-def inner(name: str) -> Any:
-    stream: dict[str, Any] = {"cutoff": 30, "queries": 500, "classes": 2, "teachers": 100, "order": 1.5}
-    return lambda epsilon, delta: calibrate(name, epsilon=epsilon, delta=delta, **stream)
 
 
 # The maps -------------------------------------------------------------------------------------------------------------
@@ -51,7 +33,7 @@ def test_what_is_left_for_the_inner_mechanism_costs_the_whole_again(
     for inner_epsilon in (0.5, 1.0, 3.0):
         share = share_for(epsilon, choice_epsilon, inner_epsilon)
         left = inner_budget(epsilon, delta, share, choice_epsilon)
-        spent = relabelling(share, choice_epsilon).whole(*left)
+        spent = space(share, choice_epsilon).whole(*left)
         assert left[0] == pytest.approx(inner_epsilon, rel=1e-6) or share == 1
         assert 1 - 1e-7 < spent[0] / epsilon <= 1
         assert 1 - 1e-7 < spent[1] / delta <= 1
@@ -112,26 +94,26 @@ def test_the_boost_is_less_than_the_published_three() -> None:
 
 
 def test_it_runs_as_the_inner_mechanism_and_is_charged_whole() -> None:
-    made: Mechanism = calibrate_relabelled(relabelling(0.25), epsilon=1.0, delta=1e-5, make=inner("stable"))
-    bare = inner("stable")(*inner_budget(1.0, 1e-5, 0.25, 1.0))
-    votes = np.random.default_rng(1).multinomial(900, [0.9, 0.1], size=50)
-    assert (made.name, made.keyed, made.cutoff, made.queries) == ("stable", True, 30, None)
-    assert made.per_refusal is None
-    assert made.release(votes, Silent(), 0, 3).labels.tolist() == bare.release(votes, Silent(), 0, 3).labels.tolist()
+    made: Mechanism = relabelled("stable")
+    epsilon, delta = inner_budget(1.0, 1e-5, 0.25, 1.0)
+    counts = np.random.default_rng(1).multinomial(900, [0.9, 0.1], size=50)
+    answers = [
+        each.release(counts, Silent(), 0, 3).labels.tolist() for each in (made, votes("stable", epsilon, delta=delta))
+    ]
+    assert answers[0] == answers[1]
+    assert (made.name, made.keyed, made.cutoff, made.queries, made.per_refusal) == ("stable", True, 20, None, None)
 
 
 def test_a_dearer_inner_mechanism_makes_the_whole_dearer() -> None:
     """The cost is that of what runs, whatever budget is written beside it."""
-    made = calibrate_relabelled(relabelling(0.25), epsilon=1.0, delta=1e-5, make=inner("stable"))
-    dearer = Relabelled(
-        inner=inner("stable")(4.0, 4e-5), relabelling=made.relabelling, epsilon=made.epsilon, delta=made.delta
-    )
+    made: Relabelled = relabelled("stable")
+    dearer = replace(made, inner=votes("stable", 4.0, delta=4e-5))
     assert dearer.cost.epsilon(1e-5) > 2 > 1 >= made.cost.epsilon(1e-5)
 
 
 def test_settings_are_json_and_tell_the_relabelling() -> None:
-    made = calibrate_relabelled(relabelling(0.25), epsilon=1.0, delta=1e-5, make=inner("noisy_votes"))
-    settings = json.loads(json.dumps(made.settings(), allow_nan=False))
+    made = relabelled("noisy_votes")
+    settings = settings_of(made)
     assert settings["name"] == "noisy_votes"
     assert (settings["relabel"]["epsilon"], settings["relabel"]["delta"]) == (1.0, 1e-5)
     assert Relabelled.from_settings(Kind.of(settings)) == made

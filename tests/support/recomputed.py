@@ -40,9 +40,13 @@ def votes(name: str, epsilon: float = 1.0, cutoff: int = 20, classes: int = 2, d
     return calibrate(name, epsilon=epsilon, delta=delta, **stream)
 
 
+def space(share: float = 0.25, choice_epsilon: float = 1.0) -> Relabelling:
+    given: dict[str, Any] = {"hypotheses": "stumps", "features": ("age",), "grid": "0" * 64}
+    return Relabelling(**given, share=share, choice_epsilon=choice_epsilon)
+
+
 def relabelled(name: str) -> Any:
-    space = Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, share=0.25)
-    return calibrate_relabelled(space, **BUDGET, make=lambda epsilon, delta: votes(name, epsilon, delta=delta))
+    return calibrate_relabelled(space(), **BUDGET, make=lambda epsilon, delta: votes(name, epsilon, delta=delta))
 
 
 def sums(epsilon: float, classes: int = 2, rounds: int = 3, secret: Any = "rows", **more: Any) -> Tallies:
