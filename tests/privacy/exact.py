@@ -1,6 +1,7 @@
 """Exact laws for privacy tests: whole-number noise enumerated, outcomes of the real code, hockey-stick divergence."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from math import ceil
@@ -14,6 +15,9 @@ from tests.world import Draws, Ints
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 """Probabilities of the same outcomes on two neighbours."""
+
+Shift = tuple[int, ...]
+"""By how much a unit moves each of some numbers."""
 
 LEFT_OUT = 1e-12
 """More than all the probability that lies beyond the noise enumerated below."""
@@ -111,7 +115,7 @@ def together(pairs: Sequence[Pair]) -> Pair:
 
 
 @cache
-def weighed_law(shift: tuple[int, ...], scale: float) -> tuple[Ints, Floats]:
+def weighed_law(shift: Shift, scale: float) -> tuple[Ints, Floats]:
     """The law of v·Y, Y discrete Gaussian in every coordinate: convolution of lattice laws, right to 1e-15."""
     values, odds = gaussian_law(scale)
     law, reach = np.ones(1), 0
@@ -122,18 +126,40 @@ def weighed_law(shift: tuple[int, ...], scale: float) -> tuple[Ints, Floats]:
     return np.arange(-reach, reach + 1), law
 
 
-def gaussian_losses(shift: tuple[int, ...], scale: float) -> tuple[Floats, Floats]:
+def gaussian_losses(shift: Shift, scale: float) -> tuple[Floats, Floats]:
     """The privacy losses of discrete Gaussians under that shift, (‖v‖² − 2·v·Y)/2σ², and their probabilities."""
     sums, law = weighed_law(shift, scale)
     return (sum(part**2 for part in shift) - 2 * sums) / (2 * scale**2), law
 
 
-def gaussian_exactly(epsilon: float, *moves: tuple[tuple[int, ...], float]) -> float:
+def gaussian_exactly(epsilon: float, *moves: tuple[Shift, float]) -> float:
     """The least δ at ε of vectors of discrete Gaussians, each under a shift and of a scale: their losses add."""
     losses, odds = np.zeros(1), np.ones(1)
     for shift, scale in moves:
         own, law = gaussian_losses(shift, scale)
         losses, odds = np.add.outer(losses, own).ravel(), np.outer(odds, law).ravel()
+    return float(odds @ -np.expm1(np.minimum(epsilon - losses, 0)))
+
+
+def gaussian_adaptively(
+    epsilon: float, moves: Sequence[Shift], scales: Sequence[float], otherwise: Sequence[Shift] = ()
+) -> float:
+    """δ at ε of discrete Gaussians one after another, against an adversary who has the unit move each by its shift of
+    `moves` if what was released so far speaks for the unit, and by that of `otherwise` if not.
+
+    All that an adversary can go by is the loss so far; it is rounded upwards to a ten-thousandth, which can only raise
+    δ."""
+    losses, odds = np.zeros(1), np.ones(1)
+    for *shifts, scale in zip(moves, otherwise or moves, scales, strict=True):
+        parts = []
+        for shift, those in zip(shifts, (losses > 0, losses <= 0), strict=True):
+            own, law = gaussian_losses(shift, scale)
+            parts.append((np.add.outer(losses[those], own).ravel(), np.outer(odds[those], law).ravel()))
+        gained, chances = (np.concatenate(each) for each in zip(*parts, strict=True))
+        places = np.ceil(gained * 1e4 - 1e-9).astype(np.int64)
+        binned = np.bincount(places - places.min(), chances).astype(np.float64)
+        kept = np.flatnonzero(binned > 1e-19)
+        losses, odds = (kept + places.min()) / 1e4, binned[kept]
     return float(odds @ -np.expm1(np.minimum(epsilon - losses, 0)))
 
 
@@ -170,3 +196,26 @@ class Silent:
     def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
         self.asked.append((name, 0, 0))
         return draw()
+
+
+@dataclass
+class Steady:
+    """A source whose draws follow from the row, and whose noise from how much of its scale was drawn before."""
+
+    drawn: dict[float, int] = field(default_factory=dict)
+    kept: dict[str, Ints] = field(default_factory=dict)
+
+    def uniform(self, first: int, rows: int) -> Draws:
+        return np.random.default_rng(11).integers(0, 2**64, first + rows, dtype=np.uint64)[first:]
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        before = self.drawn.get(scale, 0)
+        self.drawn[scale] = before + size
+        return np.rint(np.random.default_rng(12).laplace(0, scale, before + size)[before:]).astype(np.int64)
+
+    gaussian = laplace
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
+        if name not in self.kept:
+            self.kept[name] = draw()
+        return self.kept[name]

@@ -10,11 +10,10 @@ import pytest
 from scipy.stats import binom, nbinom
 
 from tests.privacy import audit as auditing
-from tests.privacy import test_sketch, test_stream, test_tallies
 from tests.privacy.attacks import attacks_on
 from tests.privacy.audit import Fresh, ScoreEvent, audit, best_event, both_sides, log_ratio, lower_bound
+from tests.privacy.small import SUMS, calibrated
 from tests.world import (
-    LEAST_ORDER,
     MECHANISMS,
     REFUSED,
     WHOLE,
@@ -23,7 +22,6 @@ from tests.world import (
     Mechanism,
     NoisyVotes,
     StableVoting,
-    calibrate,
     distance_to_instability,
     mechanisms_noise,
     plurality,
@@ -32,11 +30,6 @@ from tests.world import (
 EPSILON, DELTA = 2.0, 1e-6
 SURE = 1 - 1e-8
 """Confidence of bounds that a test relies on: it may fail once in a hundred million runs."""
-
-
-def calibrated(name: str, classes: int = 2, cutoff: int = 1, epsilon: float = EPSILON) -> Any:
-    settings: dict[str, Any] = {"cutoff": cutoff, "queries": 2, "classes": classes, "teachers": 30}
-    return calibrate(name, epsilon=epsilon, delta=DELTA, order=LEAST_ORDER, **settings)
 
 
 def proved(mechanism: Mechanism) -> float:
@@ -285,15 +278,6 @@ def test_planted_bugs_are_caught(bug: tuple[str, str]) -> None:
     assert proved(BROKEN[bug]()) > EPSILON
 
 
-SUMS: dict[str, tuple[Any, float]] = {
-    "tallies": (test_tallies.calibrated(*test_tallies.ROUNDS), test_tallies.DELTA),
-    "tallies of secret labels": (test_tallies.ONE_ROUND[5].values[0], test_tallies.DELTA),
-    "tallies of a number": (test_tallies.ONE_ROUND[8].values[0], test_tallies.DELTA),
-    "sketch": (test_sketch.MECHANISM, test_sketch.DELTA),
-    "stream": (test_stream.tiny(), test_stream.DELTA),
-}
-
-
 class Quiet:
     """The planted bug: noise of a fifth of the scale."""
 
@@ -306,8 +290,8 @@ class Quiet:
 
 @pytest.mark.parametrize("sums", SUMS)
 def test_sums_are_attacked_and_a_planted_bug_is_caught(sums: str) -> None:
-    mechanism, delta = SUMS[sums]
-    claim: dict[str, Any] = {"delta": delta, "trials": 2_000, "confidence": 1 - 1e-7}
+    mechanism = SUMS[sums]
+    claim: dict[str, Any] = {"delta": mechanism.delta, "trials": 2_000, "confidence": 1 - 1e-7}
     attacks = attacks_on(mechanism, 2, 30)
     assert audit(mechanism.release, attacks, **claim) <= 1.0
 

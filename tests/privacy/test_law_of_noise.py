@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 from tests.privacy.attacks import at_distance, attacks_on
 from tests.privacy.audit import Fresh
-from tests.privacy.test_audit import SUMS, calibrated
+from tests.privacy.small import SUMS, calibrated
 from tests.world import MECHANISMS, REFUSED, WHOLE, Draws, Ints, sum_tail
 
 PLANTED = 0.8
@@ -144,7 +144,7 @@ WATCHED: dict[str, Callable[[], Watched]] = {
     "sparse_vector": lambda: of_threshold(calibrated("sparse_vector")),
     "published": lambda: of_threshold(calibrated("published")),
     "stable": lambda: of_table(calibrated("stable", cutoff=20)),
-    **{name: partial(of_sums, mechanism) for name, (mechanism, _) in SUMS.items()},
+    **{name: partial(of_sums, mechanism) for name, mechanism in SUMS.items()},
 }
 
 

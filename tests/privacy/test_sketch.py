@@ -8,19 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, product
 from math import isqrt
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.privacy.exact import LEFT_OUT, gaussian_losses
+from tests.privacy.exact import LEFT_OUT, Shift, gaussian_adaptively
+from tests.privacy.small import EPSILON, LABELS, PAIRS, TABLES, sketch
 from tests.world import (
     MOST_PAIR_CELLS,
     Codes,
-    Floats,
     IntegerModel,
     Ints,
-    Round,
     RoundQuestion,
     Sketch,
     WordField,
@@ -31,7 +29,7 @@ from tests.world import (
     with_tables,
 )
 
-EPSILON, DELTA, STEPS = 1.0, 0.01, 2
+DELTA, STEPS = 0.01, 2
 GRID = Codes(
     fields=(WordField(name="a", start=0, words=("x",)), WordField(name="b", start=3, words=())),
     coarse=(0, 1),
@@ -40,17 +38,7 @@ GRID = Codes(
 """Three cells, and two: a word, other words, and missing."""
 ROWS = np.array(list(product(range(3), (3, 4))), np.int32)
 """Every row there is."""
-TABLES = Round(what="codes", fields=2, cells=6, least=0, count=isqrt(2 * STEPS**2) // 2, share=0.25)
-PAIRS = Round(what="codes", fields=1, cells=6, least=0, share=0.35)
-LABELS = Round(fields=2, cells=5, least=0, share=0.4)
-STEPS_ASKED = (TABLES, PAIRS, LABELS)
-
-
-def calibrated(*rounds: Round, **settings: Any) -> Sketch:
-    return Sketch.calibrate(epsilon=EPSILON, delta=DELTA, classes=2, rounds=rounds, steps=STEPS, **settings)
-
-
-MECHANISM = calibrated(*STEPS_ASKED)
+MECHANISM = sketch()
 
 
 def partitions(cells: int) -> Iterator[Ints]:
@@ -98,31 +86,6 @@ def moves(mechanism: Sketch, number: int) -> Iterator[Move]:
             yield from (Move(question, row=row, label=label) for row in range(len(ROWS)) for label in (0, 1))
 
 
-Shift = tuple[int, ...]
-Choice = tuple[Shift, Shift]
-"""By how much an adversary has the unit move a step's sums: if what was released speaks for the unit, and if not."""
-
-
-def exact_delta(choices: Sequence[Choice], scales: Sequence[float]) -> float:
-    """δ at EPSILON of all steps. All that an adversary can go by is the loss so far."""
-    losses, odds = np.zeros(1), np.ones(1)
-    for choice, scale in zip(choices, scales, strict=True):
-        parts = []
-        for shift, those in zip(choice, (losses > 0, losses <= 0), strict=True):
-            gained, law = gaussian_losses(shift, scale)
-            parts.append((np.add.outer(losses[those], gained).ravel(), np.outer(odds[those], law).ravel()))
-        losses, odds = binned(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-    return float(np.sum(odds * -np.expm1(np.minimum(EPSILON - losses, 0))))
-
-
-def binned(losses: Floats, odds: Floats) -> tuple[Floats, Floats]:
-    """Losses rounded upwards to a ten-thousandth, which can only raise δ."""
-    places = np.ceil(losses * 1e4 - 1e-9).astype(np.int64)
-    law: Floats = np.bincount(places - places.min(), odds).astype(np.float64)
-    kept = np.flatnonzero(law > 1e-19)
-    return (kept + places.min()) / 1e4, law[kept]
-
-
 def square(shift: Shift) -> int:
     return sum(part**2 for part in shift)
 
@@ -135,15 +98,11 @@ def shortest(mechanism: Sketch) -> list[Shift]:
     return [min((move.shift for move in moves(mechanism, at)), key=square) for at in range(len(mechanism.rounds))]
 
 
-def always(shifts: Sequence[Shift]) -> list[Choice]:
-    return [(shift, shift) for shift in shifts]
-
-
 def scales_of(mechanism: Sketch) -> list[float]:
     return [each.scale for each in mechanism.rounds]
 
 
-NO_PAIRS = calibrated(TABLES, replace(LABELS, share=0.75))
+NO_PAIRS = sketch(TABLES, replace(LABELS, share=0.75))
 BOTH = pytest.mark.parametrize("mechanism", [MECHANISM, NO_PAIRS], ids=["pairs", "no pairs"])
 
 
@@ -159,29 +118,32 @@ def test_every_row_moves_every_table_by_its_norm_whatever_the_groups_and_labels_
 def test_the_claim_holds_exactly_against_an_adversary_and_little_is_wasted(mechanism: Sketch) -> None:
     assert mechanism.cost.claims == ((EPSILON, DELTA),)
     long, short, scales = longest(mechanism), shortest(mechanism), scales_of(mechanism)
-    assert 0.7 * DELTA < exact_delta(always(long), scales) + LEFT_OUT <= DELTA
-    for choices in (zip(long, short, strict=True), zip(short, long, strict=True)):
-        assert exact_delta(list(choices), scales) + LEFT_OUT <= DELTA
+    assert 0.7 * DELTA < gaussian_adaptively(EPSILON, long, scales) + LEFT_OUT <= DELTA
+    for moves, otherwise in ((long, short), (short, long)):
+        assert gaussian_adaptively(EPSILON, moves, scales, otherwise) + LEFT_OUT <= DELTA
 
 
 def test_a_count_that_is_not_paid_for_is_rejected() -> None:
     """Planted bug 1."""
-    counted = calibrated(replace(TABLES, count=3 * STEPS), PAIRS, LABELS)
-    uncounted = calibrated(replace(TABLES, count=1), PAIRS, LABELS)
-    assert exact_delta(always(longest(counted)), scales_of(counted)) <= DELTA
-    assert exact_delta(always(longest(counted)), scales_of(uncounted)) > DELTA
+    counted = sketch(replace(TABLES, count=3 * STEPS), PAIRS, LABELS)
+    uncounted = sketch(replace(TABLES, count=1), PAIRS, LABELS)
+    assert gaussian_adaptively(EPSILON, longest(counted), scales_of(counted)) <= DELTA
+    assert gaussian_adaptively(EPSILON, longest(counted), scales_of(uncounted)) > DELTA
 
 
 def test_pairs_that_are_asked_twice_are_rejected() -> None:
     """Planted bug 2: other groups of the same columns, at the price of one step."""
     (totals, pairs, labels), scales = longest(MECHANISM), scales_of(MECHANISM)
-    assert exact_delta(always([totals, pairs, pairs, labels]), [scales[0], scales[1], scales[1], scales[2]]) > DELTA
+    assert (
+        gaussian_adaptively(EPSILON, [totals, pairs, pairs, labels], [scales[0], scales[1], scales[1], scales[2]])
+        > DELTA
+    )
 
 
 def test_a_row_in_two_cells_of_a_table_is_rejected() -> None:
     """Planted bug 3: groups that overlap."""
     totals, _, labels = longest(MECHANISM)
-    assert exact_delta(always([totals, (STEPS, STEPS), labels]), scales_of(MECHANISM)) > DELTA
+    assert gaussian_adaptively(EPSILON, [totals, (STEPS, STEPS), labels], scales_of(MECHANISM)) > DELTA
 
 
 def test_groups_that_move_the_norm_are_rejected() -> None:
@@ -193,7 +155,7 @@ def test_groups_that_move_the_norm_are_rejected() -> None:
         classes=2, steps=STEPS, what="codes", least=0, count=0, fields=(2, 3), spans=asked, model=None
     )
     totals, pairs, labels = longest(MECHANISM)
-    assert exact_delta(always([totals, (*pairs, STEPS), labels]), scales_of(MECHANISM)) > DELTA
+    assert gaussian_adaptively(EPSILON, [totals, (*pairs, STEPS), labels], scales_of(MECHANISM)) > DELTA
     with pytest.raises(ValueError, match="paid for 1 fields of 2 steps a vote"):
         MECHANISM.check(1, question)
 
@@ -201,7 +163,7 @@ def test_groups_that_move_the_norm_are_rejected() -> None:
 def test_wide_tables_that_are_not_paid_for_are_rejected() -> None:
     """Planted bug 5: a second view of a number is a table more."""
     totals, *others = longest(MECHANISM)
-    assert exact_delta(always([(*totals, STEPS, STEPS), *others]), scales_of(MECHANISM)) > DELTA
+    assert gaussian_adaptively(EPSILON, [(*totals, STEPS, STEPS), *others], scales_of(MECHANISM)) > DELTA
 
 
 def test_groups_that_follow_from_exact_counts_are_rejected() -> None:
@@ -223,7 +185,7 @@ def test_groups_that_follow_from_exact_counts_are_rejected() -> None:
 
 
 def test_the_mean_of_a_units_rows_is_no_longer_than_a_row() -> None:
-    mechanism = calibrated(*STEPS_ASKED, many=True)
+    mechanism = sketch(many=True)
     bounds = [bound for bound, _ in mechanism.squares_by_round]
     for number, bound in enumerate(bounds):
         for move in list(moves(mechanism, number))[:: 7 if number else 1]:

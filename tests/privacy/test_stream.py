@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_exactly, gaussian_law, hockey_stick
+from tests.privacy.small import EPSILON, stream
 from tests.world import (
     Floats,
     IntegerModel,
@@ -23,22 +24,7 @@ from tests.world import (
     tally,
 )
 
-EPSILON, DELTA, STEPS, T = 1.0, 0.06, 2, 4
-ONE_CELL = Round(fields=1, cells=1, least=1, share=1.0)
-"""Of one row, in steps: 1 or −1."""
-
-
-def tiny(**changed: Any) -> Stream:
-    """Four releases of one number: q is 2, 1, 1, 1."""
-    given: dict[str, Any] = {
-        "epsilon": EPSILON,
-        "delta": DELTA,
-        "classes": 2,
-        "rounds": (ONE_CELL,),
-        "steps": STEPS,
-        "bits": 1,
-    }
-    return Stream.calibrate(**(given | {"season": T} | changed))
+DELTA, T = 0.06, 4
 
 
 # The law, enumerated ------------------------------------------------------------------------------------------------
@@ -103,7 +89,7 @@ STRATEGIES = [in_period(0), in_period(2, -1), if_it_looks_small]
 
 @pytest.mark.parametrize("choose", STRATEGIES)
 def test_the_claim_holds_whichever_period_the_adversary_chooses_for_the_unit(choose: Choice) -> None:
-    assert game(tiny(), choose) <= DELTA
+    assert game(stream(), choose) <= DELTA
 
 
 class AnotherMatrix(Stream):
@@ -131,15 +117,15 @@ class Following(Stream):
 
 def priced_once() -> Stream:
     """Planted bug 4: the charge of one release, for four."""
-    return replace(tiny(), rounds=tiny(season=1).rounds)
+    return replace(stream(), rounds=stream(season=1).rounds)
 
 
 @pytest.mark.parametrize(
     "bug",
     [
-        lambda: AnotherMatrix.from_settings(Kind.of(tiny().settings())),
-        lambda: Reused.from_settings(Kind.of(tiny().settings())),
-        lambda: Following.from_settings(Kind.of(tiny().settings())),
+        lambda: AnotherMatrix.from_settings(Kind.of(stream().settings())),
+        lambda: Reused.from_settings(Kind.of(stream().settings())),
+        lambda: Following.from_settings(Kind.of(stream().settings())),
         priced_once,
     ],
 )
@@ -149,12 +135,12 @@ def test_planted_bugs_are_rejected(bug: Callable[[], Stream]) -> None:
 
 def test_a_unit_that_comes_back_is_not_covered() -> None:
     """Planted bug 5: its rows of a second period are counted as well."""
-    assert game(tiny(), lambda now, _: int(now in (0, 1))) > DELTA
+    assert game(stream(), lambda now, _: int(now in (0, 1))) > DELTA
 
 
 # Wider noise: the loss of all releases, by convolution --------------------------------------------------------------
 
-LABELS = Round(fields=2, cells=5, least=STEPS // 2, count=1, share=1.0)
+LABELS = Round(fields=2, cells=5, least=1, count=1, share=1.0)
 
 
 def moved(mechanism: Stream, period: int, row: Sequence[int], label: int) -> tuple[int, ...]:
@@ -166,7 +152,7 @@ def moved(mechanism: Stream, period: int, row: Sequence[int], label: int) -> tup
 
 
 def test_the_claim_holds_exactly_for_every_unit_and_period_and_little_is_wasted() -> None:
-    mechanism = tiny(delta=0.01, rounds=(LABELS,), bits=4, many=True)
+    mechanism = stream(delta=0.01, rounds=(LABELS,), bits=4, many=True)
     assert mechanism.cost.claims == ((EPSILON, 0.01),)
     found = {
         (period, label): gaussian_exactly(EPSILON, (moved(mechanism, period, row, label), mechanism.rounds[0].scale))
@@ -248,4 +234,4 @@ def test_what_was_not_paid_for_is_refused() -> None:
         mechanism.release(4, np.zeros(451, np.int64), Silent())
     model = IntegerModel(np.zeros((4, 1), np.int64), np.zeros(1, np.int64))
     with pytest.raises(ValueError, match="stays the same for the season"):
-        tiny().question(0, [0], [(0, 1)], replace(model, weights=np.zeros((1, 1), np.int64)))
+        stream().question(0, [0], [(0, 1)], replace(model, weights=np.zeros((1, 1), np.int64)))

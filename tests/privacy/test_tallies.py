@@ -1,22 +1,21 @@
 """Tallies: the exact law of all rounds on tiny universes, against planted bugs; what is paid for, and what leaves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from math import sqrt
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.privacy.exact import LEFT_OUT, gaussian_exactly, gaussian_law, hockey_stick
+from tests.privacy.exact import LEFT_OUT, Shift, gaussian_adaptively, gaussian_exactly
+from tests.privacy.small import EPSILON, ROUNDS, STEPS, one_round, tallies
 from tests.support.sentences import facts
 from tests.world import (
     CodeRows,
-    Floats,
     IntegerModel,
     Ints,
-    Round,
     RoundQuestion,
     Tallies,
     planned_rounds,
@@ -24,17 +23,7 @@ from tests.world import (
     tally,
 )
 
-EPSILON, DELTA, STEPS = 1.0, 0.01, 32
-SECRETS: tuple[Literal["rows", "labels"], ...] = ("rows", "labels")
-HALF = Round(fields=1, cells=2, least=STEPS // 2, count=12, share=0.5)
-
-
-def calibrated(*rounds: Round, classes: int = 2, **settings: Any) -> Tallies:
-    return Tallies.calibrate(epsilon=EPSILON, delta=DELTA, classes=classes, rounds=rounds, steps=STEPS, **settings)
-
-
-def one_round(classes: int = 2, **changed: Any) -> Round:
-    return replace(HALF, **{"fields": 2, "cells": 99, "least": STEPS // (classes or 2), "share": 1.0} | changed)
+DELTA = 0.01
 
 
 def asked(mechanism: Tallies, at: int, model: IntegerModel | None = None) -> RoundQuestion:
@@ -64,7 +53,7 @@ def units(classes: int, *, many: bool) -> list[tuple[Ints, Ints]]:
     ]
 
 
-def shifts(mechanism: Tallies, question: RoundQuestion, cells: CodeRows = CELLS) -> set[tuple[int, ...]]:
+def shifts(mechanism: Tallies, question: RoundQuestion, cells: CodeRows = CELLS) -> set[Shift]:
     """By how much neighbours move the sums: every way there is."""
 
     def of(unit: tuple[Ints, Ints], labels: Ints | None = None) -> Ints:
@@ -95,17 +84,17 @@ def worst_delta(
 
 
 ONE_ROUND = [
-    pytest.param(calibrated(one_round()), id="two classes"),
-    pytest.param(calibrated(one_round(count=0)), id="two classes, not counted"),
-    pytest.param(calibrated(one_round(3, count=0), classes=3), id="three classes"),
-    pytest.param(calibrated(one_round(what="codes", least=0, count=0)), id="codes"),
-    pytest.param(calibrated(one_round(count=0), secret="labels"), id="labels of two classes"),
-    pytest.param(calibrated(one_round(3, count=0), classes=3, secret="labels"), id="labels of three classes"),
-    pytest.param(calibrated(one_round(), many=True), id="units of many rows"),
-    pytest.param(calibrated(one_round(count=0), secret="labels", many=True), id="labels of units of many rows"),
-    pytest.param(calibrated(one_round(), classes=0), id="a number"),
-    pytest.param(calibrated(one_round(count=0), classes=0, secret="labels"), id="numbers alone secret"),
-    pytest.param(calibrated(one_round(count=0), classes=0, many=True), id="numbers of units of many rows"),
+    pytest.param(tallies(one_round()), id="two classes"),
+    pytest.param(tallies(one_round(count=0)), id="two classes, not counted"),
+    pytest.param(tallies(one_round(3, count=0), classes=3), id="three classes"),
+    pytest.param(tallies(one_round(what="codes", least=0, count=0)), id="codes"),
+    pytest.param(tallies(one_round(count=0), secret="labels"), id="labels of two classes"),
+    pytest.param(tallies(one_round(3, count=0), classes=3, secret="labels"), id="labels of three classes"),
+    pytest.param(tallies(one_round(), many=True), id="units of many rows"),
+    pytest.param(tallies(one_round(count=0), secret="labels", many=True), id="labels of units of many rows"),
+    pytest.param(tallies(one_round(), classes=0), id="a number"),
+    pytest.param(tallies(one_round(count=0), classes=0, secret="labels"), id="numbers alone secret"),
+    pytest.param(tallies(one_round(count=0), classes=0, many=True), id="numbers of units of many rows"),
 ]
 
 
@@ -146,7 +135,7 @@ def test_too_little_noise_is_rejected(mechanism: Tallies, factor: float) -> None
 
 def test_a_model_where_none_was_paid_for_is_rejected() -> None:
     """Planted bug 12: the first round's price, where a model may be wrong by more than half a vote."""
-    mechanism = calibrated(one_round(count=0))
+    mechanism = tallies(one_round(count=0))
     sure = IntegerModel(np.zeros((4, 1), np.int64), np.array([9000]))
     assert worst_delta(mechanism, question=asked(mechanism, 0, sure)) <= DELTA
     unheld = replace(asked(mechanism, 0, sure), least=0)
@@ -158,7 +147,7 @@ PAIRS = [pytest.param(2, False), pytest.param(3, False), pytest.param(2, True, i
 
 def of_pairs(classes: int, many: bool) -> tuple[Tallies, RoundQuestion]:
     """A round that paid for two fields, and a question about three: two columns, and both at once."""
-    mechanism = calibrated(one_round(classes, count=0), classes=classes, many=many)
+    mechanism = tallies(one_round(classes, count=0), classes=classes, many=many)
     return mechanism, mechanism.question(0, range(3), [(0, 2), (2, 4), (4, 8)])
 
 
@@ -194,70 +183,39 @@ def test_any_number_of_fields_has_a_grid_whose_norm_was_paid_for(classes: int, f
     assert question.least * mechanism.steps == pytest.approx(mechanism.rounds[2].least * question.steps, rel=1e-3)
 
 
-Adaptive = Callable[[int], IntegerModel]
+def moves(mechanism: Tallies, wrong: bool) -> list[Shift]:
+    """By how much a unit moves each of two rounds over one cell; the second's model is as wrong of it as it may be, or
+    as right."""
+    model = IntegerModel(np.zeros((1, 1), np.int64), np.array([-9000 if wrong else 9000]))
+    questions = mechanism.question(0, [0], [(0, 1)]), mechanism.question(1, [0], [(0, 1)], model)
+    return [tuple(tally(each, np.array([[0]], np.int32), np.array([1])).tolist()) for each in questions]
 
 
-def two_rounds(mechanism: Tallies, scales: tuple[float, float], model: Adaptive) -> float:
-    """Exact δ of two rounds over one cell, where the second's model is chosen by what the first released."""
-    laws, rows = [gaussian_law(scale) for scale in scales], np.array([[0]], np.int32)
-    groups: list[tuple[Floats, Floats]] = []
-    cell = [(0, 1)]
-    values, odds = laws[0]
-    shift = int(tally(mechanism.question(0, [0], cell), rows, np.array([1]))[0])
-    grid = np.arange(values[0], values[-1] + shift + 1)
-    first = pmf(grid - shift, values, odds), pmf(grid, values, odds)
-    for at, released in enumerate(grid):
-        question = mechanism.question(1, [0], cell, model(int(released)))
-        moved = int(tally(question, rows, np.array([1]))[0])
-        own = np.arange(laws[1][0][0], laws[1][0][-1] + moved + 1)
-        second = pmf(own - moved, *laws[1]), pmf(own, *laws[1])
-        groups.append((first[0][at] * second[0], first[1][at] * second[1]))
-    pair = np.concatenate([one for one, _ in groups]), np.concatenate([other for _, other in groups])
-    return hockey_stick(pair, EPSILON)
+def scales_of(mechanism: Tallies) -> list[float]:
+    return [each.scale for each in mechanism.rounds]
 
 
-def pmf(at: Ints, values: Ints, odds: Floats) -> Floats:
-    inside = (at >= values[0]) & (at <= values[-1])
-    return np.where(inside, odds[np.clip(at - values[0], 0, len(odds) - 1)], 0.0)
-
-
-def told_by_the_first(released: int) -> IntegerModel:
-    """As wrong as it may be where the unit seems to be there."""
-    return IntegerModel(np.zeros((1, 1), np.int64), np.array([-9000 if released > 0 else 9000]))
-
-
-def always_wrong(released: int) -> IntegerModel:  # noqa: ARG001
-    return IntegerModel(np.zeros((1, 1), np.int64), np.array([-9000]))
-
-
-ROUNDS = (replace(HALF, count=0, cells=1), replace(HALF, count=0, cells=1, least=STEPS // 8))
-
-
-@pytest.mark.parametrize("model", [told_by_the_first, always_wrong])
-def test_rounds_together_hold_the_claim_whatever_the_first_one_leads_to(model: Adaptive) -> None:
-    mechanism = calibrated(*ROUNDS)
-    scales = mechanism.rounds[0].scale, mechanism.rounds[1].scale
-    assert two_rounds(mechanism, scales, model) + LEFT_OUT <= DELTA
-    if model is always_wrong:
-        assert two_rounds(mechanism, scales, model) > 0.8 * DELTA
+def test_rounds_together_hold_the_claim_whatever_the_first_one_leads_to() -> None:
+    mechanism = tallies(*ROUNDS)
+    for wrong in product((True, False), repeat=2):
+        models = (moves(mechanism, each) for each in wrong)
+        assert gaussian_adaptively(EPSILON, next(models), scales_of(mechanism), next(models)) + LEFT_OUT <= DELTA
+    assert gaussian_adaptively(EPSILON, moves(mechanism, wrong=True), scales_of(mechanism)) > 0.8 * DELTA
 
 
 @pytest.mark.parametrize(
-    "priced",
+    "scales",
     [
         pytest.param(
-            lambda: [calibrated(replace(each, share=1.0)).rounds[0].scale for each in ROUNDS],
+            [tallies(replace(each, share=1.0)).rounds[0].scale for each in ROUNDS],
             id="13: norm not divided over rounds",
         ),
-        pytest.param(lambda: [calibrated(*ROUNDS).rounds[0].scale] * 2, id="14: later rounds priced as the first"),
-        pytest.param(
-            lambda: [each.scale * 2**-0.5 for each in calibrated(*ROUNDS).rounds], id="15: shares taken twice"
-        ),
+        pytest.param([tallies(*ROUNDS).rounds[0].scale] * 2, id="14: later rounds priced as the first"),
+        pytest.param([scale * 2**-0.5 for scale in scales_of(tallies(*ROUNDS))], id="15: shares taken twice"),
     ],
 )
-def test_rounds_with_too_little_noise_are_rejected(priced: Callable[[], list[float]]) -> None:
-    first, second = priced()
-    assert two_rounds(calibrated(*ROUNDS), (first, second), always_wrong) > DELTA
+def test_rounds_with_too_little_noise_are_rejected(scales: list[float]) -> None:
+    assert gaussian_adaptively(EPSILON, moves(tallies(*ROUNDS), wrong=True), scales) > DELTA
 
 
 def test_planned_rounds_are_those_of_the_design() -> None:
@@ -274,7 +232,7 @@ def test_planned_rounds_are_those_of_the_design() -> None:
 
 
 def test_a_question_beyond_what_its_round_paid_for_is_refused() -> None:
-    mechanism = calibrated(one_round(cells=4))
+    mechanism = tallies(one_round(cells=4))
     for fields, spans in (((0, 1, 2), ((0, 1), (1, 2), (2, 4))), ((0, 1), ((0, 2), (2, 4)))):
         with pytest.raises(ValueError, match=facts("2 fields", "32 steps", "4 numbers")):
             mechanism.question(0, fields, spans)
@@ -282,11 +240,11 @@ def test_a_question_beyond_what_its_round_paid_for_is_refused() -> None:
 
 @pytest.mark.parametrize("changed", [{"least": 0}, {"count": 13}, {"steps": 64}, {"what": "codes"}, {"classes": 3}])
 def test_a_question_on_another_grid_than_its_rounds_is_refused(changed: dict[str, Any]) -> None:
-    mechanism = calibrated(one_round(count=0))
+    mechanism = tallies(one_round(count=0))
     question = replace(asked(mechanism, 0), **{"least": 0, "steps": STEPS} | changed)
     mechanism.check(0, asked(mechanism, 0))
     with pytest.raises(ValueError, match="paid for"):
         mechanism.check(0, question)
-    number = calibrated(one_round(0, count=0), classes=0)
+    number = tallies(one_round(0, count=0), classes=0)
     with pytest.raises(ValueError, match="another constant or grid"):
         number.check(0, replace(asked(number, 0), steps=STEPS // 2, least=STEPS // 4))
