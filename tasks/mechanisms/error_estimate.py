@@ -9,7 +9,7 @@ Guarantees   (ε, 0)-DP: one shard moves the sum by at most `steps`, and the noi
              suggested is accurate with probability 1 − β, for rows and queries drawn from one distribution
 Ends         after one release
 Not covered  the accuracy of a cutoff chosen by it for other data or other teachers. The ledger charges its cost
-Checked by tests/privacy/test_error_estimate.py and tests/privacy/test_bounds.py, where the printed cutoff is too small.
+Checked by tests/privacy/test_error_estimate.py, where the printed cutoff is too small.
 """
 
 import math

@@ -8,7 +8,7 @@ Statement
     Guarantees   `delta_above` is never below the exact value: it is computed in decimals, with a bound on their error
     Ends         nothing is kept between calls
     Not covered  discrete Gaussians (noise.py)
-Checked by tests/privacy/test_gaussian.py, in 50 digits of mpmath.
+Checked by tests/privacy/test_accounting.py, in 120 digits of mpmath.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Accounting of Gaussian counts: the bound on δ against exact convolution, 80 digits and dp_accounting; calibration."""
+"""Accounting of Gaussian counts: the bound on δ against exact convolution, 120 digits, dp_accounting; calibration."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,6 +13,7 @@ from tests.world import (
     ROUNDED,
     Cost,
     Tallies,
+    delta_above,
     gaussian_delta,
     gaussians_delta,
     least_noise,
@@ -102,17 +103,24 @@ def test_the_analytic_curve_of_continuous_noise_is_no_bound() -> None:
     assert moved_delta(0.5, [(1.0, 1, 2.9)]) == 1.0
 
 
-def in_80_digits(epsilon: float, square: mp.mpf) -> mp.mpf:
+def in_120_digits(epsilon: float, square: mp.mpf) -> mp.mpf:
     """δ of a continuous Gaussian, μ² = `square` (Balle & Wang 2018)."""
-    with mp.workdps(80):
+    with mp.workdps(120):
         mu, e = mp.sqrt(square), mp.mpf(epsilon)
         return mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu)
 
 
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.3, 1.0), (1.0, 0.0), (2.0, 30.0), (20.0, 3.0)])
+def test_the_delta_that_decides_is_above_the_exact_one_by_less_than_doubles_can_tell(mu: float, epsilon: float) -> None:
+    with mp.workdps(120):
+        found, exact = mp.mpf(str(delta_above(mu, epsilon))), in_120_digits(epsilon, mp.mpf(mu) ** 2)
+        assert exact <= found <= exact * (1 + mp.mpf("1e-25"))
+
+
 def of_moves(epsilon: float, *moved: tuple[float, int, float]) -> mp.mpf:
     """δ of moves, before what their lattice adds."""
-    with mp.workdps(80):
-        return in_80_digits(epsilon, mp.fsum(mp.mpf(square) / (mp.mpf(scale) ** 2 - 4) for square, _, scale in moved))
+    with mp.workdps(120):
+        return in_120_digits(epsilon, mp.fsum(mp.mpf(square) / (mp.mpf(scale) ** 2 - 4) for square, _, scale in moved))
 
 
 TIGHT = 1 + 4e-9
@@ -136,7 +144,7 @@ def test_a_tiny_move_is_not_rounded_down() -> None:
 @pytest.mark.parametrize("shifts", [10**9, 10**12])
 def test_many_counts_under_wide_noise_are_not_rounded_down(epsilon: float, shifts: int) -> None:
     for scale in (1e4 * shifts**0.5, 1e7 * shifts**0.5, 1e8 * shifts**0.5):
-        exact = in_80_digits(epsilon, mp.mpf(shifts) / mp.mpf(scale) ** 2)
+        exact = in_120_digits(epsilon, mp.mpf(shifts) / mp.mpf(scale) ** 2)
         assert gaussian_delta(epsilon, shifts, scale) >= exact
         assert gaussians_delta(epsilon, [(shifts, scale)]) >= exact
 

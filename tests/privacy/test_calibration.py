@@ -3,15 +3,15 @@
 And how every one that answers rows is asked: batches of a stream are answered as the whole is, under one noise.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.privacy.exact import Silent
+from tests.privacy.exact import Silent, Steady
 from tests.support.recomputed import relabelled
 from tests.support.recorded import ASKED, DRAWN
 from tests.world import (
@@ -19,7 +19,6 @@ from tests.world import (
     MECHANISMS,
     ORDERS,
     REFUSED,
-    Draws,
     Ints,
     RandomSource,
     planned_rounds,
@@ -143,29 +142,6 @@ def test_a_session_that_ends_early_has_spent_less_and_at_its_end_the_whole(name:
 
 
 # A stream in batches --------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Steady:
-    """A source whose draws follow from the row, and whose noise from how much of its scale was drawn before."""
-
-    drawn: dict[float, int] = field(default_factory=dict)
-    kept: dict[str, Ints] = field(default_factory=dict)
-
-    def uniform(self, first: int, rows: int) -> Draws:
-        return np.random.default_rng(11).integers(0, 2**64, first + rows, dtype=np.uint64)[first:]
-
-    def laplace(self, scale: float, size: int) -> Ints:
-        before = self.drawn.get(scale, 0)
-        self.drawn[scale] = before + size
-        return np.rint(np.random.default_rng(12).laplace(0, scale, before + size)[before:]).astype(np.int64)
-
-    gaussian = laplace
-
-    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:
-        if name not in self.kept:
-            self.kept[name] = draw()
-        return self.kept[name]
 
 
 def answered(mechanism: Any, votes: Ints, size: int) -> tuple[list[int], dict[float, int]]:

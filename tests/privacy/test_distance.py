@@ -1,13 +1,13 @@
 """Distance to instability against brute force: every vote vector, and every way in which votes can change."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
-from itertools import product
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.privacy.exact import neighbours, vote_rows
 from tests.world import distance_to_instability, margin, plurality
 
 Counts = tuple[int, ...]
@@ -15,17 +15,15 @@ Measure = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 SIZES = [(2, 1), (2, 8), (2, 9), (3, 1), (3, 6), (3, 7), (4, 5), (4, 6)]
 
 
-@cache
 def vectors(classes: int, teachers: int) -> list[Counts]:
     """Every way `teachers` can vote."""
-    return [counts for counts in product(range(teachers + 1), repeat=classes) if sum(counts) == teachers]
+    return [tuple(row.tolist()) for row in vote_rows(teachers, classes)]
 
 
-def one_changed(counts: Counts) -> Iterator[Counts]:
+@cache
+def one_changed(counts: Counts) -> list[Counts]:
     """Every way one teacher can change its vote."""
-    for taken, given in product(range(len(counts)), repeat=2):
-        if counts[taken] and taken != given:
-            yield tuple(n - (i == taken) + (i == given) for i, n in enumerate(counts))
+    return [tuple(row.tolist()) for row in neighbours(np.array(counts))]
 
 
 def sole_winner(counts: Counts) -> int | None:

@@ -85,30 +85,21 @@ def test_what_runs_costs_less_than_what_is_printed_and_than_the_budget(epsilon: 
     assert made.cost.delta <= 1e-6 / 3
 
 
-def run(made: PublishedAlgorithm, cutoff: int) -> Run:
-    return Run(
-        threshold=made.threshold,
-        threshold_scale=made.threshold_scale,
-        query_scale=made.query_scale,
-        cutoff=cutoff,
-    )
-
-
 def test_what_runs_keeps_its_cost_against_the_best_adversary_and_what_is_printed_does_not() -> None:
     """The true distance moves by 1 and one refusal ends it; as printed, 2 and two. Only `printed_cost` covers that."""
     made = PublishedAlgorithm.calibrate(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
     near = [0, made.threshold - 1, made.threshold, made.threshold + 1]
     own, printed = made.cost, printed_cost(**SMALL)  # type: ignore[arg-type]
     spent = made.epoch_epsilon
-    assert adaptive(run(made, 1), steps(near), 3, spent) <= own.delta
+    assert adaptive(Run.of(made, cutoff=1), steps(near), 3, spent) <= own.delta
     for queries, cutoff in ((steps(near, jump=2), 1), (steps(near), 2), (steps(near, jump=2), 2)):
-        as_printed = adaptive(run(made, cutoff), queries, 3, spent)
+        as_printed = adaptive(Run.of(made, cutoff=cutoff), queries, 3, spent)
         assert as_printed > 1.1 * own.delta
-        assert adaptive(run(made, cutoff), queries, 3, 4 * spent) <= printed.delta
+        assert adaptive(Run.of(made, cutoff=cutoff), queries, 3, 4 * spent) <= printed.delta
 
 
 def test_an_even_number_of_teachers_is_covered_at_the_printed_distance() -> None:
     made = PublishedAlgorithm.calibrate(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
     differ = [Step(1, 1, split=True)]
-    slip = adaptive(run(made, 2), differ, 2, SMALL["epsilon"])
+    slip = adaptive(Run.of(made, cutoff=2), differ, 2, SMALL["epsilon"])
     assert 2 * made.cost.delta < slip <= printed_cost(**SMALL).delta  # type: ignore[arg-type]

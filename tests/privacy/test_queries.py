@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.privacy.exact import Steady
 from tests.world import (
-    Draws,
-    Ints,
     NoisyVotes,
     SparseVector,
     StableVoting,
@@ -23,21 +22,6 @@ from tests.world import (
 )
 
 Leaders = Callable[[Sequence[Hashable]], tuple[Hashable, tuple[int, int]]]
-
-
-class Fixed:
-    """A source of no noise at all and of one draw a row, the same at every call."""
-
-    def uniform(self, first: int, rows: int) -> Draws:
-        return np.random.default_rng(11).integers(0, 2**64, first + rows, dtype=np.uint64)[first:]
-
-    def laplace(self, scale: float, size: int) -> Ints:  # noqa: ARG002  # whatever the scale
-        return np.zeros(size, dtype=np.int64)
-
-    gaussian = laplace
-
-    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:  # noqa: ARG002  # nothing to keep
-        return draw()
 
 
 MECHANISMS = [
@@ -65,7 +49,7 @@ def shards(strength: float) -> list[str]:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_most_predictive_feature_is_released_where_shards_agree(mechanism: StableVoting | SparseVector) -> None:
-    assert ask_query(mechanism, [shards(strength=1.0), shards(strength=0.0)], Fixed()) == ["income", None]
+    assert ask_query(mechanism, [shards(strength=1.0), shards(strength=0.0)], Steady()) == ["income", None]
 
 
 # Neighbours ---------------------------------------------------------------------------------------------------------
@@ -123,7 +107,7 @@ def test_noisy_counts_of_undeclared_answers_would_leak() -> None:
 def test_only_mechanisms_that_refuse_may_release_undeclared_answers() -> None:
     noisy = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2)
     with pytest.raises(WrongInput, match="noisy_votes"):
-        ask_query(noisy, [["a", "b"]], Fixed())
+        ask_query(noisy, [["a", "b"]], Steady())
 
 
 # Asking -------------------------------------------------------------------------------------------------------------
@@ -135,17 +119,17 @@ def test_batches_are_answered_as_one_stream(cutoff: int) -> None:
     rng = np.random.default_rng(5)
     answers = [rng.choice(["a", "b", "c"], size=120, p=[0.9, 0.08, 0.02] if row % 4 else None) for row in range(40)]
     stream = [list(map(str, row)) for row in answers]
-    whole = ask_query(mechanism, stream, Fixed())
+    whole = ask_query(mechanism, stream, Steady())
     assert whole.count(None) == cutoff
     assert whole[-1] is None
     parts: list[str | None] = []
     for start in range(0, 40, 7):
-        parts += ask_query(mechanism, stream[start : start + 7], Fixed(), first=start, refused=parts.count(None))
+        parts += ask_query(mechanism, stream[start : start + 7], Steady(), first=start, refused=parts.count(None))
     assert parts == whole
 
 
 def test_a_query_of_no_teachers_is_refused_and_no_queries_have_no_answers() -> None:
     mechanism = SparseVector.calibrate(epsilon=1.0, delta=1e-5, cutoff=1)
-    assert ask_query(mechanism, [], Fixed()) == []
+    assert ask_query(mechanism, [], Steady()) == []
     with pytest.raises(WrongInput):
-        ask_query(mechanism, [[]], Fixed())
+        ask_query(mechanism, [[]], Steady())

@@ -10,6 +10,7 @@ import pytest
 
 from tests.privacy.attacks import attacks_on
 from tests.privacy.audit import audit
+from tests.privacy.transcripts import votes_at
 from tests.world import (
     REFUSED,
     WHOLE,
@@ -24,11 +25,6 @@ from tests.world import (
 
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (1.0, 0.2), (4.0, 1e-9), (40.0, 1e-3), (2.0, 2.0**-60)]
 ROUNDING = Decimal("1e-45")
-
-
-def votes_at(distances: Sequence[int]) -> Ints:
-    """Rows of votes, won by class 0, of these distances to instability."""
-    return np.array([[2 * distance + 1, 0] for distance in distances], dtype=np.int64)
 
 
 def laplace_law(release: LaplaceRelease, *, noise: int = 1, lowered: int = 0) -> list[Decimal]:

@@ -8,9 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.privacy.transcripts import Run, Step, adaptive, patient, steps, worst_stream
+from tests.privacy.transcripts import Run, Step, adaptive, patient, steps, votes_at, worst_stream
 from tests.world import (
-    Ints,
     NoisyThreshold,
     SparseVector,
     hockey_stick,
@@ -29,23 +28,9 @@ def threshold(cutoff: int = 1, *, above: int = 4, scales: tuple[float, float] = 
     )
 
 
-def run(mechanism: NoisyThreshold) -> Run:
-    return Run(
-        threshold=mechanism.threshold,
-        threshold_scale=mechanism.threshold_scale,
-        query_scale=mechanism.query_scale,
-        cutoff=mechanism.cutoff,
-    )
-
-
 def claimed(mechanism: NoisyThreshold, epsilon: float) -> float:
     """δ the mechanism is proved to have at `epsilon`."""
     return hockey_stick(mechanism.epoch_epsilon, mechanism.cutoff, epsilon) + mechanism.slip
-
-
-def votes_at(distances: list[int]) -> Ints:
-    """Rows of votes, won by class 0, of these distances to instability."""
-    return np.array([[2 * distance + 1, 0] for distance in distances], dtype=np.int64)
 
 
 # The code is the specification --------------------------------------------------------------------------------------
@@ -67,7 +52,7 @@ def same_on_all_noise(mechanism: SparseVector, specification: Run) -> bool:
 @pytest.mark.parametrize("cutoff", [1, 2, 3])
 def test_the_code_is_the_specification_on_all_noise(cutoff: int) -> None:
     mechanism = threshold(cutoff, above=2)
-    assert same_on_all_noise(mechanism, run(mechanism))
+    assert same_on_all_noise(mechanism, Run.of(mechanism))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +66,7 @@ def test_the_code_is_the_specification_on_all_noise(cutoff: int) -> None:
 )
 def test_code_with_a_planted_bug_is_not_the_specification(bug: dict[str, object]) -> None:
     mechanism = threshold(2, above=2)
-    assert not same_on_all_noise(mechanism, replace(run(mechanism), **bug))  # type: ignore[arg-type]  # bugs differ
+    assert not same_on_all_noise(mechanism, Run.of(mechanism, **bug))
 
 
 # The specification against the best adversary -----------------------------------------------------------------------
@@ -101,7 +86,7 @@ def test_no_adaptive_adversary_passes_the_claim(mechanism: SparseVector) -> None
     around = sorted({0, mechanism.threshold - 1, mechanism.threshold, mechanism.threshold + 2})
     whole = mechanism.epoch_epsilon * mechanism.cutoff
     for epsilon in (0.1 * whole, 0.5 * whole, 0.9 * whole, whole, mechanism.epsilon):
-        found = adaptive(run(mechanism), steps([item for item in around if item >= 0]), 3, epsilon)
+        found = adaptive(Run.of(mechanism), steps([item for item in around if item >= 0]), 3, epsilon)
         assert found <= claimed(mechanism, epsilon) * (1 + EXACT)
 
 
@@ -110,18 +95,20 @@ def test_calibrated_settings_keep_the_budget_against_the_best_adversary(
     epsilon: float, delta: float, cutoff: int
 ) -> None:
     mechanism = SparseVector.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
-    assert adaptive(run(mechanism), steps([0, mechanism.threshold, mechanism.threshold + 1]), 4, epsilon) <= delta
+    assert adaptive(Run.of(mechanism), steps([0, mechanism.threshold, mechanism.threshold + 1]), 4, epsilon) <= delta
 
 
 def test_labels_that_differ_cost_exactly_what_is_charged() -> None:
     mechanism = threshold(1)
-    assert adaptive(run(mechanism), steps(NEAR), 3, mechanism.epoch_epsilon) == pytest.approx(mechanism.slip, rel=1e-8)
+    assert adaptive(Run.of(mechanism), steps(NEAR), 3, mechanism.epoch_epsilon) == pytest.approx(
+        mechanism.slip, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize(("part", "beyond"), [(0.95, True), (1.0, False)])
 def test_a_patient_adversary_reaches_all_of_an_epoch_and_no_more(part: float, beyond: bool) -> None:
     mechanism = threshold(1, above=12)
-    reached = patient(run(mechanism), worst_stream(run(mechanism), 1, 20), part * mechanism.epoch_epsilon)
+    reached = patient(Run.of(mechanism), worst_stream(Run.of(mechanism), 1, 20), part * mechanism.epoch_epsilon)
     assert (reached > 1e-5) == beyond
 
 
@@ -141,14 +128,14 @@ BUGS = {
 def test_planted_bugs_pass_the_claim(bug: str) -> None:
     mechanism = threshold(1)
     queries, changes = BUGS[bug]
-    broken = replace(run(mechanism), **changes)  # type: ignore[arg-type]  # bugs differ in what they change
+    broken = Run.of(mechanism, **changes)  # type: ignore[arg-type]  # bugs differ in what they change
     assert adaptive(broken, queries, 3, mechanism.epoch_epsilon) > 1.1 * claimed(mechanism, mechanism.epoch_epsilon)
 
 
 def test_a_threshold_redrawn_at_every_row_lets_answers_leak() -> None:
     mechanism, answered = threshold(1, above=14), [Step(16, 15)] * 12
-    broken = replace(run(mechanism), redrawn="row")
-    assert patient(run(mechanism), answered, mechanism.epoch_epsilon) == 0
+    broken = Run.of(mechanism, redrawn="row")
+    assert patient(Run.of(mechanism), answered, mechanism.epoch_epsilon) == 0
     assert patient(broken, answered, mechanism.epoch_epsilon) > 10 * claimed(mechanism, mechanism.epoch_epsilon)
 
 
@@ -156,9 +143,9 @@ def test_a_label_delta_that_is_not_split_over_epochs_passes_the_budget() -> None
     budget = 0.05
     mechanism = threshold(3, above=least_with_tail(1.0, 2.0, budget) - 1)
     split = [Step(0, 0, split=True)]
-    assert adaptive(run(mechanism), split, 3, mechanism.epoch_epsilon * 3) > budget
+    assert adaptive(Run.of(mechanism), split, 3, mechanism.epoch_epsilon * 3) > budget
     right = replace(mechanism, threshold=least_with_tail(1.0, 2.0, budget / 3) - 1)
-    assert adaptive(run(right), split, 3, right.epoch_epsilon * 3) <= budget
+    assert adaptive(Run.of(right), split, 3, right.epoch_epsilon * 3) <= budget
 
 
 def test_margin_is_what_halves_the_sensitivity() -> None:

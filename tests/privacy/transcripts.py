@@ -7,16 +7,21 @@ it: `adaptive`, the best of all askers of a few rows, and `patient`, who asks on
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.world import REFUSED
+from tests.world import REFUSED, Ints, NoisyThreshold
 
 Floats = NDArray[np.float64]
 NEGLIGIBLE = 1e-15
 """Noise beyond the support that is enumerated has less than this probability."""
+
+
+def votes_at(distances: Sequence[int]) -> Ints:
+    """Rows of votes, won by class 0, of these distances to instability."""
+    return np.array([[2 * distance + 1, 0] for distance in distances], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,12 @@ class Run:
     cutoff: int
     strict: bool = True
     redrawn: Literal["refusal", "row", "never"] = "refusal"
+
+    @classmethod
+    def of(cls, mechanism: NoisyThreshold, **changes: Any) -> Self:
+        """What a mechanism should do; or, with changes, what one with a planted bug does."""
+        given = {name: getattr(mechanism, name) for name in ("threshold", "threshold_scale", "query_scale", "cutoff")}
+        return cls(**{**given, **changes})
 
     def answer(self, distances: Sequence[int], queries: Sequence[int], thresholds: Sequence[int]) -> list[int]:
         """The rows one after another, as the papers write them: 0 for a label, REFUSED, and nothing after the halt."""
