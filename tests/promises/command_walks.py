@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from tests.promises.commands import STAND_INS
+from tests.promises.kinds import KINDS
 from tests.promises.runs import READERS, RUNS
 from tests.promises.walks import Seen, Walk, below, files
 from tests.support.people import arrive, changed, people, tables_of_plan, write_tables
@@ -20,6 +21,7 @@ from tests.world import (
     Records,
     StudentPlan,
     Vault,
+    door_admit,
     flows_learn,
     handed_on,
     settle,
@@ -30,6 +32,8 @@ from tests.world import (
 
 FINAL = r"released/[^/]+/(labels|rounds)/"
 """Released files that are never replaced."""
+NAMED = "sessions/people-1"
+KEYED = {kind.name for kind in KINDS if kind.keyed}
 SMALL = {"teachers": {"count": 20, "block": 10}}
 
 
@@ -41,7 +45,23 @@ def standing_in(home: Path) -> Iterator[None]:
         patch.setenv("CONCORD_TRUST", "tests")  # one kind's student is of a test's own type
         for place, stand_in in STAND_INS.items():
             patch.setattr(place, stand_in)
+        if (home / "vault" / "secrets" / NAMED).exists():
+            patch.setattr(door_admit, "secrets", Named)
         yield
+
+
+class Named:
+    """One name and key for the session of a walk whose draws are keyed, so that their labels can be compared."""
+
+    @staticmethod
+    def token_hex(_: int) -> str:
+        return "1"
+
+
+def keyed(home: Path) -> None:
+    """As `with_tables`, with the session's key."""
+    with_tables(home)
+    Vault(home / "vault").make_secret(NAMED)
 
 
 def with_tables(home: Path) -> None:
@@ -79,7 +99,7 @@ def of_home(home: Path) -> Seen:
     drawn = {path: noise for path, noise in below(found, "vault/sessions/").items() if path.endswith(".npz")}
     public = {path: content for path, content in below(found, "released/").items() if re.match(FINAL, path)}
     terms = [(item.mechanism["name"], item.part, item.reserved, item.status, item.batches) for item in sessions]
-    return Seen(drawn, public, end=(terms, len(drawn)))
+    return Seen(drawn, public, end=(terms, len(drawn)), charge=ledger.total("people") if sessions else None)
 
 
 def published(home: Path) -> None:
@@ -116,7 +136,14 @@ def usable(home: Path) -> Seen:
 
 
 READING = tuple(
-    Walk(f"run {run.name}", with_tables, partial(given, command=partial(running, name=run.name)), of_home, final=FINAL)
+    Walk(
+        f"run {run.name}",
+        keyed if run.name in KEYED else with_tables,
+        partial(given, command=partial(running, name=run.name)),
+        of_home,
+        run.name in KEYED,
+        FINAL,
+    )
     for run in READERS
 )
 PUBLISHING_AGAIN = tuple(
