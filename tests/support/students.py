@@ -22,6 +22,8 @@ from tests.world import (
     Codes,
     Decoded,
     Encoding,
+    Passed,
+    Pictures,
     ScoreClassifier,
     cast_rows,
     dump,
@@ -148,6 +150,17 @@ STUDENTS: Mapping[str, Callable[[pl.DataFrame], Any]] = {
     "a number": lambda rows: linear(rows, encoding_of(rows, bounds=(-3.0, 7.0))),
 }
 """A student of each kind, made of public rows."""
+
+
+def of_pictures() -> tuple[Pipeline, pl.DataFrame]:
+    """A student of small pictures, and rows of them."""
+    levels = np.random.default_rng(3).integers(0, 256, (12, 196))
+    rows = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
+    image = Passed(name="image", element="uint8", size=196)
+    encoding = Encoding(columns=(image,), label="label", classes=("no", "yes"))
+    learner = ScoreClassifier(Pictures(hidden=4, steps=2, random_state=0), ["no", "yes"])
+    learner.fit(encode(cast_rows(rows, encoding), encoding), np.eye(2)[np.arange(12) % 2])
+    return published_student(encoding, learner), rows
 
 
 def republish(folder: Path, student: Any) -> Path:

@@ -1,13 +1,8 @@
 """A student of square pictures: what it learns from, and that its file is loaded where Concord is not."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 from numpy.typing import NDArray
 
@@ -17,18 +12,10 @@ from tests.world import (
     Passed,
     Pictures,
     ScoreClassifier,
-    data_concord_pictures,
-    data_concord_student,
-    dump,
     gradients,
     levels_of,
-    load,
     main_components,
-    modules_needed,
     moved,
-    published_student,
-    student_concord_published,
-    trusted_types,
 )
 
 IMAGE = Encoding(
@@ -150,33 +137,3 @@ def test_its_layer_is_what_the_network_has_of_gradients() -> None:
 def test_other_rows_are_refused(width: int) -> None:
     with pytest.raises(ValueError, match="square pictures"):
         Pictures().fit(np.zeros((4, width)), np.eye(4))
-
-
-@pytest.mark.slow
-def test_its_file_is_loaded_where_concord_is_not(tmp_path: Path) -> None:
-    student = published_student(IMAGE, learned())
-    file = dump(student)
-    assert dump(load(file)) == file
-    assert modules_needed(trusted_types(file)) == [
-        data_concord_student,
-        student_concord_published,
-        data_concord_pictures,
-    ]
-    (tmp_path / "student.skops").write_bytes(file)
-    for module in (data_concord_student, student_concord_published, data_concord_pictures):
-        (tmp_path / Path(str(module.__file__)).name).write_bytes(Path(str(module.__file__)).read_bytes())
-    rows = strokes(3, 6)[0]
-    np.save(tmp_path / "rows.npy", rows)
-    alone = (
-        "import sys, numpy, pandas, skops.io\n"
-        "trusted = skops.io.get_untrusted_types(file='student.skops')\n"
-        "student = skops.io.load('student.skops', trusted=trusted)\n"
-        "assert 'concord' not in sys.modules\n"
-        "print(*student.predict(pandas.DataFrame({'image': list(numpy.load('rows.npy'))})))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", alone], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
-    )
-    frame = pl.DataFrame({"image": pl.Series(rows, dtype=pl.Array(pl.UInt8, 196))})
-    assert ended.stdout.split() == student.predict(frame).tolist()
-    assert student.predict(pd.DataFrame({"image": list(rows)})).tolist() == student.predict(frame).tolist()
