@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.support.people import changed, tables_of_plan
-from tests.world import Plan, TableSource, WrongInput, load_plan, parse_plan
+from tests.world import GONE, Plan, TableSource, WrongInput, app, load_plan, parse_plan
 
 PLANS = Path(__file__).parents[2] / "deployments/plans"
 TABLES = tables_of_plan(Path("data"))
@@ -23,12 +24,21 @@ def plan_of(**sections: Any) -> Plan:
     return parse_plan({name: section for name, section in given.items() if section is not None})
 
 
-def test_the_decoded_model_is_the_student_unless_another_is_named() -> None:
+def test_what_is_left_out_follows_from_what_is_named() -> None:
     plan = plan_of(**TALLIES)
     assert (plan.tallied, plan.ways, plan.teachers.count, plan.student.learner) == (True, ("tallies",), 0, "linear")
     assert plan_of(**TALLIES | {"student": {}}).student.learner == "linear"
     fitted = {"estimator": "sklearn.naive_bayes.BernoulliNB"}
     assert plan_of(**TALLIES | {"student": fitted}).student.learner == "fitted"
+    data = {name: value for name, value in TABLES["data"].items() if name != "classes"}
+    plan = plan_of(**TALLIES, test={"share": 0.1}, data=data | {"label": "cost", "bounds": [0, 50.5]})
+    assert (plan.data.classes, plan.data.bounds, plan.student.learner) == ((), (0.0, 50.5), "linear")
+    plan = plan_of(student=STUMPS, teachers=None, labeling=None)  # nobody votes for it
+    assert (plan.ways, plan.epsilon_of_choice) == (("hypothesis",), plan.privacy.epsilon)
+    assert plan.student.space.hypotheses == "stumps"
+    plan = plan_of(student=STUMPS | {"epsilon": 1.5})  # labels and choice share the budget
+    assert plan.ways == ("votes", "hypothesis")
+    assert (plan.epsilon_of_choice, plan.epsilon_of_labels) == (1.5, plan.privacy.epsilon - 1.5)
 
 
 @pytest.mark.parametrize(("name", "learner"), [("adult-tallies", "linear"), ("mnist-tallies", "fitted")])
@@ -37,24 +47,6 @@ def test_a_plan_that_is_handed_out_counts_and_fits_what_it_names(name: str, lear
     assert (plan.tallied, plan.student.learner) == (True, learner)
     if learner == "fitted":
         plan.student.build(random_state=0)
-
-
-def test_a_number_has_bounds_in_place_of_classes() -> None:
-    data = {name: value for name, value in TABLES["data"].items() if name != "classes"}
-    plan = plan_of(**TALLIES, test={"share": 0.1}, data=data | {"label": "cost", "bounds": [0, 50.5]})
-    assert (plan.data.classes, plan.data.bounds, plan.student.learner) == ((), (0.0, 50.5), "linear")
-
-
-def test_nobody_votes_for_a_universal_student() -> None:
-    plan = plan_of(student=STUMPS, teachers=None, labeling=None)
-    assert (plan.ways, plan.epsilon_of_choice) == (("hypothesis",), plan.privacy.epsilon)
-    assert plan.student.space.hypotheses == "stumps"
-
-
-def test_labels_and_choice_share_the_budget() -> None:
-    plan = plan_of(student=STUMPS | {"epsilon": 1.5})
-    assert plan.ways == ("votes", "hypothesis")
-    assert (plan.epsilon_of_choice, plan.epsilon_of_labels) == (1.5, plan.privacy.epsilon - 1.5)
 
 
 def test_a_plan_survives_being_written_down() -> None:
@@ -116,3 +108,25 @@ def test_a_delta_of_one_unit_or_more_is_refused_unless_the_plan_says_so() -> Non
 def test_a_query_may_end_with_a_semicolon() -> None:
     source = {"query": "select 1; ", "connection": "WARD"}
     assert TableSource.model_validate(source).query == "select 1"
+
+
+COMMANDS = [name for name in GONE if name.startswith("concord ")]
+KEYS = [name for name in GONE if not name.startswith("concord ")]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_that_is_gone_names_the_alternative(key: str) -> None:
+    *sections, name = key.split(".")
+    tables: dict[str, object] = {name: 1}
+    for section in reversed(sections):
+        tables = {section: tables}
+    with pytest.raises(WrongInput) as refused:
+        parse_plan(tables)
+    assert str(refused.value) == f"{key} is no longer a key of the plan: {GONE[key]}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_gone_names_the_alternative(name: str) -> None:
+    refused = CliRunner().invoke(app, [name.removeprefix("concord "), "anything", "--at-all"])
+    assert isinstance(refused.exception, WrongInput)
+    assert str(refused.exception) == f"`{name}` is no longer a command: {GONE[name]}"

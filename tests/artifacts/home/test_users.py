@@ -1,6 +1,5 @@
 """A home of another format or of another user is not used: the sentence names file, owner, who runs, and what to do."""
 
-import errno
 import os
 import pwd
 from pathlib import Path
@@ -73,15 +72,3 @@ def test_a_format_that_is_no_number_stops(tmp_path: Path) -> None:
     (tmp_path / "format").write_text("two")
     with pytest.raises(NotVerified, match="must hold the number of a format"):
         check_format(tmp_path)
-
-
-def test_a_disk_that_is_full_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Path) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full)
-        with pytest.raises(EnvironmentFailed, match=r"cannot be used: No space left"):
-            check_format(tmp_path)
-    check_format(tmp_path)
-    assert (tmp_path / "format").exists()

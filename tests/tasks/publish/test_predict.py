@@ -29,7 +29,6 @@ from tests.world import (
     at_point,
     csv_text,
     flows_api,
-    handed_on,
     in_spreadsheet,
     load_student,
     published_student,
@@ -227,14 +226,6 @@ def test_cross_validation_of_a_published_student_asked_the_same_student(small: W
     assert student.predict(rows).tolist() == before
     with pytest.raises(ValueError, match="a published student is not fitted again"):
         cross_val_score(student, rows, before, cv=2)
-
-
-def test_a_loaded_student_is_the_published_one(small: World) -> None:
-    student = load_student(SESSION, home=small.home)
-    assert tuple(student.classes_) == CLASSES
-    assert handed_on(SESSION, small.home).certificate.session == SESSION
-    with pytest.raises(WrongInput, match="no student is published"):
-        load_student("other", home=small.home)
 
 
 def test_scores_become_the_nearest_probabilities() -> None:

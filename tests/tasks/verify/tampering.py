@@ -26,10 +26,11 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Tampering:
-    """An edit of a folder, which is then signed by somebody else's key, and the check that finds it and says so."""
+    """An edit of a folder, which is then signed by somebody else's key, and the checks that find it, of which the first
+    says so."""
 
     edit: Callable[[Path], object]
-    check: str
+    checks: str
     says: str = ""
 
 
@@ -119,21 +120,29 @@ LIES: dict[str, tuple[Values, str, str]] = {
         for name in ("latest", "1.0.00", "01.0.0", "1.00.0")
     },
     # what only the ledger denies
-    "asked without teachers": ({f"{OWN}.teachers": 0}, "ledger excerpt", "teachers"),
+    "asked without teachers": ({f"{OWN}.teachers": 0}, "ledger excerpt, released labels", "teachers"),
     "the unit": ({"guarantee.unit": "one planet"}, "ledger excerpt", "unit"),
-    "above the cap": ({f"{OWN}.mechanism.settings": DEAR, **claiming(50.0, 1e-5)}, "ledger excerpt", "epsilon is 50.0"),
-    "the cap": ({"domain.cap.epsilon": 40.0}, "ledger excerpt", ""),
-    "what was spent": ({"domain.spent.epsilon": 0.5}, "ledger excerpt", ""),
-    "a session more": ({"domain.sessions": 2}, "ledger excerpt", ""),
+    "above the cap": (
+        {f"{OWN}.mechanism.settings": DEAR, **claiming(50.0, 1e-5)},
+        "ledger excerpt, released labels",
+        "epsilon is 50.0",
+    ),
+    "the cap": ({"domain.cap.epsilon": 40.0}, "ledger excerpt, budget", ""),
+    "what was spent": ({"domain.spent.epsilon": 0.5}, "ledger excerpt, budget", ""),
+    "a session more": ({"domain.sessions": 2}, "ledger excerpt, budget", ""),
     "a share": ({"domain.charges.0.share": 0.01}, "ledger excerpt", ""),
     "a status": ({"domain.charges.0.status": "closed"}, "ledger excerpt", ""),
     "another domain": ({"domain.name": "elsewhere"}, "ledger excerpt", ""),
-    "fewer refusals": ({f"{OWN}.counts": lambda of: of | {"refused": 19, "answered": 267}}, "ledger excerpt", ""),
+    "fewer refusals": (
+        {f"{OWN}.counts": lambda of: of | {"refused": 19, "answered": 267}},
+        "ledger excerpt, released labels",
+        "",
+    ),
     "the proof": ({f"{OWN}.mechanism.proof": "a page of theirs"}, "ledger excerpt", "proof"),
-    "that nobody sees an older copy": ({"caveats": without(-2)}, "ledger excerpt", ""),
+    "that nobody sees an older copy": ({"caveats": without(-2)}, "ledger excerpt, what it says", ""),
     "that a pre-check was shown": ({"caveats": without(-1)}, "ledger excerpt", ""),
 }
-"""Lies of a certificate by places and values, with the check that finds each and a fact of what it says."""
+"""Lies of a certificate by places and values, with the checks that find each and a fact of what the first says."""
 
 CHEAP = "0.000001000000000000"
 EXCERPTS: dict[str, tuple[Values, str]] = {

@@ -49,7 +49,9 @@ def test_what_somebody_changes_and_signs_is_found_and_named(folder: Path, name: 
     tampering = TAMPERING[name]
     tampering.edit(folder)
     sign_again(folder)
-    assert tampering.says in faults(folder)[tampering.check]
+    found, (first, *others) = faults(folder), tampering.checks.split(", ")
+    assert tampering.says in found[first]
+    assert found.keys() >= {*others}
 
 
 @pytest.mark.slow
@@ -60,7 +62,7 @@ def test_so_it_is_in_its_home(folder: Path, own: Path, name: str) -> None:
     sign_again(folder)
     publish(folder, own)
     found = {check.name.rpartition(": ")[2] for check in verify(own) if not check.ok}
-    assert {TAMPERING[name].check, "certificate on record"} & found
+    assert {*TAMPERING[name].checks.split(", "), "certificate on record"} & found
 
 
 UNRECORDED = {"another accuracy", "a later version"}
