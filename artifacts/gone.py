@@ -1,6 +1,6 @@
 """Names of 1.x that 2.0.0 does not have, each with the alternative: keys of the plan, and commands as `concord NAME`.
 
-Checked by tests/artifacts/test_gone.py.
+Checked by tests/artifacts/test_plan.py.
 """
 
 GONE: dict[str, str] = {

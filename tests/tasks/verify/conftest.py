@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ import pytest
 from tests.support.copies import copied
 from tests.support.published import SESSION, World, world
 from tests.support.tracked import tracked
-from tests.tasks.verify.signed_folder import STABLE
-
-DOOR = datetime(2026, 1, 2, tzinfo=UTC)
+from tests.tasks.verify.signed_folder import DOOR, STABLE
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,7 @@
 """What tests do to a published folder: sign it again by another key, and ask what fails."""
 
-import json
-from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -26,8 +24,8 @@ from tests.world import (
 )
 
 STABLE = StableVoting.calibrate(epsilon=2.5, delta=1e-5, cutoff=20)
-
-
+DOOR = datetime(2026, 1, 2, tzinfo=UTC)
+"""When the session of the home ended."""
 THEIRS = SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))
 """The key of somebody else."""
 
@@ -47,13 +45,9 @@ def faults(folder: Path, key: str | None = None) -> dict[str, str]:
     return failing(verify_published(folder, key=key))
 
 
-def sign_again(folder: Path, change: Callable[[dict[str, Any]], object] = dict.copy) -> None:
-    """Sign the folder as it lies there by another key, as Concord would; `change` is done to its excerpt."""
-    file = folder / "ledger.json"
-    values = json.loads(file.read_text())
-    change(values)
-    excerpt = Excerpt.model_validate(values)
-    file.write_bytes(excerpt.text)
+def sign_again(folder: Path) -> None:
+    """Sign the folder as it lies there by another key, as Concord would."""
+    excerpt = Excerpt.model_validate_json((folder / "ledger.json").read_bytes())
     (folder / "key.pem").write_bytes(THEIRS.public.pem)
     files = sorted(each for each in folder.rglob("*") if each.is_file() and each.name != "attestation.json")
     refs = [Ref(path=f"{SESSION}/{each.relative_to(folder)}", digest=sha256(each.read_bytes())) for each in files]

@@ -14,8 +14,7 @@ from tests.support.chained import database, rewrite
 from tests.support.published import SESSION, World, opening, session, world
 from tests.support.sentences import facts, says
 from tests.support.tracked import tracked
-from tests.tasks.verify.conftest import DOOR
-from tests.tasks.verify.signed_folder import STABLE, failing
+from tests.tasks.verify.signed_folder import DOOR, STABLE, failing
 from tests.tasks.verify.tampering import excerpted
 from tests.world import Ledger, NotVerified, Stores, Tracking, WrongInput, certify_answers, equal, limited, verify
 
