@@ -1,12 +1,8 @@
 """What tests of flows begin with."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.promises.commands import plainly
 
 
 @pytest.fixture
@@ -16,11 +12,3 @@ def home(request: pytest.FixtureRequest) -> Path:
     by_prefect = "prefect_server" in request.fixturenames
     found: Path = request.getfixturevalue("home" if by_prefect else "plain_home")
     return found
-
-
-@pytest.fixture
-def tracking(mlflow_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    shutil.copy(mlflow_database, tmp_path / "mlflow.db")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    with plainly():
-        yield
