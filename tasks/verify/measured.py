@@ -13,7 +13,7 @@ Guarantees   found and named: a share or an interval that does not follow from t
              of numbers, or its interval, that the student does not give, but for RANKED; a group of other words
 Not covered  up to TIED_SHARE of the rows, or one, since rounding on another machine may break a tie otherwise. CSV
              whose plan declared another format than is detected: a certificate does not record it. Checked by
-             tests/tasks/verify/test_verify_measured.py and tests/tasks/student/test_evaluate.py
+             tests/tasks/verify/test_verify_figures.py and tests/tasks/student/test_evaluate.py
 """
 
 import math
