@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.support.people import changed, tables_of_plan, write_tables
-from tests.support.sentences import facts
 from tests.world import (
     CUTS,
     Encoding,
@@ -14,7 +13,6 @@ from tests.world import (
     HypothesisClass,
     PublicBatch,
     Vault,
-    WrongInput,
     candidates,
     cut_points,
     hypothesis_space,
@@ -71,16 +69,3 @@ def test_cut_points_are_public_quantiles(world: World) -> None:
     assert [cut_points(np.array(numbers, dtype=np.float32)[:, None], 2) for numbers in few] == [
         [cuts] for cuts in few.values()
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "features", "rule"),
-    [
-        ("stumps", ("sizes",), facts("student.features", "'size'", "got 'sizes'")),
-        ("logistic", (), facts("hypotheses", "got 'logistic'")),
-        ("rectangles", ("size",), "2 features, got 1"),
-    ],
-)
-def test_what_cannot_be_listed_is_refused(world: World, name: str, features: tuple[str, ...], rule: str) -> None:
-    with pytest.raises(WrongInput, match=rule):
-        space(world, name, *features)
