@@ -16,7 +16,7 @@ Range (Dong, Durfee & Rogers 2020). Between neighbours, the log of the r-th prob
 exponent moves by, plus one number for all r. Exponents move by values in an interval of length ε: scores by values in
 [−Δ, Δ], in [0, Δ] or in [−Δ, 0], times the factor. So log-ratios lie within an interval of length ε, and since
 probabilities sum to 1, it holds 0: the choice is ε-DP. ∎
-Checked by tests/privacy/test_exponential.py: the exact loss on neighbours, and the sampler against this law.
+Checked by tests/privacy/test_universal.py: the exact loss on neighbours, and the sampler against this law.
 
 Universal learner: a student chosen among all dichotomies of the public rows, by its errors on private ones
     Assumes      candidates are fixed by public rows alone; one row a privacy unit; labels 0 and 1; sampling is OpenDP's

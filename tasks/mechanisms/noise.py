@@ -9,7 +9,7 @@ Statement of draws: discrete noise and private selection from OpenDP, and the ke
     Ends         nothing is kept between calls
     Not covered  running time, which depends on the noise; noise cannot be keyed, so the caller must store it
 Checked by tests/privacy/test_noise.py: samplers against their exact probabilities, the stream against AES by hand; the
-choices by test_exponential.py.
+choices by test_universal.py.
 
 Statement of calibration: the least noise within a budget, and the exact δ of Gaussian counts
     Assumes      scales and how often they are drawn at are fixed in advance

@@ -41,7 +41,7 @@ OptimalRelease: the largest answer probability at every distance at once (Desfon
 Proof. (ε, δ)-DP between equal answers at distances i and i + 1 is those lines and their mirror images, which hold as a
 never falls; between differing answers it is a₀ ≤ δ. Each entry is the most that the one before allows, so no rule
 answers more often at any distance; entries are whole numbers over 2^64, rounded down, so the lines hold exactly. ∎
-Checked by tests/privacy/test_single.py, in rational arithmetic.
+Checked by tests/privacy/test_queries.py, in rational arithmetic.
 """
 
 import math

@@ -155,13 +155,14 @@ def answered(mechanism: Any, votes: Ints, size: int) -> tuple[list[int], dict[fl
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_batches_are_answered_as_one_stream_that_ends_where_it_was_paid_for(name: str) -> None:
-    mechanism, rng = DRAWN[name], np.random.default_rng(7)
-    ones = rng.choice([100, 2, 198], 1100, p=[0.1, 0.45, 0.45])
-    votes = 200 * np.column_stack([200 - ones, ones])
+    mechanism, leads = DRAWN[name], np.random.default_rng(7).integers(-6000, 6000, 4000)
+    votes = np.column_stack([10_000 + leads, 10_000 - leads])
     whole, drawn = answered(mechanism, votes, len(votes))
-    assert answered(mechanism, votes, 23)[0] == whole
+    labels, drawn_in_parts = answered(mechanism, votes, 7)
+    assert labels == whole
     if mechanism.cutoff is None:
         assert len(whole) == mechanism.queries == 1000
+        assert drawn_in_parts == drawn
     else:
         assert whole.count(REFUSED) == mechanism.cutoff
         assert whole[-1] == REFUSED

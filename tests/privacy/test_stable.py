@@ -145,15 +145,6 @@ def test_answers_are_the_definition_read_row_by_row(classes: int, refused: int) 
     assert made.answer(votes.astype(np.uint16), draws, refused).tolist() == expected
 
 
-def test_a_row_is_refused_below_its_entry_and_not_at_it() -> None:
-    made = StableVoting.calibrate(epsilon=4, delta=1e-6, cutoff=300)
-    last = len(made.refusal) - 1
-    for distance in (0, 1, last // 2, last, 10 * last):
-        votes, entry = np.array([[2 * distance + 1, 0]]), made.refusal[min(distance, last)]
-        assert made.answer(votes, np.array([entry - np.uint64(1)])).tolist() == [REFUSED]
-        assert made.answer(votes, np.array([entry])).tolist() == [0]
-
-
 def test_votes_and_draws_must_fit() -> None:
     made = StableVoting.calibrate(epsilon=4, delta=1e-6, cutoff=3)
     wrong: list[tuple[tuple[int, ...], Any]] = [
