@@ -35,8 +35,8 @@ from tests.support.syncs import Sync, syncs
 from tests.world import Ledger, Ref, Stores, Vault
 
 CASES = 5
-LOSSES = (*WAYS[1:], *MIXTURES)
 """Of each walk in a default test, besides its end."""
+LOSSES = (*WAYS[1:], *MIXTURES)
 (TALLIES,) = (walk for walk in COMMANDS if walk.name == "run tallies")
 FOUND_BY = {
     "atomic.write_whole: fsync": BEGINNING,
