@@ -320,6 +320,18 @@ def _sets_attribute(node: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr"
 
 
+def test_no_test_imports_another() -> None:
+    """What tests share is in tests/support, or beside them in a file without tests."""
+    files = {
+        path.removesuffix(".py").replace("/", ".") for path in TESTS if path.rpartition("/")[2].startswith("test_")
+    }
+    taken = {
+        path: {name for name in imported(tree) if files & {name, name.rpartition(".")[0]}}
+        for path, tree in TESTS.items()
+    }
+    assert {path: names for path, names in taken.items() if names} == {}
+
+
 def test_the_facade_offers_what_some_test_takes() -> None:
     offered = {alias.asname or alias.name for node in ast.walk(TESTS[FACADE]) for alias in _of_the_product(node)}
     named = {word for path in TESTS.keys() - {FACADE} for word in re.findall(r"\w+", (ROOT / path).read_text("utf-8"))}

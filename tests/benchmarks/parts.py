@@ -13,10 +13,10 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from tests.artifacts.ledger.openings import batch, named, opening
 from tests.benchmarks.runs import tables, voting
 from tests.benchmarks.speed import Benchmark, Measured
 from tests.support.at_door import TEACHERS, files_of, labels_by, opened, write
+from tests.support.openings import batch, named, opening
 from tests.world import (
     Block,
     Coding,

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import concord
-from tests.artifacts.ledger.openings import opening
+from tests.support.openings import opening
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts, says
 from tests.support.sources import asked_of, database

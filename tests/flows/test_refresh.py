@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 from mlflow import MlflowClient
 
-from tests.artifacts.ledger.openings import session
 from tests.support.homes import killed_at
+from tests.support.openings import session
 from tests.support.pages import ROOT, python_on
 from tests.support.people import people, write_tables
 from tests.support.recorded import RECORDED

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tests.artifacts.ledger import openings
+from tests.support import openings
 from tests.world import (
     EVERY,
     Cost,

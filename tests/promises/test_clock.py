@@ -15,8 +15,7 @@ from mlflow import utils as mlflow_utils
 from mlflow.tracking import MlflowClient
 
 from tests.promises.commands import plainly
-from tests.promises.test_crash_season import Weeks
-from tests.support.people import arrive, changed, people, tables_of_plan, write_tables
+from tests.support.people import Weeks, arrive, changed, people, tables_of_plan, write_tables
 from tests.world import Ledger, Records, extend, flows_refresh, learn, mlflow_write, verify
 
 pytestmark = pytest.mark.slow

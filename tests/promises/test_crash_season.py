@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from tests.promises.commands import Commands, killed
 from tests.promises.walks import files
-from tests.support.people import changed, people, tables_of_plan
+from tests.support.people import Weeks, changed, tables_of_plan
 from tests.world import Ints, Ledger, PeriodCounts, Randomness, Vault, flows_refresh, periods_counted, total_of, verify
 
 STEPS = {
@@ -27,20 +26,6 @@ def refreshing(home: Path, data: Path) -> None:
     tables["data"]["private"] = "arriving"
     streams = {"labeling": {"mechanism": "tallies", "rows": 6000}, "stream": {"season": 2}}
     flows_refresh.refresh.fn(changed(tables | streams), home)
-
-
-class Weeks:
-    """Files that arrive, one after another, each with people of the week before."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.folder, self.persons = folder, list[set[Any]]()
-
-    def arrive(self) -> None:
-        number = len(self.persons)
-        rows = pl.concat([people(400, 20 + number), people(400, 19 + number)])
-        rows.write_parquet(self.folder / f"{number}.parquet")
-        self.persons.append(set(rows["person"]))
 
 
 def counted(home: Path) -> list[PeriodCounts]:

@@ -16,11 +16,11 @@ from typing import get_args
 import pytest
 from sqlalchemy import text
 
-from tests.artifacts.ledger.openings import batch, named, opening, outcome
 from tests.promises.commands import plainly
 from tests.promises.kinds import KINDS, Kind
 from tests.support import postgresql
 from tests.support.copies import copied
+from tests.support.openings import batch, named, opening, outcome
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.postgresql import Server
 from tests.support.proxy import How, Proxy

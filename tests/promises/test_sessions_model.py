@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tests.artifacts.ledger.openings import at_most
 from tests.support.at_door import TEACHERS, files_of, labels_by, write
+from tests.support.openings import at_most
 from tests.support.planted import FAULTS as PLANTED
 from tests.support.published import opening
 from tests.world import (

@@ -103,3 +103,17 @@ def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value)
+
+
+class Weeks:
+    """Files that arrive, one after another, each with people of the week before."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder, self.persons = folder, list[set[Any]]()
+
+    def arrive(self) -> None:
+        number = len(self.persons)
+        rows = pl.concat([people(400, 20 + number), people(400, 19 + number)])
+        rows.write_parquet(self.folder / f"{number}.parquet")
+        self.persons.append(set(rows["person"]))

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Literal
 
-from tests.artifacts.ledger.openings import batch, outcome
+from tests.support.openings import batch, outcome
 from tests.support.published import opening
 from tests.world import (
     EVERY,

@@ -29,7 +29,7 @@ FRESH.set_forkserver_preload(
     [
         "pytest",
         "concord.tasks.asks.hypothesis",
-        "tests.artifacts.ledger.openings",
+        "tests.support.openings",
         "tests.support.at_door",
         "tests.support.relabelling",
         "tests.promises.walks",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifacts.ledger.openings import named
+from tests.support.openings import named
 from tests.support.sentences import facts
 from tests.world import FORMAT, UNFINISHED, EnvironmentFailed, Ledger, NotVerified, Vault, check_format, prepare, reopen
 

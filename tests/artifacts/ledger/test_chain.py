@@ -1,17 +1,14 @@
 """The chain: a byte changed anywhere in the ledger is found, and so is an entry that could not have been written."""
 
-import hashlib
-import json
-import sqlite3
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.artifacts.ledger.openings import DOMAIN, batch, named, opening, outcome, session
-from tests.support.chained import database
+from tests.support.chained import database, forged, lines, read, rechained
+from tests.support.openings import DOMAIN, batch, named, opening, outcome, session
 from tests.world import (
     EVENT_KINDS,
     Batch,
@@ -51,19 +48,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(written: Path, tmp_path: Path) -> Path:
     (tmp_path / "ledger.db").write_bytes((written / "ledger.db").read_bytes())
     return tmp_path
-
-
-def lines(home: Path) -> list[LogRecord]:
-    with database(home) as entries:
-        entries.row_factory = sqlite3.Row
-        return [LogRecord(**dict(row)) for row in entries.execute("SELECT * FROM entries ORDER BY seq")]
-
-
-def read(chain: list[LogRecord]) -> LedgerState:
-    state = LedgerState()
-    for line in chain:
-        state.read(line)
-    return state
 
 
 def test_what_was_written_reads(written: Path) -> None:
@@ -121,13 +105,6 @@ def test_a_changed_ledger_spends_nothing(home: Path) -> None:
         with pytest.raises(NotVerified, match="entry 5 "):
             change()
     assert lines(home) == before
-
-
-def forged(chain: list[LogRecord], event: Event, domain: str = "census", session: str = "two") -> LogRecord:
-    """A line that chains, as somebody who may write the database could make it."""
-    return LogRecord.after(
-        chain[-1], Entry(domain=domain, session=session, event=event), at="2030-01-01T00:00:00+00:00"
-    )
 
 
 ADMITTED = session(cutoff=5)
@@ -188,13 +165,6 @@ def test_an_entry_of_a_later_version_is_refused(written: Path) -> None:
     chain = lines(written)
     with pytest.raises(NotVerified, match="does not know its kind"):
         read([*chain, rechained(forged(chain, batch()), kind="pardon")])
-
-
-def rechained(line: LogRecord, **changes: str) -> LogRecord:
-    """The line with other cells and a digest that fits them, computed as the format says and not by the code."""
-    new = {**asdict(line), **changes}
-    cells = [new[column] for column in ("seq", "at", "domain", "session", "kind", "body", "previous")]
-    return LogRecord(**{**new, "digest": hashlib.sha256(json.dumps(cells).encode()).hexdigest()})
 
 
 def test_the_digest_is_what_the_format_says(written: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, outcome
+from tests.support.openings import CAP, DOMAIN, batch, outcome
 from tests.support.published import opening
 from tests.world import (
     Division,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, named, opening, outcome, refusals
 from tests.support.chained import database
+from tests.support.openings import CAP, DOMAIN, batch, named, opening, outcome, refusals
 from tests.support.sentences import facts
 from tests.world import Batch, BudgetRefused, Cost, Ledger, NotVerified, WrongInput
 

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from sqlalchemy import ColumnElement, Connection, event
 
-from tests.artifacts.ledger.openings import DOMAIN, RHO, batch, named, opening, outcome
 from tests.support.chained import database
+from tests.support.openings import DOMAIN, RHO, batch, named, opening, outcome
 from tests.support.sentences import says
 from tests.world import (
     BudgetRefused,

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tests.artifacts.ledger.openings import DOMAIN, InMemory, batch, named, opening, outcome
 from tests.support import postgresql
+from tests.support.openings import DOMAIN, InMemory, batch, named, opening, outcome
 from tests.support.planted import FAULTS, walked
 from tests.world import Charge, ConcordError, Cost, Draw, Ledger, ledger_faults
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.artifacts.ledger.openings import InMemory
 from tests.support.chained import rewrite
+from tests.support.openings import InMemory
 from tests.support.planted import DIVISION, SMALL_SEASON, SOME, SOME_SEASON, TESTED, ask, named, season
 from tests.world import (
     EVERY,

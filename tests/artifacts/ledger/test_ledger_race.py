@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from tests.artifacts.ledger.openings import DOMAIN, batch, named, opening, outcome
 from tests.support import postgresql
+from tests.support.openings import DOMAIN, batch, named, opening, outcome
 from tests.support.processes import FRESH
 from tests.world import BudgetRefused, Cost, Ledger, NotVerified
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.artifacts.ledger.openings import CAP, DOMAIN, named, opening
-from tests.artifacts.ledger.test_chain import forged, lines, read, rechained
+from tests.support.chained import forged, lines, read, rechained
+from tests.support.openings import CAP, DOMAIN, named, opening
 from tests.support.sentences import facts
 from tests.world import Entry, Ledger, LedgerState, NotVerified, Remark, RemarkKind, WrongInput
 

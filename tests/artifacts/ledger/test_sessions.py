@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.artifacts.ledger.openings import DOMAIN, batch, opening, outcome, refusals, session
+from tests.support.openings import DOMAIN, batch, opening, outcome, refusals, session
 from tests.world import (
     Charge,
     Cost,

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 from typer.main import get_command
 
-from tests.artifacts.ledger.openings import named, opening
 from tests.support.console import concord as without_home
+from tests.support.openings import named, opening
 from tests.support.people import write_plan, write_tables
 from tests.world import PANELS, BudgetRefused, Ledger, Stages, app, artifacts_plan, flows_console, mechanisms_noise
 

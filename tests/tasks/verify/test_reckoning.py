@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.artifacts.ledger.openings import InMemory, batch
 from tests.support.chained import Said, rewrite
+from tests.support.openings import InMemory, batch
 from tests.support.planted import STABLE, asked, chosen, everything, named, rebound
 from tests.support.sentences import says
 from tests.world import (
