@@ -166,6 +166,8 @@ def test_batches_are_answered_as_one_stream_that_ends_where_it_was_paid_for(name
     else:
         assert whole.count(REFUSED) == mechanism.cutoff
         assert whole[-1] == REFUSED
+        thresholds = getattr(mechanism, "threshold_scale", 0.0)
+        assert drawn_in_parts.get(thresholds) == drawn.get(thresholds)
     released = len(whole) - whole.count(REFUSED)
     of_row = {"confident": {"test_scale": 1000, "scale": released}, "stable": {}}
     limited = {"threshold_scale": mechanism.cutoff, "query_scale": len(votes)}
