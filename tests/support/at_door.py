@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from concord import __version__
+from tests.artifacts.ledger import openings
 from tests.support.people import changed, tables_of_plan
 from tests.world import (
     Ask,
@@ -111,22 +111,6 @@ def opened_as(name: str, door: Stores, opening: Opening) -> Session:
 def opening_of(asked: Ask[Any] | Mechanism) -> Opening:
     """The opening of that session, without its key; a mechanism is asked for labels."""
     ask = asked if isinstance(asked, Ask) else labels_by(asked)
-    return Opening(
-        id="d-1",
-        domain="d",
-        purpose=ask.purpose,
-        identity="identity",
-        commitment="",
-        ensemble="ensemble",
-        data_version="1",
-        mechanism=ask.settings(),
-        epsilon=2.0,
-        delta=1e-5,
-        cutoff=ask.cutoff,
-        queries=ask.queries,
-        teachers=ask.teachers,
-        version=__version__,
-        stream=ask.stream,
-        whole=ask.cost,
-        per_refusal=ask.per_refusal,
-    )
+    terms = {"domain": "d", "purpose": ask.purpose, "teachers": ask.teachers, "stream": ask.stream, "data_version": "1"}
+    budget = {"commitment": "", "identity": "identity", "ensemble": "ensemble", "epsilon": 2.0, "delta": 1e-5}
+    return openings.opening("d-1", **terms, **budget, **openings.charged_by(ask))

@@ -56,6 +56,12 @@ def opening(name: str = "one", **changes: Any) -> Opening:
     return Opening(**{**terms, **changes})
 
 
+def charged_by(asked: Any) -> dict[str, Any]:
+    """The terms of a session that follow from its mechanism, or from what is asked by it."""
+    ends = {"cutoff": asked.cutoff, "queries": asked.queries}
+    return {"mechanism": asked.settings(), "whole": asked.cost, "per_refusal": asked.per_refusal, **ends}
+
+
 def session(**changes: Any) -> Session:
     """That session, just admitted."""
     return Session.charged(opening(**changes), by=DOMAIN.filter)

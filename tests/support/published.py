@@ -13,9 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from concord import __version__
+from tests.artifacts.ledger import openings
 from tests.world import (
-    LABELS,
     Batch,
     Certificate,
     Certified,
@@ -156,25 +155,11 @@ def claim_of(opened: Opening) -> dict[str, str]:
 
 def opening(mechanism: Mechanism, name: str = SESSION) -> Opening:
     """A session of that mechanism in the domain `people`, as a plan would ask for it."""
+    secret = {name: f"hmac of {name}" for name in ("identity", "ensemble")}
+    terms = {"domain": "people", "commitment": f"hmac of the key of {name}", "data_version": "1", "teachers": TEACHERS}
     settings = mechanism.settings()
-    return Opening(
-        id=name,
-        domain="people",
-        purpose=LABELS,
-        identity="hmac of identity",
-        commitment=f"hmac of the key of {name}",
-        ensemble="hmac of ensemble",
-        data_version="1",
-        mechanism=settings,
-        epsilon=settings["epsilon"],
-        delta=settings["delta"],
-        cutoff=mechanism.cutoff,
-        queries=mechanism.queries,
-        teachers=TEACHERS,
-        version=__version__,
-        whole=mechanism.cost,
-        per_refusal=mechanism.per_refusal,
-    )
+    budget = {"epsilon": settings["epsilon"], "delta": settings["delta"]}
+    return openings.opening(name, **secret, **terms, **budget, **openings.charged_by(mechanism))
 
 
 def noisy_votes(truth: NDArray[np.int64], scale: float) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from concord import __version__
+from tests.artifacts.ledger import openings
 from tests.world import (
     STEPS_A_NAT,
     CountedRound,
@@ -126,21 +126,6 @@ class Rounds:
 def opening(committed: str) -> Opening:
     """The session's opening, for the ledger."""
     asked = TalliesAsk(TALLIES, "digest of codes", ())
-    return Opening(
-        id=NAME,
-        domain="d",
-        purpose="labels",
-        identity="settings",
-        commitment=committed,
-        ensemble="sums",
-        data_version="1",
-        mechanism=asked.settings(),
-        epsilon=TALLIES.epsilon,
-        delta=TALLIES.delta,
-        cutoff=asked.cutoff,
-        queries=asked.queries,
-        teachers=0,
-        version=__version__,
-        whole=asked.cost,
-        per_refusal=asked.per_refusal,
-    )
+    terms = {"domain": "d", "commitment": committed, "ensemble": "sums", "data_version": "1", "teachers": 0}
+    budget = {"epsilon": TALLIES.epsilon, "delta": TALLIES.delta}
+    return openings.opening(NAME, **terms, **budget, **openings.charged_by(asked))
