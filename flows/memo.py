@@ -32,7 +32,7 @@ from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.settings import JOURNALS, own_store, own_store_file
-from concord.flows.server import ADDRESS_VARIABLE
+from concord.flows.server import is_named
 
 if TYPE_CHECKING:
     from concord.flows.outcome import Summary
@@ -80,7 +80,7 @@ class Memo:
         """The seal of a summary as things stand; None if they are not this home's own, or may be changing."""
         database = own_store_file(self.home)
         journals = [database.with_name(f"{database.name}{suffix}") for suffix in JOURNALS]
-        if os.environ.get(ADDRESS_VARIABLE) or not own_store(self.home) or any(each.exists() for each in journals):
+        if is_named() or not own_store(self.home) or any(each.exists() for each in journals):
             return None
         try:
             stands = [self.tables, self._record(), self._store(database)]

@@ -181,6 +181,11 @@ own_server: ContextVar[Server | None] = ContextVar("own_server", default=None)
 """The server that this command started for itself, while it runs."""
 
 
+def is_named() -> bool:
+    """Whether the environment names a server."""
+    return bool(os.environ.get(ADDRESS_VARIABLE))
+
+
 @contextmanager
 def serving(home: Path) -> Iterator[None]:
     """A server within the context: the one that the environment names, or one of our own, in `own_server`.
@@ -188,7 +193,7 @@ def serving(home: Path) -> Iterator[None]:
     Nested contexts of a home share one server. Does not wait for it: `awake` does.
     """
     known = own_server.get()
-    if os.environ.get(ADDRESS_VARIABLE) or (known is not None and known.home == home):
+    if is_named() or (known is not None and known.home == home):
         yield
         return
     with database_of_its_own(home) as database:
