@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tests.artifacts.ledger import openings
+from tests.support import openings
 from tests.support.people import changed, tables_of_plan
 from tests.world import (
     Ask,

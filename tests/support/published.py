@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from tests.artifacts.ledger import openings
+from tests.support import openings
 from tests.world import (
     Batch,
     Certificate,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.artifacts.ledger import openings
+from tests.support import openings
 from tests.world import (
     STEPS_A_NAT,
     CountedRound,
