@@ -1,6 +1,5 @@
 """A domain's ledger in memory, its division into parts, and who is in which: for exact games over what it admits."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
@@ -11,8 +10,6 @@ from tests.world import (
     Cost,
     Division,
     Domain,
-    LedgerState,
-    LogRecord,
     Opening,
     Plan,
     Vault,
@@ -35,9 +32,11 @@ class Kind:
     touches: frozenset[str]
 
 
-def write(book: LedgerState, decide: Callable[[], list]) -> None:  # type: ignore[type-arg]
-    for entry in decide():
-        book.read(LogRecord.after(book.head, entry, at="now"))
+def named() -> openings.InMemory:
+    """A ledger that knows the domain."""
+    book = openings.InMemory()
+    book.name_domain(DOMAIN.name, unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, epsilon=EPSILON, delta=DELTA)
+    return book
 
 
 def opening(name: str, epsilon: float, kind: Kind | None = None, **changes: object) -> Opening:

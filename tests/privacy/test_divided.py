@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.privacy.ledgers import DELTA, DOMAIN, EPSILON, NAMES, Kind, kind_of, members, opening, write
+from tests.privacy.ledgers import DELTA, DOMAIN, EPSILON, NAMES, Kind, kind_of, members, named, opening
+from tests.support.openings import InMemory
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
 from tests.world import (
@@ -23,7 +24,6 @@ from tests.world import (
     BudgetRefused,
     Cost,
     Division,
-    LedgerState,
     Parts,
     Plan,
     PrivateTestPlan,
@@ -48,24 +48,19 @@ class Scene:
     kinds: tuple[Kind, ...]
     before: tuple[Kind, ...] = ()
 
-    def book(self, opened: tuple[int, ...]) -> LedgerState | None:
+    def book(self, opened: tuple[int, ...]) -> InMemory | None:
         """The ledger after so many sessions of each kind; those of `before` come before the division. None: refused."""
-        book = LedgerState()
-        write(book, lambda: book.name(DOMAIN))
+        book = named()
         try:
             for at, kind in enumerate(self.before):
-                ask(book, f"before-{at}", kind)
-            write(book, lambda: book.divide("people", self.division))
+                book.open_session(opening(f"before-{at}", EACH, kind), further=True)
+            book.divide("people", self.division)
             for at, (kind, count) in enumerate(zip(self.kinds, opened, strict=True)):
                 for number in range(count):
-                    ask(book, f"{at}-{number}", kind)
+                    book.open_session(opening(f"{at}-{number}", EACH, kind), further=True)
         except BudgetRefused:
             return None
         return book
-
-
-def ask(book: LedgerState, name: str, kind: Kind) -> None:
-    write(book, lambda: book.open(opening(name, EACH, kind), further=True))
 
 
 def worst(scene: Scene, unit: str) -> float:
@@ -225,4 +220,6 @@ def test_the_share_never_changes(homes: Homes) -> None:
     other = kind_of(homes.plan.model_copy(update={"test": PrivateTestPlan(share=0.4)}), homes.vault, TEST)
     with pytest.raises(WrongInput, match=facts("test.share", "'people'", "is 0.5", "got 0.4")):
         book.divide("people", other.division)
-    assert book.divide("people", kind_of(homes.plan, homes.other, TEST).division) == []
+    known = len(book.records())
+    book.divide("people", kind_of(homes.plan, homes.other, TEST).division)
+    assert len(book.records()) == known

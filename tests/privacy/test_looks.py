@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.privacy.ledgers import NAMES, Kind, kind_of, opening, write
+from tests.privacy.ledgers import NAMES, Kind, kind_of, opening
+from tests.support.openings import InMemory
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.recorded import RECORDED
 from tests.world import (
@@ -19,8 +20,6 @@ from tests.world import (
     LEARNING,
     STUDENT_TEST,
     TEST,
-    Domain,
-    LedgerState,
     Opening,
     PrivateTestPlan,
     Reading,
@@ -28,7 +27,7 @@ from tests.world import (
     Vault,
 )
 
-WIDE = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
+WIDE: dict[str, Any] = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
 LEARNED = "learned"
 ABOUT_ANOTHER, ABOUT_IT = {"session": "another"}, {"session": LEARNED}
 TESTED = RECORDED["private_test"]
@@ -72,14 +71,13 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
 
 
 def history(steps: dict[str, Step], names: tuple[str, ...]) -> Reading:
-    book = LedgerState()
+    book = InMemory()
     for domain in ("people", "apart"):
-        write(book, lambda domain=domain: book.name(Domain.frozen(domain, **WIDE)))  # type: ignore[misc,arg-type]
-    write(book, lambda: book.divide("people", steps[LEARNED].of.division))
+        book.name_domain(domain, **WIDE)
+    book.divide("people", steps[LEARNED].of.division)
     for at, name in enumerate(names):
-        opened = opened_by(steps[name], at)
-        write(book, lambda opened=opened: book.open(opened, further=True))  # type: ignore[misc]
-    return Reading(book)
+        book.open_session(opened_by(steps[name], at), further=True)
+    return book
 
 
 def opened_by(step: Step, at: int) -> Opening:

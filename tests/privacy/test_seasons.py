@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.privacy.ledgers import DELTA, DOMAIN, EPSILON, opening, write
+from tests.privacy.ledgers import DELTA, DOMAIN, EPSILON, named, opening
+from tests.support.openings import InMemory
 from tests.support.planted import FAULTS, SEASONS
 from tests.world import (
     BudgetRefused,
     Cost,
-    LedgerState,
     Opening,
 )
 
@@ -45,20 +45,18 @@ def season(name: str, asked: Asked) -> Opening:
     return opening(name, asked.epsilon, stream=asked.stream)
 
 
-def book_of(opened: Iterable[Asked]) -> LedgerState | None:
+def book_of(opened: Iterable[Asked]) -> InMemory | None:
     """The ledger after those sessions, each of which has ended. None: the last is refused."""
-    book = LedgerState()
-    write(book, lambda: book.name(DOMAIN))
-    lost = False
+    book, lost = named(), False
     for number, asked in enumerate(opened):
         if asked.restored and not lost:
-            write(book, lambda: book.restore("the disk died"))
+            book.restore("the disk died")
             lost = True
         try:
-            write(book, lambda: book.open(season(f"s-{number}", asked), further=True))  # noqa: B023
+            book.open_session(season(f"s-{number}", asked), further=True)
         except BudgetRefused:
             return None
-        write(book, lambda: book.settle(f"s-{number}", give_back=False))  # noqa: B023
+        book.settle(f"s-{number}", give_back=False)
     return book
 
 
@@ -110,15 +108,15 @@ def test_any_number_of_seasons_fits_beside_sessions_that_ask_everybody() -> None
 def test_seasons_follow_one_another_and_a_further_stream_must_be_asked_for() -> None:
     book = book_of([Asked(SMALL, "a")])
     assert book is not None
-    write(book, lambda: book.open(season("s-1", Asked(SMALL, "a")), further=False))
+    book.open_session(season("s-1", Asked(SMALL, "a")), further=False)
     with pytest.raises(BudgetRefused, match="a season of stream 'a' is open"):
-        book.open(season("s-2", Asked(SMALL, "a")), further=True)
+        book.open_session(season("s-2", Asked(SMALL, "a")), further=True)
     with pytest.raises(BudgetRefused, match="must be asked for"):
-        book.open(season("s-2", Asked(SMALL, "b")), further=False)
+        book.open_session(season("s-2", Asked(SMALL, "b")), further=False)
     restored = book_of(RESTORED[:2])
     assert restored is not None
     with pytest.raises(BudgetRefused, match="must be asked for"):
-        restored.open(season("s-2", RESTORED[1]), further=False)
+        restored.open_session(season("s-2", RESTORED[1]), further=False)
 
 
 # Faults in the ledger -------------------------------------------------------------------------------------------------
@@ -138,5 +136,5 @@ def test_a_restored_copy_that_is_believed_breaks_the_cap(monkeypatch: pytest.Mon
 def test_terms_say_their_stream_on_record() -> None:
     book = book_of([Asked(SMALL, "a"), Asked(SMALL)])
     assert book is not None
-    assert [book.parts.stream_of(name) for name in ("s-0", "s-1")] == ["a", ""]
+    assert [book.stream_of(name) for name in ("s-0", "s-1")] == ["a", ""]
     assert replace(book.session("s-1"), stream="a") != book.session("s-1")
