@@ -1,6 +1,7 @@
 """Laws of privacy costs: composition, order, monotony, closed forms against oracles; nothing rounds the wrong way."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from itertools import pairwise, permutations
@@ -68,21 +69,20 @@ def test_a_range_costs_less_than_randomised_response_and_than_its_concentrated_b
     assert all(low <= high for low, high in pairwise(curve))
 
 
+AT_ONCE: dict[str, Callable[[int], Cost]] = {
+    "gaussian": lambda count: Cost.gaussian(0.004 * count),
+    "response": lambda count: Cost.approximate(0.07, times=count),
+}
+
+
 @pytest.mark.parametrize("count", [1, 2, 17])
-@each_cost
-def test_n_together_cost_n_times_one(cost: Cost, count: int) -> None:
-    many = compose([cost] * count)
+@pytest.mark.parametrize("name", COSTS)
+def test_n_together_cost_n_times_one_and_what_n_at_once_do(name: str, count: int) -> None:
+    cost, many = COSTS[name], compose([COSTS[name]] * count)
     assert many.renyi == pytest.approx([count * r for r in cost.renyi], rel=1e-12)
     assert many.delta == pytest.approx(count * cost.delta, rel=1e-12)
-
-
-@pytest.mark.parametrize("count", [2, 17])
-def test_n_responses_one_by_one_are_n_at_once(count: int) -> None:
-    same(compose([Cost.approximate(0.07)] * count), Cost.approximate(0.07, times=count))
-
-
-def test_n_gaussians_are_one_of_n_times_the_divergence() -> None:
-    same(compose([Cost.gaussian(0.004)] * 17), Cost.gaussian(17 * 0.004))
+    if name in AT_ONCE:
+        same(many, AT_ONCE[name](count))
 
 
 def test_order_does_not_matter() -> None:

@@ -17,34 +17,23 @@ SETTINGS: dict[str, Mapping[str, Any]] = {
 WRONG = np.linspace(0, 1, 101)
 
 
-def certificate_of(*settings: Mapping[str, Any], part: str = "") -> Certificate:
-    """A certificate of sessions that state (1, 1e-5) or their own claim, with as much of it as the bound needs."""
-    claims = [{**BUDGET, **{name: each[name] for name in BUDGET if name in each}} for each in settings]
-    records = [
-        {
-            "session": f"people-{at}",
-            "purpose": "labels",
-            "mechanism": {"name": str(each.get("name")), "settings": dict(each), "proof": "", "releases": ""},
-            "guarantee": claims[at],
-            "part": part,
-            "teachers": 0,
-            "counts": {"asked": 0, "answered": 0, "refused": 0, "not_asked": 0},
-            "files": [],
-        }
-        for at, each in enumerate(settings)
-    ]
+def certificate_of(settings: Mapping[str, Any]) -> Certificate:
+    """A certificate of a session that states (1, 1e-5) or its own claim, with as much of it as the bound needs."""
+    claim = {**BUDGET, **{name: settings[name] for name in BUDGET if name in settings}}
+    record = {
+        "session": "people-1",
+        "purpose": "labels",
+        "mechanism": {"name": str(settings.get("name")), "settings": dict(settings), "proof": "", "releases": ""},
+        "guarantee": claim,
+        "teachers": 0,
+        "counts": {"asked": 0, "answered": 0, "refused": 0, "not_asked": 0},
+        "files": [],
+    }
     none = {"epsilon": 4.0, "delta": 4e-5}
-    domain = {"name": "people", "sessions": len(records), "order": 5.0, "cap": none, "spent": none, "remaining": none}
-    together = {name: sum(claim[name] for claim in claims) for name in BUDGET}
-    claim = Guarantee.at(**together, unit="one row", neighbours="add or remove one unit")
-    return Certificate.model_validate(
-        {
-            "data_version": "1",
-            "guarantee": claim.model_dump(),
-            "sessions": records,
-            "domain": {**domain, "charges": []},
-        }
-    )
+    domain = {"name": "people", "sessions": 1, "order": 5.0, "cap": none, "spent": none, "remaining": none}
+    guarantee = Guarantee.at(**claim, unit="one row", neighbours="add or remove one unit").model_dump()
+    parts = {"guarantee": guarantee, "sessions": [record], "domain": {**domain, "charges": []}}
+    return Certificate.model_validate({"data_version": "1", **parts})
 
 
 @pytest.mark.parametrize("name", SETTINGS)
