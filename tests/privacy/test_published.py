@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from scipy.optimize import bisect
 from scipy.stats import norm
 
 from tests.privacy.transcripts import Run, Step, adaptive, steps
@@ -11,30 +12,25 @@ from tests.world import PublishedAlgorithm, noise_scale, printed_cost, teachers_
 SMALL = {"epsilon": 7.0, "delta": 0.02, "cutoff": 1, "queries": 4}
 
 
-def printed_holds(epsilon: float, delta: float, cutoff: int, queries: int) -> bool:
-    return printed_cost(epsilon=epsilon, delta=delta, cutoff=cutoff, queries=queries).epsilon(delta) <= epsilon
-
-
 def end_of_the_guarantee(delta: float, cutoff: int, queries: int) -> float:
-    """The ε at which what is printed stops being (ε, δ)-DP, by bisection to 1e-4."""
-    low, high = 1.0, 20.0
-    assert printed_holds(low, delta, cutoff, queries)
-    assert not printed_holds(high, delta, cutoff, queries)
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (middle, high) if printed_holds(middle, delta, cutoff, queries) else (low, middle)
-    return low
+    """The ε at which what is printed stops being (ε, δ)-DP, to 1e-4."""
+
+    def beyond(epsilon: float) -> float:
+        cost = printed_cost(epsilon=epsilon, delta=delta, cutoff=cutoff, queries=queries)
+        return min(cost.epsilon(delta), 1e3) - epsilon
+
+    return float(bisect(beyond, 1.0, 20.0, xtol=1e-4))
 
 
 def gaussian_limit(delta: float) -> float:
     """The same for T → ∞ with η = δ/3: the losses of the epochs become Gaussian, of deviation μ = ε/√(2 ln(2/δ))."""
-    low, high = 1.0, 20.0
-    while high - low > 1e-6:
-        epsilon = (low + high) / 2
+
+    def beyond(epsilon: float) -> float:
         mu = epsilon / math.sqrt(2 * math.log(2 / delta))
         there = math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)
-        low, high = (epsilon, high) if norm.cdf(-epsilon / mu + mu / 2) - there <= 2 / 3 * delta else (low, epsilon)
-    return low
+        return float(norm.cdf(-epsilon / mu + mu / 2) - there - 2 / 3 * delta)
+
+    return float(bisect(beyond, 1.0, 20.0, xtol=1e-6))
 
 
 def test_every_printed_constant() -> None:

@@ -205,16 +205,18 @@ class PermuteAndFlip(ExponentialMechanism):
         return chosen
 
 
-def moved_loss(chooser: ExponentialMechanism, reach: int, *, one_way: bool = False) -> float:
-    """The largest log-ratio on neighbours whose scores move by up to `reach`; three candidates, 0 to 4 apart."""
+def losses(chooser: ExponentialMechanism, reach: int, *, one_way: bool = False) -> list[Floats]:
+    """The log-ratios on all neighbours whose scores move by up to `reach`; three candidates, 0 to 4 apart."""
     ways = [(0, reach), (0, -reach)] if one_way else [(-reach, 0, reach)]
     moves = [np.array(move) for way in ways for move in product(way, repeat=3)]
     rows = [np.array([0, *others]) for others in product(range(5), repeat=2)]
-    return max(
-        float(np.log(chooser.probabilities(row) / chooser.probabilities(row + move)).max())
-        for row in rows
-        for move in moves
-    )
+    laws = ((chooser.probabilities(row), chooser.probabilities(row + move)) for row in rows for move in moves)
+    return [np.log(here / there) for here, there in laws]
+
+
+def moved_loss(chooser: ExponentialMechanism, reach: int, *, one_way: bool = False) -> float:
+    """The largest of them."""
+    return float(np.max(losses(chooser, reach, one_way=one_way)))
 
 
 def test_the_exponential_mechanism_has_odds_of_half_epsilon_a_point() -> None:
@@ -239,12 +241,8 @@ def test_scores_that_move_one_way_are_weighed_twice_as_sharply(sensitivity: int)
 
 
 def spread(chooser: ExponentialMechanism) -> float:
-    """The longest interval of log-ratios on neighbours; three candidates, 0 to 4 apart."""
-    rows = [np.array([0, *others]) for others in product(range(5), repeat=2)]
-    moves = [np.array(move) for move in product((-1, 0, 1), repeat=3)]
-    return max(
-        float(np.ptp(np.log(chooser.probabilities(r) / chooser.probabilities(r + m)))) for r in rows for m in moves
-    )
+    """The longest interval of log-ratios on neighbours."""
+    return float(np.ptp(losses(chooser, 1), axis=1).max())
 
 
 def test_losses_of_the_exponential_mechanism_spread_over_epsilon_and_of_permute_and_flip_over_more() -> None:
