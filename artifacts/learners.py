@@ -67,7 +67,8 @@ class TeachersPlan(Learner):
         if self.address is not None and self.runner != "dask":
             raise ValueError(f"address belongs to runner = 'dask', got runner = {self.runner!r}")
         if self.address is not None and not re.fullmatch(r"tls://(\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}", self.address):
-            raise ValueError(f"address must be tls://HOST:PORT, got {self.address!r}")
+            host = self.address.rpartition("@")[2]  # without a password
+            raise ValueError(f"address must be tls://HOST:PORT, got {host!r}")
         return self
 
 
