@@ -52,7 +52,7 @@ reference: install-tests
 	.venv/bin/python -m tests.texts.shown
 
 data: install
-	.venv/bin/python tests/benchmarks/prepare.py $(DATA)
+	.venv/bin/python -m tests.benchmarks.prepare $(DATA)
 
 install: .venv/share/concord
 

@@ -8,12 +8,12 @@ Assumes      a commit to a SQLite database changes the counter in its header (it
              time
 Guarantees   a summary that is given back was sealed by this vault for this very plan. Since then these are the same:
              the tables, by their content; the ledger, whose chain is checked again; what the domain's sessions
-             released, and the key that signed it; MLflow's database, the names of its artifact files, its version; the
-             place of the home. Nothing is kept of a run during which its tables changed. Nothing is drawn or charged
-Not covered  the content of MLflow's files, which verification reads, and files of the vault, which whoever needs them
-             reads. A session that another command opens between the end of a run and its memo is not in that run's
-             certificate. Where the environment names a server, Prefect's or MLflow's, every run is made in full, and is
-             on its record. Checked by tests/flows/test_memo.py
+             released, and who signs; which keys of the domain and its sessions the vault has; MLflow's database, the
+             names of its artifact files, its version; the place of the home. Nothing is kept of a run during which its
+             tables changed, or whose certificate another command has replaced. Nothing is drawn or charged
+Not covered  the content of MLflow's files, which verification reads; rows, teachers and cached results in the vault,
+             which a run that needs them makes again. Where the environment names a server, Prefect's or MLflow's, every
+             run is made in full, and is on its record. Checked by tests/flows/test_memo.py
 """
 
 import hmac
@@ -27,7 +27,7 @@ from concord import __version__
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.home.atomic import make_folder, write_whole
 from concord.artifacts.home.released import sha256
-from concord.artifacts.home.signing import SIGNING_SECRET
+from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
@@ -37,18 +37,19 @@ from concord.flows.server import is_named
 if TYPE_CHECKING:
     from concord.flows.outcome import Summary
 
+Tables = dict[str, list[str]]
 FIELDS: tuple[Literal["private", "public", "test"], ...] = ("private", "public", "test")
 HEADER = 100
 """Bytes of a SQLite database's header, in which commits are counted."""
 
 
 class Memo:
-    """The memo of one plan in one home. It is made before the plan is run, so that a table that changes is noticed."""
+    """The memo of one plan in one home."""
 
     def __init__(self, plan: Plan, home: Path) -> None:
         self.plan, self.home, self.vault = plan, home, Vault(home / "vault")
         named = self.vault.digest("memo", __version__, plan.folder, plan.model_dump_json())
-        self.file, self.tables = home / "results" / f"ended-{named}", self._tables()
+        self.file = home / "results" / f"ended-{named}"
 
     def read(self) -> "Summary | None":
         """The summary of the same run, as of one that asked and spent nothing; None if anything has changed since."""
@@ -60,42 +61,35 @@ class Memo:
         except OSError:
             return None
         seal, text = kept[:SEAL_BYTES], kept[SEAL_BYTES:]
-        if (expected := self._seal(text)) is None or not hmac.compare_digest(seal, expected):
+        if (expected := self._seal(text, self.tables())) is None or not hmac.compare_digest(seal, expected):
             return None
         ledger, name = Ledger.of(self.home), self.plan.privacy.domain
         domain, charged = ledger.domain(name), ledger.total(name)
         used = 0.0 if domain is None else domain.filter.share(charged)
         return Summary.model_validate_json(text).repeated(used)
 
-    def write(self, summary: "Summary") -> None:
-        """Keep the summary of the run, which has just ended. A home that cannot be written keeps none."""
+    def write(self, summary: "Summary", before: Tables | None) -> None:
+        """Keep the summary of the run, which has just ended; `before` it, its tables were these.
+
+        None is kept if they have changed, if its certificate is not the one that is released any more, or in a home
+        that cannot be written.
+        """
         text = summary.model_dump_json().encode()
-        if (seal := self._seal(text)) is not None and self._tables() == self.tables:
-            with suppress(OSError):
+        with suppress(OSError):
+            current = sha256(Path(summary.certificate).read_bytes()) == summary.certificate_digest
+            seal = self._seal(text, before)
+            if seal is not None and current and self.tables() == before:
                 make_folder(self.file.parent)
                 with write_whole(self.file, self.home) as file:
                     file.write(seal + text)
 
-    def _seal(self, text: bytes) -> bytes | None:
-        """The seal of a summary as things stand; None if they are not this home's own, or may be changing."""
-        database = own_store_file(self.home)
-        journals = [database.with_name(f"{database.name}{suffix}") for suffix in JOURNALS]
-        if is_named() or not own_store(self.home) or any(each.exists() for each in journals):
-            return None
-        try:
-            stands = [self.tables, self._record(), self._store(database)]
-        except (OSError, ConcordError):  # the run itself says what is wrong
-            return None
-        key = derive(self.vault.secret("installation"), "memo")
-        return bytes.fromhex(keyed_digest(key, self.file.name, text, canonical_json(stands)))
-
-    def _tables(self) -> dict[str, list[str]] | None:
+    def tables(self) -> Tables | None:
         """Keyed digests of the plan's tables by field, but of those of which the home keeps a snapshot; None if one
         cannot be read."""
         from concord.tasks.data.sources import not_local
         from concord.tasks.data.tables import find_files
 
-        data, elsewhere, found = self.plan.data, not_local(self.plan), dict[str, list[str]]()
+        data, elsewhere, found = self.plan.data, not_local(self.plan), Tables()
         try:
             for field in FIELDS:
                 if getattr(data, field) is not None and field not in elsewhere:
@@ -105,15 +99,32 @@ class Memo:
             return None
         return found
 
+    def _seal(self, text: bytes, tables: Tables | None) -> bytes | None:
+        """The seal of a summary as things stand; None if they are not this home's own, or may be changing."""
+        database = own_store_file(self.home)
+        journals = [database.with_name(f"{database.name}{suffix}") for suffix in JOURNALS]
+        if tables is None or is_named() or not own_store(self.home) or any(each.exists() for each in journals):
+            return None
+        try:
+            stands = [tables, self._record(), self._store(database)]
+        except (OSError, ConcordError):  # the run itself says what is wrong
+            return None
+        key = derive(self.vault.secret("installation"), "memo")
+        return bytes.fromhex(keyed_digest(key, self.file.name, text, canonical_json(stands)))
+
     def _record(self) -> list[Any]:
-        """The ledger's last entry, the digests of what the domain's sessions released, and who signs."""
+        """The ledger's last entry, the digests of what the domain's sessions released, who signs, and which keys of
+        the domain and its sessions are there."""
         from concord.artifacts.stores import checked_ledger
 
-        ledger = checked_ledger(self.home)
-        folders = [self.home / "released" / session.id for session in ledger.sessions(self.plan.privacy.domain)]
-        released = {str(file): sha256(file.read_bytes()) for folder in folders for file in _files(folder)}
+        ledger, name = checked_ledger(self.home), self.plan.privacy.domain
+        sessions = [session.id for session in ledger.sessions(name)]
+        files = [file for session in sessions for file in _files(self.home / "released" / session)]
+        released = {str(file): sha256(file.read_bytes()) for file in files}
+        secrets = [f"domains/{name}", *(f"sessions/{session}" for session in sessions)]
+        there = [secret for secret in secrets if self.vault.has_secret(secret)]
         head = [record.digest for record in ledger.records()[-1:]]
-        return [head, released, self.vault.digest(self.vault.secret(SIGNING_SECRET))]
+        return [head, released, SigningKey.of(self.vault).public.fingerprint, there]
 
     def _store(self, database: Path) -> list[Any]:
         """What changes when MLflow's store does."""
@@ -124,4 +135,5 @@ class Memo:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    """Everything below a folder but its folders."""
+    return sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())

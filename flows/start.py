@@ -41,9 +41,10 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
     if not new_session and stage is None and (known := memo.read()):
         return known
     check_tables(plan)
+    before = memo.tables()
     with naming_the_largest(plan, home):
         summary = run_once(learn, home, plan.teachers)(plan, home, new_session, stage)
-    memo.write(summary)
+    memo.write(summary, before)
     return summary
 
 

@@ -1,6 +1,6 @@
 """Benchmark splits: the seeded partition of each public data set into private, public and evaluation rows.
 
-    python tests/benchmarks/prepare.py FOLDER      (make data DATA=FOLDER)
+    python -m tests.benchmarks.prepare FOLDER      (make data DATA=FOLDER)
 
 Writes deployments/plans/data/NAME_{private,public,truth,test}.parquet, and the synthetic tables of the demonstration.
 A data set whose file is not in FOLDER is left out, and said so.

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.world import (
@@ -78,12 +80,6 @@ def commit_within_a_tick(home: Path, _: str) -> None:
     assert file.stat().st_size == before.st_size
 
 
-def of_another_plan(home: Path, _: str) -> None:
-    memo = next((home / "results").glob("ended-*"))
-    shutil.copy(memo, memo.with_name(f"ended-{'0' * 64}"))
-    edited(memo)
-
-
 CHANGES: dict[str, Change] = {
     "a released label": lambda home, session: edited(next((home / "released" / session / "labels").iterdir())),
     "the student": lambda home, session: edited(home / "released" / session / "student.skops"),
@@ -96,7 +92,8 @@ CHANGES: dict[str, Change] = {
     "MLflow's store": lambda home, _: (home / "mlflow.db").unlink(),
     "the memo": lambda home, _: edited(next((home / "results").glob("ended-*"))),
     "the memo's seal": lambda home, _: next((home / "results").glob("ended-*")).write_bytes(b"short"),
-    "the memo, for one of another plan": of_another_plan,
+    "the domain's key": lambda home, _: (home / "vault" / "secrets" / "domains" / "people").unlink(),
+    "a session's key": lambda home, session: (home / "vault" / "secrets" / "sessions" / session).unlink(),
     "the private table": lambda home, _: edited(home.parent / "data" / "private.csv"),
     "the public table": lambda home, _: (home.parent / "data" / "public.parquet").unlink(),
     "the test table": lambda home, _: edited(home.parent / "data" / "test.parquet"),
@@ -122,19 +119,40 @@ def test_nothing_is_given_back_once_anything_has_changed(ran: Ran, change: str) 
 
 
 def test_nothing_is_given_back_to_another_run(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Memo(changed(ran.plan, student__refused="drop"), ran.home).read() is None
-    shutil.copytree(ran.home, elsewhere := ran.home.with_name("elsewhere"))
-    assert Memo(ran.plan, elsewhere).read() is None
+    memo, other = Memo(ran.plan, ran.home), Memo(changed(ran.plan, student__refused="drop"), ran.home)
+    assert other.read() is None
+    other.file.write_bytes(memo.file.read_bytes())
+    assert other.read() is None
     for variable in (ADDRESS_VARIABLE, STORE):  # whose owner wants every run on its record
         with monkeypatch.context() as patch:
             patch.setenv(variable, "http://127.0.0.1:1/api")
-            assert ran.read() is None
+            assert memo.read() is None
+    assert memo.read() is not None
+    shutil.copytree(ran.home, elsewhere := ran.home.with_name("elsewhere"))
+    monkeypatch.setenv(STORE, f"sqlite:///{elsewhere / 'mlflow.db'}")
+    assert Memo(ran.plan, elsewhere).read() is None
+
+
+def test_nothing_is_given_back_once_another_key_signs(
+    ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = Ed25519PrivateKey.generate()
+    file = tmp_path / "key.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    file.chmod(0o600)
+    monkeypatch.setenv("CONCORD_SIGNING_KEY", str(file))
+    assert ran.read() is None
+    assert flows_start.start(ran.plan, ran.home).certificate_digest
     assert ran.read() is not None
 
 
-def test_nothing_is_kept_of_a_run_during_which_a_table_changed(ran: Ran) -> None:
-    memo = Memo(ran.plan, ran.home)
+def test_nothing_is_kept_of_a_run_that_something_changed(ran: Ran) -> None:
+    """A table while it lasted, or its certificate before its memo was written."""
+    memo, summary = Memo(ran.plan, ran.home), ran.summary
     memo.file.unlink()
+    before = memo.tables()
+    memo.write(summary.model_copy(update={"certificate_digest": "0" * 64}), before)
+    assert not memo.file.exists()
     edited(ran.home.parent / "data" / "private.csv")
-    memo.write(ran.summary)
+    memo.write(summary, before)
     assert not memo.file.exists()
