@@ -105,6 +105,12 @@ class Pending:
     content: bytes | None = None
     synced: float = float("inf")
 
+    @property
+    def folders(self) -> set[int]:
+        """The folders by whose sync the names are kept: of a rename, that of the new name."""
+        new = {folder for (folder, _), node in self.names.items() if node is not None}
+        return new or {folder for folder, _ in self.names}
+
 
 class Disk:
     """A folder through the changes of a journal.
@@ -170,7 +176,7 @@ class Disk:
             case _:
                 node = self._nodes[change.inode]
                 for each in self._pending:
-                    if each.synced > at and (each.node == node or any(folder == node for folder, _ in each.names)):
+                    if each.synced > at and (each.node == node or node in each.folders):
                         each.synced = at
 
     def _made(self, inode: int, mode: int, content: bytes | None) -> int:

@@ -275,19 +275,39 @@ def test_the_ledger_on_a_server_agrees_with_the_model(on_postgresql: type[Machin
     run_state_machine_as_test(on_postgresql, settings=settings(QUIET, max_examples=200 if exhaustive else 4))
 
 
+UNSEEN = (
+    "returns what it must keep",
+    "starts rows again",
+    "lets votes change",
+    "opens further sessions unasked",
+    "forgets additive δ",
+)
+"""Faults that the records of these walks do not show."""
+MODELLED = (
+    *UNSEEN,
+    "forgets what is reserved",
+    "returns everything",
+    "forgets the pending batch",
+    "forgets a refusal",
+    "forgets Rényi",
+    "goes on after the cutoff",
+)
+
+
 @pytest.mark.parametrize("fault", [None, *FAULTS])
-def test_a_planted_fault_is_found(fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_replay_finds_a_planted_fault(fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if fault is not None:
         monkeypatch.setattr(*FAULTS[fault])
     found = any(list(ledger_faults(ledger.records())) for ledger in walked(InMemory))
-    if fault is None:
-        assert not found
-    elif not found:
-        seek = settings(
-            QUIET, max_examples=3000, phases=(Phase.generate,), stateful_step_count=15
-        )  # short ones find more
-        with pytest.raises(AssertionError):
-            run_state_machine_as_test(Machine, settings=seek)
+    assert found is (fault is not None and fault not in UNSEEN)
+
+
+@pytest.mark.parametrize("fault", MODELLED)
+def test_the_model_finds_a_planted_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*FAULTS[fault])
+    seek = settings(QUIET, max_examples=3000, phases=(Phase.generate,), stateful_step_count=15)  # short ones find more
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Machine, settings=seek)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
