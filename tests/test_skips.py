@@ -61,7 +61,7 @@ def test_ci_ends_before_its_tests_if_a_program_cannot_be_installed(
     assert ("chromium" in done.stderr) == (status == 1)
 
 
-ASSERTIONS = {"assert_allclose", "raises", "warns", "fail", "run_state_machine_as_test"}
+ASSERTIONS = {"assert_allclose", "does_not_raise", "raises", "warns", "fail", "run_state_machine_as_test"}
 
 
 def test_every_test_asserts_something() -> None:

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from contextlib import nullcontext as does_not_raise
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -235,7 +236,8 @@ def test_a_server_that_refuses_has_answered_and_what_is_no_server_is_not_asked(
     port: int, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv(VARIABLE, url.format(port=port))
-    check_answers(VARIABLE)
+    with does_not_raise():
+        check_answers(VARIABLE)
 
 
 @pytest.mark.parametrize("scheme", ["http", "postgresql", "postgresql+psycopg2", "mysql+pymysql"])
