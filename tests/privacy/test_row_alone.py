@@ -69,8 +69,10 @@ def check_alone(
         company[round(where * (length - 1))] = odd
         alone = {repr(row): became(door, folder, way, [row], whole=whole) for row in (other, odd, second)}
         assert all(len(alone[repr(row)]) == made.is_row(way, row) for row in (other, odd, second))
-        due = [bits for row in company for bits in alone[repr(row)]]
-        assert sorted(became(door, folder, way, company, whole=whole), key=repr) == sorted(due, key=repr)
+        due = sorted((bits for row in company for bits in alone[repr(row)]), key=repr)
+        found = sorted(became(door, folder, way, company, whole=whole), key=repr)
+        assert len(found) == len(due)
+        assert not next(((one, other) for one, other in zip(found, due, strict=True) if one != other), None)
 
     holds()
 
