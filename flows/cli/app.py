@@ -30,6 +30,7 @@ from concord.artifacts.errors import WrongInput, in_json, in_lines
 from concord.artifacts.gone import GONE
 from concord.artifacts.process import our_settings, variables
 from concord.flows.console import asking, err, hushed, out, say
+from concord.flows.ending import may_charge
 
 if TYPE_CHECKING:
     from concord.artifacts.plan import Plan
@@ -208,6 +209,7 @@ class Call:
         operator may be asked questions within the context."""
         from concord.flows.server import serving
 
+        may_charge.set()
         with prefect_at(home), serving(home):
             with self.starting() as wait_for:
                 importlib.import_module("concord.flows.start")

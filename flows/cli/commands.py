@@ -74,9 +74,12 @@ def run_command(
     with call.starting():
         from concord.artifacts.plan import load_plan
         from concord.flows.memo import Memo
+        from concord.tasks.data.sources import check_tables
 
         loaded, home = load_plan(plan), prepare(call.home)
         known = None if new_session or start_from else Memo(loaded, home).read()
+        if known is None:
+            check_tables(loaded)  # refuses here, before a server starts
     if known is not None:
         call.report(known, home)
         return
