@@ -148,8 +148,10 @@ class Sessions(RuleBasedStateMachine):
     @rule(data=st.data(), seed=st.integers(0, 2**16))
     def change_votes(self, data: Any, seed: int) -> None:
         name, stream = self.pick(data)
-        if not self.door.ledger.batches(name):
-            return
+        ledger = self.door.ledger
+        first = next(iter(ledger.batches(name)), None)
+        if first is None or (first.outcome is None and ledger.session(name).status != "open"):
+            return  # nothing is asked by these votes any more
         true, other = stream.votes[0], write(self.door, f"votes/{name}-other", votes_schema(2), votes_of(seed))
         if self.door.vault.read(other) != self.door.vault.read(true):
             stream.votes[0] = other
