@@ -128,8 +128,8 @@ class Domain:
         )
 
     def price(self, claim: tuple[float, float], before: Charge, after: Charge) -> str:
-        """Words saying what a session would cost the domain: its claim, and the charge `before` and `after` it. What is
-        left is not said: charges of sessions do not add up as ε."""
+        """Words saying what a session would cost the domain: its claim, and the charge `before` and `after` it. They
+        do not state the rest of the cap, because charges of sessions do not add up as ε."""
         cap, spent = (self.filter.epsilon, self.filter.delta), self.filter.spent(before)
         return (
             f"it claims {amount(*claim)} and would bring the charge of domain {self.name!r} from {amount(*spent)} to "

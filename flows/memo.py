@@ -69,12 +69,12 @@ class Memo:
         return Summary.model_validate_json(text).repeated(used)
 
     def write(self, summary: "Summary", before: Tables | None) -> None:
-        """Keep the summary of the run, which has just ended; `before` it, its tables were these.
+        """Keep the summary of the run, which has just ended, if its tables are still as they were `before` it.
 
-        None is kept if they have changed, if its certificate is not the one that is released any more, or in a home
-        that cannot be written.
+        Keeps none if the tables have changed, if another certificate has been released, or if the home cannot be
+        written.
         """
-        text = summary.model_dump_json().encode()
+        text = summary.repeated(0.0).model_dump_json().encode()  # without durations of private stages
         with suppress(OSError):
             current = sha256(Path(summary.certificate).read_bytes()) == summary.certificate_digest
             seal = self._seal(text, before)
@@ -89,28 +89,28 @@ class Memo:
         from concord.tasks.data.sources import not_local
         from concord.tasks.data.tables import find_files
 
-        data, elsewhere, found = self.plan.data, not_local(self.plan), Tables()
+        data, elsewhere, digests = self.plan.data, not_local(self.plan), Tables()
         try:
             for field in FIELDS:
                 if getattr(data, field) is not None and field not in elsewhere:
                     files = find_files(self.plan.path(field), f"data.{field}")
-                    found[field] = [self.vault.digest_file(file.path) for file in files]
+                    digests[field] = [self.vault.digest_file(file.path) for file in files]
         except (OSError, ConcordError):
             return None
-        return found
+        return digests
 
     def _seal(self, text: bytes, tables: Tables | None) -> bytes | None:
-        """The seal of a summary as things stand; None if they are not this home's own, or may be changing."""
+        """The seal of a summary in the present state; None if some of that is not the home's own or may be changing."""
         database = own_store_file(self.home)
         journals = [database.with_name(f"{database.name}{suffix}") for suffix in JOURNALS]
-        if tables is None or is_named() or not own_store(self.home) or any(each.exists() for each in journals):
+        if tables is None or is_named() or not own_store(self.home) or any(journal.exists() for journal in journals):
             return None
         try:
-            stands = [tables, self._record(), self._store(database)]
+            state = [tables, self._record(), self._store(database)]
         except (OSError, ConcordError):  # the run itself says what is wrong
             return None
         key = derive(self.vault.secret("installation"), "memo")
-        return bytes.fromhex(keyed_digest(key, self.file.name, text, canonical_json(stands)))
+        return bytes.fromhex(keyed_digest(key, self.file.name, text, canonical_json(state)))
 
     def _record(self) -> list[Any]:
         """The ledger's last entry, the digests of what the domain's sessions released, who signs, and which keys of
@@ -122,12 +122,12 @@ class Memo:
         files = [file for session in sessions for file in _files(self.home / "released" / session)]
         released = {str(file): sha256(file.read_bytes()) for file in files}
         secrets = [f"domains/{name}", *(f"sessions/{session}" for session in sessions)]
-        there = [secret for secret in secrets if self.vault.has_secret(secret)]
+        present = [secret for secret in secrets if self.vault.has_secret(secret)]
         head = [record.digest for record in ledger.records()[-1:]]
-        return [head, released, SigningKey.of(self.vault).public.fingerprint, there]
+        return [head, released, SigningKey.of(self.vault).public.fingerprint, present]
 
     def _store(self, database: Path) -> list[Any]:
-        """What changes when MLflow's store does."""
+        """Facts of MLflow's store, of which one changes with every commit."""
         with database.open("rb") as file:
             about, header = os.fstat(file.fileno()), file.read(HEADER)
         artifacts = [str(file) for file in _files(database.parent / "mlartifacts")]

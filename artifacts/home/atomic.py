@@ -114,7 +114,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_tree(folder: Path, root: Path) -> None:
-    """Make the files and folders in a folder durable, whoever wrote them, and the names between it and `root`."""
+    """Sync every file and folder below a folder, and the folders from it up to `root`."""
     above = [path for path in folder.parents if path.is_relative_to(root)]
     for path in (*folder.rglob("*"), folder, *above):
         sync_folder(path)

@@ -178,7 +178,7 @@ class Ledger(Reading):
         try:
             return max(now, datetime.fromisoformat(last.at))
         except (ValueError, TypeError):
-            raise NotVerified(f"the time of entry {last.seq} of the ledger is none, got {last.at!r}") from None
+            raise NotVerified(f"entry {last.seq} of the ledger must state a time, got {last.at!r}") from None
 
     def records(self) -> list[LogRecord]:
         """Every record as it is stored, without a check."""

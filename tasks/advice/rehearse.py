@@ -220,13 +220,15 @@ def in_words(rehearsed: Sequence[Rehearsed], rows: str = "the public rows") -> s
     right, possible = (span(getattr(each, name) for each in rehearsed) for name in ("right", "possible"))
     simulated = f"simulated with synthetic {{}} on {rows}: expect {{}} of {right}"
     if rehearsed[0].largest is None:
-        beside = f"{simulated.format('numbers', 'an R²')} (without privacy {possible})"
+        expected = f"{simulated.format('numbers', 'an R²')} (without privacy {possible})"
     else:
         largest = f"majority-class baseline {span(each.largest for each in rehearsed)}"
-        beside = f"{simulated.format('labels', 'an accuracy')} (without privacy {possible}; {largest})"
+        expected = f"{simulated.format('labels', 'an accuracy')} (without privacy {possible}; {largest})"
     if learned(rehearsed):
-        return beside
+        return expected
     if rehearsed[0].largest is None:
-        return f"{beside}; the student is not expected to learn anything: ε is too small, or private units are too few"
+        return (
+            f"{expected}; the student is not expected to learn anything: ε is too small, or private units are too few"
+        )
     why = "ε is too small, private units are too few, or a class is too rare"
-    return f"{beside}; the student is not expected to beat the baseline: {why}"
+    return f"{expected}; the student is not expected to beat the baseline: {why}"

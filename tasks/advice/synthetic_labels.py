@@ -1,7 +1,7 @@
 """Synthetic labels: probabilities of labels of public rows, for a rehearsal.
 
-Labels follow additive models of the codes. Of a strong signal they follow how public rows lie apart, as labels do that
-are nearly certain.
+Labels follow additive models of the codes. With a strong signal they are nearly certain, and follow distances between
+public rows.
 
 Assumes      rows and codes are public
 Guarantees   nothing private is read; the same for the same generator

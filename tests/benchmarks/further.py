@@ -58,7 +58,7 @@ AIMS = {(0.5, 52): {}, (1.0, 52): {4: 83.5, 13: 84.6, 26: 85.3, 52: 85.7}, (1.0,
 
 
 def year(data: Coded, epsilon: float, season: int, seed: int) -> Iterator[float]:
-    """Share of the test rows that the student is right on, in percent, after each week."""
+    """Accuracy of the student on the test rows, in percent, after each week."""
     codes, places = data.at(epsilon)
     plan = plan_of(data, epsilon).model_copy(update={"stream": StreamPlan(season=season)})
     mechanism, source = planned_tallies(plan, codes, len(places.public)), Drawn()

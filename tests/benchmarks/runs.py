@@ -37,7 +37,7 @@ with open(sys.argv[1], "wb") as said:
 wall, used = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
 print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
 """
-"""Begins a command from a small process: Linux counts the memory of whoever begins one as the command's own."""
+"""Starts a command from a small process, because Linux counts the memory of the parent as the child's."""
 AT_A_TIME = 250_000
 
 

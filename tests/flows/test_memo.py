@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.world import (
     ADDRESS_VARIABLE,
+    SEAL_BYTES,
     SIGNING_SECRET,
     STORE,
     Ledger,
@@ -107,6 +108,8 @@ def test_a_repeated_run_says_what_a_full_one_says_and_does_nothing(ran: Ran, mon
     again = flows_start.start(ran.plan, ran.home)
     assert json.loads(again.model_dump_json(exclude={"stages"})) == json.loads(full.model_dump_json(exclude={"stages"}))
     assert all(stage.cached for stage in again.stages)
+    text = Memo(ran.plan, ran.home).file.read_bytes()[SEAL_BYTES:]
+    assert {stage["seconds"] for stage in json.loads(text)["stages"]} <= {0.0}  # those of private stages are not kept
     assert (again.asked_now, again.spent_now["epsilon"], ran.summary.asked_now > 0) == (0, 0.0, True)
     assert {file: file.stat().st_mtime_ns for file in ran.home.rglob("*") if file.is_file()} == before
 
