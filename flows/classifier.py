@@ -43,7 +43,7 @@ from concord.artifacts.settings import Settings
 from concord.tasks.advice.draft import PlanFacts
 from concord.tasks.data.cells import canonical_id, cast_numbers, class_names, text
 from concord.tasks.data.frames import column_of, frame_table
-from concord.tasks.data.identifiers import word_of
+from concord.tasks.units.identifiers import word_of
 
 LABEL = "label"
 """The label column of a plan that names none."""

@@ -27,14 +27,14 @@ from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.grid import stand_ins
 from concord.tasks.data.places import check_not_private, files_of, is_shared
 from concord.tasks.data.sources import not_local, with_rows, with_snapshots
-from concord.tasks.data.split import public_by_name, with_public
 from concord.tasks.data.tables import TableFile, find_files
-from concord.tasks.data.units import PrivateTable, names_held, private_table
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import Checkpoint, PublicSource, check_staged, read_checkpoint, stream
 from concord.tasks.door.erase import erased_units
 from concord.tasks.door.keys import ready_secret
 from concord.tasks.door.locks import RUN, a_run_in, alone, opening
+from concord.tasks.units.split import public_by_name, with_public
+from concord.tasks.units.units import PrivateTable, names_held, private_table
 
 Asking = TypeVar("Asking", bound=Ask[Any])
 TableField = Literal["private", "public", "test"]

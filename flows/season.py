@@ -36,15 +36,15 @@ from concord.tasks.asks.stream import (
     periods_counted,
 )
 from concord.tasks.asks.tallies import TalliesAsk
-from concord.tasks.data.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.grid import check_types
-from concord.tasks.data.units import PrivateRows, names_held
 from concord.tasks.door.admit import claim
 from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.door.keys import ready_stream
 from concord.tasks.mechanisms.contributions import RoundQuestion
+from concord.tasks.units.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
+from concord.tasks.units.units import PrivateRows, names_held
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from concord.tasks.asks.sketch import SketchAsk
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.grid import check_stored, grid_of, reading_encoding
 from concord.tasks.data.sources import with_rows
-from concord.tasks.data.units import private_table
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student.sketch import SketchPlanner, rehearse_steps, synthetic_features, synthetic_file
 from concord.tasks.student.study import Student
+from concord.tasks.units.units import private_table
 
 
 @stage("infer", reads=("data.declared", "data.features"))

@@ -19,7 +19,6 @@ from concord.tasks.asks import hypothesis as asks_hypothesis
 from concord.tasks.asks import unit_counts
 from concord.tasks.asks.unit_counts import Confusion, NumberErrors, Predictor
 from concord.tasks.data import encode as data_encode
-from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import PublicSource, votes_folder
@@ -29,6 +28,7 @@ from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
 from concord.tasks.student.evaluate import by_group, evaluate, keep_table_path
 from concord.tasks.student.study import Student, student_of_hypothesis
+from concord.tasks.units import split as units_split
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
 """Fields of the plan that determine the private rows and their units."""
@@ -78,7 +78,7 @@ def split(
 ) -> list[Ref]:
     """Assign every unit that was not erased, or those of a secret subset, to a shard; one file a block of shards."""
     folder = f"shards/{plan.privacy.domain}/{place.key[:16]}"
-    return list(data_split.split(private.at(place, plan), folder, share, aside))
+    return list(units_split.split(private.at(place, plan), folder, share, aside))
 
 
 @stage("relabel", version=2, reads=("privacy.domain", "teachers.count", "teachers.block"))

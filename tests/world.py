@@ -157,14 +157,9 @@ if TYPE_CHECKING:
     from concord.tasks.asks.unit_counts import Confusion, NumberErrors, classes_given, count_units, numbers_given
     from concord.tasks.asks.votes import VotesAsk, read_votes, replay_votes
     from concord.tasks.data import (
-        arrivals as data_arrivals, cells as data_cells, concord_pictures as data_concord_pictures,
-        concord_student as data_concord_student, csv_files as data_csv_files, files as data_files,
-        frames as data_frames, identifiers as data_identifiers, parts as data_parts, remote as data_remote,
-        sources as data_sources, spill as data_spill, split as data_split,
-        stored_columns as data_stored_columns, units as data_units, vectors as data_vectors
-    )
-    from concord.tasks.data.arrivals import (
-        NAME, Arriving, Period, check_unchanged, contents_by_place, files_by_place, table_of, take
+        cells as data_cells, concord_pictures as data_concord_pictures, concord_student as data_concord_student,
+        csv_files as data_csv_files, files as data_files, frames as data_frames, remote as data_remote,
+        sources as data_sources, stored_columns as data_stored_columns, vectors as data_vectors
     )
     from concord.tasks.data.cells import (
         LABEL, canonical_id, cast_columns, cast_labels, cast_numbers, cast_rows, number, numbers_of,
@@ -191,24 +186,15 @@ if TYPE_CHECKING:
         NARROW, STAND_INS, WIDE, check_stored, check_types, grid_cuts, grid_of, groups_of, label_points,
         outside_of_schema, reading_columns, reading_encoding, recoded, stand_ins, values_in, with_tables
     )
-    from concord.tasks.data.guard import private_stage, silenced
-    from concord.tasks.data.identifiers import LONGEST_TEXT, PLAIN, _named, name_of
     from concord.tasks.data.matrix import Matrix, encode, published_encoding
-    from concord.tasks.data.parts import NULL_CELL, division_of, naming_rule, of_part, public_key, row_names
     from concord.tasks.data.remarks import (
         ALL_DIFFER, DATES, FREE_TEXT, LEADING_ZEROS, MAY_BE_NAMES, MAY_NAME_ROWS, MOSTLY_NUMBERS,
         NUMBERS_DIFFER, ONE_VALUE, TOO_MANY, WITH_COMMAS, Unmatched, check_target, remarks_on, unmatched
     )
     from concord.tasks.data.remote import rows_of_query
     from concord.tasks.data.sources import keep_frame, with_rows, with_snapshots
-    from concord.tasks.data.spill import SPILLS, spilling
-    from concord.tasks.data.split import ASIDE, SHARD, one_row_a_unit, split, with_public
     from concord.tasks.data.stored_columns import columns_by_words, polars_type, read_column, words_as_enum
     from concord.tasks.data.tables import find_files, open_public
-    from concord.tasks.data.units import (
-        NOBODY, UNIT, Erased, PrivateRows, PrivateTable, keyed_bits, names_held, open_private, private_table,
-        sampled, shards_of, unit_names
-    )
     from concord.tasks.data.vectors import (
         ROWS_AT_A_TIME, Layer, VectorField, centres_of, learn_layer, learn_view, nearest
     )
@@ -330,6 +316,22 @@ if TYPE_CHECKING:
         synthetic_cells, table_codes
     )
     from concord.tasks.student.trust import trusted_types
+    from concord.tasks.units import (
+        arrivals as units_arrivals, identifiers as units_identifiers, parts as units_parts, spill as units_spill,
+        split as units_split, units as units_units
+    )
+    from concord.tasks.units.arrivals import (
+        NAME, Arriving, Period, check_unchanged, contents_by_place, files_by_place, table_of, take
+    )
+    from concord.tasks.units.guard import private_stage, silenced
+    from concord.tasks.units.identifiers import LONGEST_TEXT, PLAIN, _named, name_of
+    from concord.tasks.units.parts import NULL_CELL, division_of, naming_rule, of_part, public_key, row_names
+    from concord.tasks.units.spill import SPILLS, spilling
+    from concord.tasks.units.split import ASIDE, SHARD, one_row_a_unit, split, with_public
+    from concord.tasks.units.units import (
+        NOBODY, UNIT, Erased, PrivateRows, PrivateTable, keyed_bits, names_held, open_private, private_table,
+        sampled, shards_of, unit_names
+    )
     from concord.tasks.verify import (
         certificate as verify_certificate, limited as verify_limited,
         recompute_gaussian as verify_recompute_gaussian, recompute as verify_recompute, signed as verify_signed

@@ -41,7 +41,7 @@ from concord.tasks.data.remarks import (
     remarks_on,
 )
 from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
-from concord.tasks.data.units import open_private
+from concord.tasks.units.units import open_private
 
 LIFETIME = 4
 """Lifetime budget that `concord init` writes for a domain, as a multiple of a session's budget."""

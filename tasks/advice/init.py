@@ -52,7 +52,7 @@ from concord.tasks.data.csv_files import UTF_16, first_line, words_of
 from concord.tasks.data.files import csv_files, format_of, format_of_private
 from concord.tasks.data.remarks import MAY_BE_NAMES, remarks_on
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
-from concord.tasks.data.units import open_private
+from concord.tasks.units.units import open_private
 
 REQUIRED = ("private", "public", "label", "classes", "domain", "rows")
 """Settings that cannot be guessed. If all are given, the others get their defaults; the unit may be asked for still.

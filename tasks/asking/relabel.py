@@ -1,7 +1,7 @@
 """Relabelling: a secret subset of the private rows gets its labels from one hypothesis, chosen privately on it.
 
-Nandi & Bassily 2020, Algorithm 4; then Algorithm 5's resampling. `tasks.data.split` draws the subset; here a hypothesis
-ĥ is chosen among all dichotomies of a class on it, by the exponential mechanism on error counts; ĥ labels the subset;
+Nandi & Bassily 2020, Algorithm 4; then Algorithm 5's resampling. `tasks.units.split` draws the subset; here a
+hypothesis ĥ is chosen among all dichotomies of a class on it, by the exponential mechanism on error counts; ĥ labels the subset;
 and teachers learn from that, so that they agree if the class suits the data, however noisy the labels were.
 
 Assumes      the blocks hold a Poisson subset, one row per unit; the class has cut points of public rows, so that time
@@ -50,11 +50,11 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, PublicBatch, read_frame, write_frame
-from concord.tasks.data.guard import private_stage
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.hypotheses import Box, HypothesisClass, Rectangles, Stumps
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, share_for
+from concord.tasks.units.guard import private_stage
 
 CUTS = 16
 """Public cut points of each column, if a class needs them."""

@@ -34,17 +34,17 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.files import PRIVATE
-from concord.tasks.data.guard import private_stage
-from concord.tasks.data.parts import columns_of_names, of_part
-from concord.tasks.data.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
-from concord.tasks.data.units import UNIT, PrivateRows, PrivateTable, Share, private_table, shards_of
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import STEPS
+from concord.tasks.units.arrivals import Arriving
+from concord.tasks.units.guard import private_stage
+from concord.tasks.units.parts import columns_of_names, of_part
+from concord.tasks.units.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
+from concord.tasks.units.units import UNIT, PrivateRows, PrivateTable, Share, private_table, shards_of
 
 BLOCKS = 8
 """Number of files of coded rows, and of tasks that count them, and most shares of a table: a power of two."""

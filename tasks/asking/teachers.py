@@ -23,8 +23,8 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking.arrays import MOST_HELD, Classes, LinearTeachers, Weights, aligned, is_linear, weights_of
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, PublicBatch, read_frame
-from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
 from concord.tasks.data.matrix import Matrix, encode
+from concord.tasks.units.guard import PRIVATE_FAILURES, private_stage, silenced
 
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64

@@ -3,7 +3,7 @@
 In each shard the rows of some units are set aside; a teacher learns from the others and is tested on those. Only the
 sum over shards is released, in a session of its own (tasks.mechanisms.error_estimate).
 
-Assumes      blocks are those of `tasks.data.split`, with a column ASIDE; plan and encoding are public
+Assumes      blocks are those of `tasks.units.split`, with a column ASIDE; plan and encoding are public
 Guarantees   (ε, 0) for the released sum: one unit is in one shard, and one shard moves the sum by `steps` at most
 Ends         with its one release
 Not covered  teachers that learn from all rows of a shard err a little less. Checked by tests/flows/test_estimate.py
@@ -23,12 +23,12 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking.teachers import Block, aligned_copy, fitted_teacher, read_only
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import read_frame
-from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.matrix import encode
-from concord.tasks.data.split import ASIDE, SHARD
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.units.guard import private_stage, silenced
+from concord.tasks.units.split import ASIDE, SHARD
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,14 @@ from concord.artifacts.sessions import LABELS
 from concord.tasks.asking.relabel import hypothesis_space, public_matrix
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.data.guard import private_stage
 from concord.tasks.data.matrix import encode
-from concord.tasks.data.split import one_row_a_unit
-from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.hypotheses import Hypotheses
+from concord.tasks.units.guard import private_stage
+from concord.tasks.units.split import one_row_a_unit
+from concord.tasks.units.units import PrivateRows
 
 
 @dataclass(frozen=True)

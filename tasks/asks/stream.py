@@ -33,13 +33,13 @@ from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.tallies import TalliesAsk
-from concord.tasks.data.arrivals import Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.checkpoint import PublicSource, Randomness
 from concord.tasks.door.door import Step, digest_in, publish_round
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.units.arrivals import Period
 
 RELEASE_FORMAT = "concord release 2"
 """Format of a release's file, JSON: number, questions, sums, running totals, and results computed from them."""

@@ -1,7 +1,7 @@
 """The test of a student on private units that were kept out of learning: noisy counts by true and predicted class, or
 by the error of a number.
 
-The units of the test part (tasks.data.parts) are counted, one row per unit, and the counts are released once, in a
+The units of the test part (tasks.units.parts) are counted, one row per unit, and the counts are released once, in a
 session of their own (tasks.mechanisms.private_test). It costs no more than learning reserved, and if both sessions name
 their parts, no unit pays for both (artifacts.parts). If learning had few refusals and settled for less, the test part
 costs more, and the domain pays that.

@@ -20,13 +20,13 @@ from concord.artifacts.sessions import Session
 from concord.tasks.asking.teachers import aligned_copy, read_only
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.matrix import encode
-from concord.tasks.data.parts import division_of
-from concord.tasks.data.split import one_row_a_unit
-from concord.tasks.data.units import UNIT, PrivateRows, keyed_bits
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.private_test import PLACES, placed
+from concord.tasks.units.guard import private_stage, silenced
+from concord.tasks.units.parts import division_of
+from concord.tasks.units.split import one_row_a_unit
+from concord.tasks.units.units import UNIT, PrivateRows, keyed_bits
 
 Says = Callable[[NDArray[Any]], NDArray[Any]]
 """A student's prediction: class names, or numbers, (rows,) of rows in its own format (rows, width)."""

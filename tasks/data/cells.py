@@ -44,7 +44,7 @@ from concord.tasks.data.concord_student import (
     iso_rule,
     truth_words,
 )
-from concord.tasks.data.identifiers import TRUTHS, WHOLE, decoded, names_as_text
+from concord.tasks.units.identifiers import TRUTHS, WHOLE, decoded, names_as_text
 
 OURS = "concord."
 """Prefix of the names of columns that are added to cast rows."""
@@ -254,7 +254,7 @@ def nothing(dtype: Type) -> pl.Expr:
 
 
 def canonical_id(name: str, dtype: Type) -> pl.Expr:
-    """Canonical text of a label or an id (tasks.data.identifiers)."""
+    """Canonical text of a label or an id (tasks.units.identifiers)."""
     words = _identifier(name, dtype)
     return words.map_batches(names_as_text, return_dtype=pl.String(), is_elementwise=True)
 

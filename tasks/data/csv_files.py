@@ -28,7 +28,7 @@ from typing import Any, TextIO, get_args
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, EXPONENT, NULL_WORDS, AnyPath, TextFormat
-from concord.tasks.data.identifiers import ESCAPED
+from concord.tasks.units.identifiers import ESCAPED
 
 SEPARATORS: tuple[str, ...] = get_args(TextFormat.model_fields["separator"].annotation)
 LONGEST_LINE = 1 << 20

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
 from concord.tasks.data.cells import kind_of
-from concord.tasks.data.identifiers import word_of
 from concord.tasks.data.stored_columns import polars_type, read_column, words_and_places
+from concord.tasks.units.identifiers import word_of
 
 TYPED, WORDED = "biuf", "OSUM"
 """Kinds of NumPy's types whose arrays Arrow takes as they are, and of those that are read cell by cell: text may be of

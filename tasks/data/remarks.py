@@ -30,9 +30,9 @@ from concord.artifacts.schemas import NULL_WORDS, USUAL_SPELLING, Encoding, Kind
 from concord.tasks.data.cells import cast_numbers, cast_rows, class_index, is_padded, systematic_sample
 from concord.tasks.data.csv_files import COMMA, POINT
 from concord.tasks.data.encode import VOCABULARY
-from concord.tasks.data.guard import private_stage
 from concord.tasks.data.tables import PublicTable, are_dates
-from concord.tasks.data.units import open_private, unit_names
+from concord.tasks.units.guard import private_stage
+from concord.tasks.units.units import open_private, unit_names
 
 MAY_NAME_ROWS = (
     "many different whole numbers; remove it if they identify rows, name it as `unit` if they identify persons"

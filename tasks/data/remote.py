@@ -29,8 +29,8 @@ from sqlalchemy.pool import NullPool
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.settings import required, sqlite_file
-from concord.tasks.data.identifiers import ESCAPED, word_of
 from concord.tasks.data.places import StoredFile
+from concord.tasks.units.identifiers import ESCAPED, word_of
 
 RETRY_FOR = timedelta(seconds=15)  # of each request to Google's store; by default a quarter of an hour
 ROWS = 1 << 12  # of a query, fetched at a time

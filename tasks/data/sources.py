@@ -28,11 +28,11 @@ from concord.artifacts.sources import TableSource
 from concord.tasks.data.encode import public_features
 from concord.tasks.data.files import find_files
 from concord.tasks.data.frames import frame_table
-from concord.tasks.data.guard import private_stage
 from concord.tasks.data.remote import Remote, reachable, rows_of_query
 from concord.tasks.data.snapshots import Reading, kept, place_of
-from concord.tasks.data.spill import spilling
 from concord.tasks.data.tables import PRIVATE, open_public
+from concord.tasks.units.guard import private_stage
+from concord.tasks.units.spill import spilling
 
 ORDER_COLUMN = "concord.order"
 ORDER_PARTS = 64  # over which rows of a query are spread to be sorted; one part is in memory at a time

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from pyarrow import types
 
 from concord.artifacts.schemas import AnyPath
-from concord.tasks.data.identifiers import ESCAPED
+from concord.tasks.units.identifiers import ESCAPED
 
 DAY_MILLISECONDS = 86_400_000
 """Milliseconds."""

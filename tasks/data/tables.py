@@ -1,7 +1,7 @@
 """Tables: several files as one table. A public table is read strictly: a fault is reported in one sentence that names
 the field, the value and the rule. In a private one, files store ids as one type.
 
-Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_identifiers.py.
+Checked by tests/tasks/data/test_tables.py and tests/tasks/units/test_identifiers.py.
 """
 
 import re
@@ -198,7 +198,7 @@ def check_names(stored: Mapping[str, pa.DataType], column: str, field: str) -> N
 
 
 def recorded_types(stored: Iterable[pa.DataType]) -> list[bool | str]:
-    """What the ledger records of the types of a column that names units (tasks.data.parts): whether there are doubles,
+    """What the ledger records of the types of a column that names units (tasks.units.parts): whether there are doubles,
     and the types in which a value has another name than in the others."""
     plain, utc = list(map(plain_type, stored)), (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
     found = {

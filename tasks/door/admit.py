@@ -20,11 +20,11 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, canonical_json
 from concord.artifacts.sessions import Opening, Session
 from concord.artifacts.stores import Stores
-from concord.tasks.data.parts import division_of
-from concord.tasks.data.units import names_held
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import commitment, session_key
 from concord.tasks.door.keys import record_secret
+from concord.tasks.units.parts import division_of
+from concord.tasks.units.units import names_held
 from concord.tasks.verify.recompute import SLACK, charge, least_delta
 
 Asking = TypeVar("Asking", bound=Ask[Any])

@@ -30,9 +30,9 @@ from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.artifacts.stores import Stores
-from concord.tasks.data.guard import private_stage
 from concord.tasks.door.checkpoint import Randomness, check_key, session_key
 from concord.tasks.door.locks import alone
+from concord.tasks.units.guard import private_stage
 
 Drawn = TypeVar("Drawn")
 

@@ -28,7 +28,7 @@ another erasure, it would be asked twice. Noise is drawn fresh for each release,
                  differential privacy alone protects; the table itself, which is its owner's to change; all units of a
                  domain, erased at once, come back with a further session; copies of the vault, and what a disk keeps of
                  removed files; what workers of a cluster write after their flow was killed. Checked by
-                 tests/promises/test_erasing.py and tests/tasks/data/test_left_out.py
+                 tests/promises/test_erasing.py and tests/tasks/units/test_left_out.py
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,11 +45,11 @@ from concord.artifacts.schemas import NO_NAMES, Ref, TextFormat
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.data.cells import clean_text
-from concord.tasks.data.identifiers import ESCAPED
-from concord.tasks.data.units import Erased, unit_names
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, sums_folder, votes_folder
 from concord.tasks.door.keys import folders_of_rows, is_lost, ready_secret
 from concord.tasks.door.locks import RUN, alone, no_run_in
+from concord.tasks.units.identifiers import ESCAPED
+from concord.tasks.units.units import Erased, unit_names
 
 
 def close(stores: Stores, name: str, *, give_back: bool) -> Session:

@@ -31,7 +31,7 @@ from tests.world import (
     Vault,
     WrongInput,
     artifacts_parts,
-    data_parts,
+    units_parts,
 )
 
 EACH = 0.5
@@ -184,8 +184,8 @@ def without_key_and_share(key: bytes, *_: str) -> str:  # noqa: ARG001
 TRUE = Parts.touched_by
 SCENES = (of_another_home, of_another_share, of_an_older_session, of_a_claim_before_the_division)
 FAULTS = {
-    "a part key that differs is not seen": (of_another_home, (data_parts, "keyed_digest", without_key_and_share)),
-    "a share that changes is not seen": (of_another_share, (data_parts, "keyed_digest", without_key_and_share)),
+    "a part key that differs is not seen": (of_another_home, (units_parts, "keyed_digest", without_key_and_share)),
+    "a share that changes is not seen": (of_another_share, (units_parts, "keyed_digest", without_key_and_share)),
     "another division is taken for this one": (
         of_another_home,
         (Parts, "touched_by", whatever_names_a_part),

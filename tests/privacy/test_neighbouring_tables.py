@@ -33,13 +33,13 @@ from tests.world import (
     WrongInput,
     data_cells,
     data_files,
-    data_spill,
     encode,
     number,
     parse_plan,
     read_frame,
     resampled,
     split,
+    units_spill,
 )
 
 KEY = bytes(range(32))
@@ -113,7 +113,7 @@ def check_neighbours(folder: Path, patch: pytest.MonkeyPatch, cases: int, phases
     def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, how: dict[str, float], held: int) -> None:
         stored, rows = table
         patch.setattr(data_files, "ROWS_IN_MEMORY", stored.cut)
-        patch.setattr(data_spill, "HELD_BYTES", held)
+        patch.setattr(units_spill, "HELD_BYTES", held)
         out = round(where * (len(rows) - 1))
         without = [[row for at, row in enumerate(rows) if at != out], [row for row in rows if row[2] != rows[out][2]]]
         before, *after, reversed_ = (

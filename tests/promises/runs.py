@@ -262,7 +262,7 @@ RUNS = (
         "stream",
         arriving,
         ask=refreshed,
-        works=("tests.world.asking_tally.cast_labels", "tests.world.data_arrivals.hashed"),
+        works=("tests.world.asking_tally.cast_labels", "tests.world.units_arrivals.hashed"),
         made=("sums of sums/",),
         more=parts_of_sums,
     ),

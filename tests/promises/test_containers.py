@@ -33,10 +33,10 @@ from tests.world import (
     Vault,
     WrongInput,
     cast_rows,
-    data_identifiers,
     flows_classifier,
     keep_frame,
     open_private,
+    units_identifiers,
     with_snapshots,
 )
 
@@ -325,11 +325,11 @@ def test_labels_read_by_numpy_as_before_are_caught(given: list[pa.Table], monkey
     """The planted fault: one type for all labels, which NumPy chooses."""
 
     def guessed(labels: Any, *_: Any) -> pl.Series:
-        return pl.Series([data_identifiers.word_of(each) for each in np.asarray(labels).tolist()], dtype=pl.String)
+        return pl.Series([units_identifiers.word_of(each) for each in np.asarray(labels).tolist()], dtype=pl.String)
 
     monkeypatch.setattr(flows_classifier, "column_of", guessed)
     monkeypatch.setattr(
-        flows_classifier, "_names_of", lambda classes: {data_identifiers.word_of(name): str(name) for name in classes}
+        flows_classifier, "_names_of", lambda classes: {units_identifiers.word_of(name): str(name) for name in classes}
     )
     for kind, odd in (("truth values", math.nan), ("integers that no double holds", math.nan)):
         labels = alternating(kind, odd)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.people import changed, tables_of_plan, write_tables
-from tests.world import PrivateRows, Vault, data_spill, data_split, learn_encoding, one_row_a_unit, split, tidy
+from tests.world import PrivateRows, Vault, learn_encoding, one_row_a_unit, split, tidy, units_spill, units_split
 
 
 def die(*_: Any, **__: Any) -> None:
@@ -20,9 +20,9 @@ def work(stage: str, home: Path) -> None:
     """A stage over many private rows, which is killed at its last step."""
     found, vault = tables_of_plan(write_tables(home / "data")), Vault(home / "vault")
     plan, key = changed(found), bytes(32)
-    data_spill.HELD_BYTES = 1000
+    units_spill.HELD_BYTES = 1000
     if stage == "split":
-        data_split.write_frame = die  # type: ignore[assignment,attr-defined]  # where it is used
+        units_split.write_frame = die  # type: ignore[assignment,attr-defined]  # where it is used
         split(PrivateRows(plan, learn_encoding(plan), vault, key), "shards/people/key")
     if stage == "count":
         rows = one_row_a_unit(PrivateRows(plan, learn_encoding(plan), vault, key), "counts/people/key")

@@ -17,8 +17,8 @@ import math, resource, time
 import polars as pl
 from concord.tasks.data import concord_student
 from concord.tasks.data.cells import canonical_id, cell, class_index
-from concord.tasks.data.identifiers import name_of
-from concord.tasks.data.units import unit_names
+from concord.tasks.units.identifiers import name_of
+from concord.tasks.units.units import unit_names
 
 most = math.ceil(time.process_time()) + {PATIENCE}
 resource.setrlimit(resource.RLIMIT_CPU, (most, most))

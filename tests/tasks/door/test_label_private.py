@@ -22,13 +22,13 @@ from tests.world import (
     PrivateTable,
     Vault,
     WrongInput,
-    data_split,
     learn_encoding,
     open_private,
     read_frame,
     split,
     start,
     start_extension,
+    units_split,
     with_public,
 )
 
@@ -152,7 +152,7 @@ def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
     def believed(plan: Plan) -> PrivateTable:
         return open_private(plan.path("private"), unit=plan.data.unit)
 
-    monkeypatch.setattr(data_split, "private_table", believed)
+    monkeypatch.setattr(units_split, "private_table", believed)
     before, after = (shards_of_csv(tmp_path, table, unit) for table in (private, broken(private, 5)))
     assert sum(shard != other for shard, other in zip(before, after, strict=True)) >= changed_shards
 

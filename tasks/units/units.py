@@ -3,7 +3,7 @@
 A CSV file is read line by line, in the format that the plan declares: an unbalanced quote, a ragged line or bytes that
 are no text touch that line alone (tasks.data.csv_files). Columnar files are read by batches, and their types do not
 matter: cells are cast later, by `tasks.data.cells`. Only what the schema lacks is an error. Checked by
-tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
+tests/tasks/data/test_tables.py and tests/tasks/units/test_split.py.
 
 Units: the unit of each row, and decisions by a keyed hash of it.
 
@@ -167,7 +167,7 @@ class PrivateRows:
 
     key     the domain's secret, by which units are named, divided and spread
     erased  units whose rows are left out
-    part    part of the units, if they are divided (tasks.data.parts): the test part is read only under its name
+    part    part of the units, if they are divided (tasks.units.parts): the test part is read only under its name
     """
 
     plan: Plan
@@ -257,7 +257,7 @@ def names_held(vault: Vault, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def unit_names(ids: pl.Series) -> pl.Series:
-    """The names of units by their ids, as bytes; null if an id stands for a missing one. See tasks.data.identifiers."""
+    """The names of units by their ids, as bytes; null if an id stands for a missing one (tasks.units.identifiers)."""
     name = canonical_id("id", ids.dtype)
     return (
         ids.alias("id").to_frame().select(pl.when(~name.is_in(NO_NAMES)).then(name).cast(pl.Binary).alias(UNIT))[UNIT]

@@ -21,14 +21,14 @@ from tests.world import (
     Plan,
     PrivateRows,
     Vault,
-    data_spill,
-    data_split,
     learn_encoding,
     parse_plan,
     read_frame,
     row_digests,
     spilling,
     split,
+    units_spill,
+    units_split,
 )
 
 KEY = bytes(range(32))
@@ -100,7 +100,7 @@ def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(
         found = row_digests(rows, encoding, key)
         return [each[: same.start] + bytes(same.stop - same.start) + each[same.stop :] for each in found]
 
-    monkeypatch.setattr(data_split, "row_digests", digests_of)
+    monkeypatch.setattr(units_split, "row_digests", digests_of)
     lines = [*table(40), *[table(1)[0]] * 20]
     made = plan(tmp_path, lines)
     encoding = learn_encoding(made)
@@ -145,7 +145,7 @@ def test_files_with_other_columns_and_types_are_one_table(tmp_path: Path) -> Non
 
 def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = shards(tmp_path, table(60))
-    monkeypatch.setattr(data_split, "SPILLS", 2)
+    monkeypatch.setattr(units_split, "SPILLS", 2)
     assert shards(tmp_path, table(60)) == whole
 
 
@@ -153,7 +153,7 @@ def test_all_files_of_a_spill_may_be_open_if_a_process_may_open_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on some systems: else a table that fits in memory is split, and a larger one ends the run."""
-    monkeypatch.setattr(data_spill, "HELD_BYTES", 0)
+    monkeypatch.setattr(units_spill, "HELD_BYTES", 0)
     limits, rows = resource.getrlimit(resource.RLIMIT_NOFILE), pl.DataFrame({"x": range(2 * SPILLS)})
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
     try:

@@ -1,6 +1,6 @@
 """Spill: regroup a stream of rows that may be larger than memory, through files of the vault.
 
-Checked by tests/tasks/data/test_split.py.
+Checked by tests/tasks/units/test_split.py.
 """
 
 import resource

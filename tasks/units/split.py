@@ -18,7 +18,7 @@ of a keyed function; one more copy adds one value and leaves those. With one, a 
 With a share, a Poisson sample of the units is split, one row of each (that of least content digest): the secret subset
 that is relabelled. It follows from the key and the units, so a domain has one subset for its whole life, and one more
 unit leaves every other in or out of it. No name, size or row of it leaves the vault. Checked by
-tests/tasks/data/test_split.py and tests/tasks/asking/test_relabel.py.
+tests/tasks/units/test_split.py and tests/tasks/asking/test_relabel.py.
 
 Unlabelled: if only labels are secret, features of a part of the private units are the public rows.
 
@@ -26,7 +26,7 @@ Bassily, Thakkar & Thakurta 2018, §4: the table is split in two, the labels of 
 learned from the other half vote on its features.
 
 Assumes      the plan states that only labels are secret: features, and who is in the table, are public
-Guarantees   no label is read here; the part follows from units and a key, and `tasks.data.split` leaves that part out,
+Guarantees   no label is read here; the part follows from units and a key, and `tasks.units.split` leaves that part out,
              so labels of its units are never used. It is a snapshot (tasks.data.snapshots): if it is not what was
              written, it is written again, from the same private files
 Not covered  private tables in CSV, where a label could break its line: refused
@@ -46,12 +46,12 @@ from concord.artifacts.sources import TableSource
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
-from concord.tasks.data.guard import private_stage
-from concord.tasks.data.parts import columns_of_names, of_part, public_key
 from concord.tasks.data.snapshots import Reading, kept, place_of
-from concord.tasks.data.spill import SPILLS, spilling
 from concord.tasks.data.tables import kind_in
-from concord.tasks.data.units import (
+from concord.tasks.units.guard import private_stage
+from concord.tasks.units.parts import columns_of_names, of_part, public_key
+from concord.tasks.units.spill import SPILLS, spilling
+from concord.tasks.units.units import (
     UNIT,
     Erased,
     PrivateRows,

@@ -2,8 +2,8 @@
 
 A unit is in the test part if 64 bits of its name, keyed by the part key, are below ⌊share·2^64⌋. Its name is its cell
 in the column `data.unit`. If a unit is a row, its name is the row's raw cells in a fixed list of columns, each in the
-spelling of tasks.data.identifiers. Cast cells would not do, since they change with the public vocabulary; nor would the
-position in the table, which changes with any other row.
+spelling of tasks.units.identifiers. Cast cells would not do, since they change with the public vocabulary; nor would
+the position in the table, which changes with any other row.
 
 Assumes      the part key is fixed for the domain's life and independent of the data; columns do not hold the label
 Guarantees   a unit's part depends on its name, the key and the share alone, whatever else is in the table, in whatever
@@ -11,9 +11,9 @@ Guarantees   a unit's part depends on its name, the key and the share alone, wha
 Not covered  units whose name changes. Doubles, UUIDs, single floats and moments with a zone have names of their own,
              and cells of CSV files read differently in another declared format. All this is part of the naming rule:
              the ledger refuses another rule, and nothing published reveals it (artifacts.ledger.excerpt).
-             Checked by tests/tasks/data/test_set_aside.py
+             Checked by tests/tasks/units/test_set_aside.py
 
-If only labels are secret, features of a further part of the units may be the public rows (tasks.data.split): no label
+If only labels are secret, features of a further part of the units may be the public rows (tasks.units.split): no label
 of theirs is read, neither to learn from nor to test a student on.
 """
 
@@ -27,7 +27,7 @@ from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import EVERY, TEST
 from concord.artifacts.plan import Plan
 from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD
-from concord.tasks.data.units import open_private, sampled, unit_names
+from concord.tasks.units.units import open_private, sampled, unit_names
 
 FORMAT_FIELD = "data.format"
 """The field of a plan for the format of CSV files, which also decides names."""

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.world import PrivateRows, data_units, hashed, keyed_bits
+from tests.world import PrivateRows, hashed, keyed_bits, units_units
 
 KEY = bytes(range(32))
 
@@ -36,8 +36,8 @@ def test_long_names_are_copied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) 
         copied.append(sum(map(len, held)))
         return hashed(held, *how)
 
-    monkeypatch.setattr(data_units, "NAMES_BYTES", 200)
-    monkeypatch.setattr(data_units, "hashed", noted)
+    monkeypatch.setattr(units_units, "NAMES_BYTES", 200)
+    monkeypatch.setattr(units_units, "hashed", noted)
     assert keyed_bits(units, KEY, b"shard").tolist() == whole
     assert max(copied) <= 400
     assert keyed_bits(pl.Series([b"x" * 1000], dtype=pl.Binary), KEY, b"shard").tolist() != []

@@ -1,6 +1,6 @@
 """Guards of work on private rows: no data may leave by an error, a warning, a log or a print.
 
-Checked by tests/tasks/data/test_private.py.
+Checked by tests/tasks/units/test_private.py.
 """
 
 import ctypes

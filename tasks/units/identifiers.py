@@ -20,7 +20,7 @@ Guarantees   equal labels have equal names in all types, and equal ids in all th
 Not covered  spellings that need a rule of their own to be read, such as 2.1.2020, 1,000, 20200102, 2020-01-02T03 or
              2020-01-01 24:00:00; numbers with an exponent of more than nine digits; text that is its own name, and is
              not composed, because it has more than LONGEST_TEXT characters or MOST_MARKS combining marks in a row
-             Checked by tests/tasks/data/test_identifiers.py
+             Checked by tests/tasks/units/test_identifiers.py
 """
 
 import math

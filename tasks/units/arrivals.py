@@ -12,7 +12,7 @@ Assumes      the key is the stream's own; `before` holds the names up to the per
 Guarantees   a unit's rows pass in the first period in which the unit has a row, and in no other, whatever other rows
              there are. Counting a period again gives the same rows and names, to the bit
 Not covered  two units with the same 16 bytes: the later one is left out; without a column of units, rows that are
-             delivered twice. Checked by tests/tasks/data/test_arrivals.py
+             delivered twice. Checked by tests/tasks/units/test_arrivals.py
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.tasks.data.files import PRIVATE, TableFile
 from concord.tasks.data.places import files_of
-from concord.tasks.data.spill import PARTS
 from concord.tasks.data.tables import plain_type
-from concord.tasks.data.units import UNIT, PrivateTable, names_held, private_table
+from concord.tasks.units.spill import PARTS
+from concord.tasks.units.units import UNIT, PrivateTable, names_held, private_table
 
 NAMES = 8
 """Files of names."""
