@@ -1,8 +1,8 @@
 """Relabelling: a secret subset of the private rows gets its labels from one hypothesis, chosen privately on it.
 
 Nandi & Bassily 2020, Algorithm 4; then Algorithm 5's resampling. `tasks.units.split` draws the subset; here a
-hypothesis ĥ is chosen among all dichotomies of a class on it, by the exponential mechanism on error counts; ĥ labels the subset;
-and teachers learn from that, so that they agree if the class suits the data, however noisy the labels were.
+hypothesis ĥ is chosen among all dichotomies of a class on it, by the exponential mechanism on error counts; ĥ labels
+the subset; and teachers learn from that, so that they agree if the class suits the data, however noisy the labels were.
 
 Assumes      the blocks hold a Poisson subset, one row per unit; the class has cut points of public rows, so that time
              and failure depend on public numbers; the mechanism at the door is charged as in relabelled.py
