@@ -5,10 +5,14 @@ A durable draw is final: the next process uses it and publishes the same. A draw
 nobody, and is made again. Each sync of the product that is taken out is found.
 """
 
+import errno
+import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +36,7 @@ from tests.promises.walks import (
 )
 from tests.support.disk import SYNCS, WAYS
 from tests.support.syncs import Sync, syncs
-from tests.world import Ledger, Ref, Stores, Vault
+from tests.world import ConcordError, Ledger, Ref, Stores, Vault
 
 CASES = 5
 """Of each walk in a default test, besides its end."""
@@ -101,6 +105,51 @@ def test_no_sync_is_made_but_those(tmp_path: Path) -> None:
     made = {change.name for change in Crashes(tmp_path, BEGINNING, gone=syncs()).changes}
     assert made & {"create", "rename"}
     assert not made & {*SYNCS}
+
+
+def passed_over(home: Path, walk: Walk) -> Iterator[str]:
+    """The syncs of the product that fail, each once, and the walk ends as if they had not."""
+    sync, left, failed = os.fsync, 0, ""
+
+    def fail_in_turn(descriptor: int) -> None:
+        nonlocal left, failed
+        left -= 1
+        if left:
+            return sync(descriptor)
+        failed = os.readlink(f"/proc/self/fd/{descriptor}")
+        raise OSError(errno.EIO, "planted")
+
+    for turn in count(1):
+        left, failed = turn, ""
+        shutil.rmtree(home, ignore_errors=True)
+        walk.prepare(home)
+        with pytest.MonkeyPatch.context() as patch, suppress(ConcordError, OSError):
+            patch.setattr(os, "fsync", fail_in_turn)
+            walk.go(home)
+            yield failed
+        if not failed:
+            return
+
+
+@pytest.mark.parametrize("walk", several((BEGINNING, NOISY, PUBLISHING, ERASING)))
+def test_a_sync_that_fails_ends_the_command(tmp_path: Path, walk: Walk) -> None:
+    """What it did not make durable may be lost at the next power loss, and nobody would know."""
+    assert [*passed_over(tmp_path / "home", walk)] == [""]
+
+
+def test_a_sync_whose_failure_is_passed_over_would_be_found(tmp_path: Path) -> None:
+    def careless(home: Path) -> None:
+        fail_in_turn = os.fsync
+
+        def try_to_sync(descriptor: int) -> None:
+            with suppress(OSError):
+                fail_in_turn(descriptor)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", try_to_sync)
+            BEGINNING.go(home)
+
+    assert len([*passed_over(tmp_path / "home", replace(BEGINNING, go=careless))]) > 1
 
 
 @pytest.mark.parametrize(
