@@ -2,7 +2,8 @@
 
 A TOML file becomes pydantic models, checked before anything is read. Nothing in a plan may come from private rows:
 classes, features, k, cutoff and hyper-parameters are declared or derived from public tables. Its JSON schema serves
-as the parameters of the Prefect flows.
+as the parameters of the Prefect flows. What is wrong with a plan is one sentence: the field, the value and
+the rule. Checked by tests/artifacts/test_plan.py
 """
 
 import json
@@ -11,27 +12,31 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.learners import RelabelPlan, StudentPlan, TeachersPlan
+from concord.artifacts.errors import GONE, WrongInput
 from concord.artifacts.sections import (
     AUTO,
+    DAY_PATTERN,
     MECHANISMS,
+    NAME_PATTERN,
     TALLIES,
     AboutPlan,
     DataPlan,
     LabelingPlan,
     PrivacyPlan,
     PrivateTestPlan,
+    RelabelPlan,
     Section,
     StreamPlan,
+    StudentPlan,
+    TeachersPlan,
+    near,
 )
-from concord.artifacts.sources import TableSource
+from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource
 from concord.artifacts.table_schema import read_schema
-from concord.artifacts.wrong_plan import in_one_sentence
 
 Way = Literal["votes", "tallies", "sketch", "hypothesis"]
 LINEAR = {"learner": "linear"}
@@ -329,3 +334,60 @@ def parsed(kind: type[Parsed], tables: dict[str, Any]) -> Parsed:
     except ValidationError as wrong:
         first = min(wrong.errors(), key=lambda error: error["type"] != "extra_forbidden")
         raise WrongInput(in_one_sentence(first, kind)) from None
+
+
+RULES = {
+    "dict_type": "must be a table of keys",
+    "model_type": "must be a section with keys of its own",
+    "tuple_type": "must be a list, in square brackets",
+    "too_short": "must hold at least {min_length} of them",
+    "too_long": "must hold at most {max_length} of them",
+    "string_type": "must be text, in quotes",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+}
+"""Rules in TOML's terms, for pydantic's in Python's."""
+PATTERNS = {
+    NAME_PATTERN: "must be 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first",
+    DAY_PATTERN: "must be a date such as 2026-12-31",
+}
+"""The rule of each pattern of a text."""
+BRANCHES = ("constrained-float", A_PATH, A_SOURCE)
+"""Pydantic's names for the types of a field, which are not keys of the plan."""
+
+
+def in_one_sentence(error: Any, kind: type[BaseModel]) -> str:
+    """What an error of pydantic's says of a plan, or of a section of that kind: the field, its value and the rule."""
+    steps = [step for step in error["loc"] if step not in BRANCHES]
+    field = ".".join(map(str, steps)) or "plan"
+    if error["type"] == "extra_forbidden" and field in GONE:
+        return f"{field} is no longer a key of the plan: {GONE[field]}"
+    if error["type"] == "extra_forbidden":
+        return f"{field} is not a key of the plan{near(str(steps[-1]), _known(kind, tuple(steps[:-1])))}"
+    if error["type"] == "missing":
+        return f"{field} must be given in the plan"
+    if error["type"] == "value_error":
+        return f"{field}: {error['ctx']['error']}" if error["loc"] else str(error["ctx"]["error"])
+    rule = PATTERNS.get(error.get("ctx", {}).get("pattern")) or RULES.get(
+        error["type"], error["msg"].replace("Input should", "must")
+    )
+    shown = "" if A_SOURCE in error["loc"] else f", got {error['input']!r}"  # an address may hold a password
+    return f"{field} {rule.format_map(error.get('ctx', {}))}{shown}"
+
+
+def _known(kind: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
+    """The keys of the section at that place."""
+    model: Any = kind
+    for step in place:
+        model = _model_in(model.model_fields[step].annotation)
+    return [*model.model_fields]
+
+
+def _model_in(annotation: Any) -> Any:
+    """The model of the section that a field may hold."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

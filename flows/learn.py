@@ -14,9 +14,9 @@ from prefect import flow
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
+from concord.artifacts.sections import StudentPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows import hypothesis, sketch, tally, vote

@@ -21,9 +21,9 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from concord.artifacts.errors import ConcordError
-from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.process import our_settings
+from concord.artifacts.sections import StudentPlan
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare
 from concord.flows.learn import study_again

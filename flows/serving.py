@@ -40,8 +40,8 @@ from prefect.settings import (
 )
 from prefect.transactions import Transaction
 
-from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.process import ProcessChange
+from concord.artifacts.sections import TeachersPlan
 from concord.artifacts.settings import STORE, check_answers
 from concord.flows import server
 from concord.flows.cache import SealedResults

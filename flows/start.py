@@ -20,7 +20,7 @@ from concord.flows.learn import extend, learn
 from concord.flows.memo import Memo
 from concord.flows.outcome import STAGES, StageName, Summary
 from concord.flows.serving import FlowResult, P, run_once
-from concord.tasks.advice.cover import naming_the_largest
+from concord.tasks.advice.report import naming_the_largest
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.labelled import checkpoint_to_extend
 from concord.tasks.asks.questions import QuestionTerms

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.guarantee import season_in_words
-from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.schemas import Encoding, PublicRows
+from concord.artifacts.sections import StudentPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PublicTables
@@ -17,7 +17,7 @@ from concord.flows.console import err
 from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
 from concord.flows.run import Admitted, RunContext
 from concord.flows.stage import Disclosure, stage
-from concord.tasks.advice.choose import decided
+from concord.tasks.advice.planned import decided
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.publish import certify as publish_certify

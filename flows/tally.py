@@ -25,7 +25,7 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
 from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learned, rehearse_published
-from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
+from concord.tasks.advice.planned import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import CountedRound, TalliesAsk, sums_digest
 from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes

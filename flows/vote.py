@@ -4,7 +4,7 @@
 
 Counting stops once the session has ended. That depends on released data alone, so it reveals nothing. But private work
 goes on after the first release, and no published time may show for how long: files get new times with the certificate
-(tasks.publish.attest), and the disclosure has the time of the end. Checked by tests/flows/test_interleaved.py
+(tasks.publish.certify), and the disclosure has the time of the end. Checked by tests/flows/test_interleaved.py
 """
 
 import os

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
         parts as artifacts_parts, plan as artifacts_plan, settings as artifacts_settings
     )
     from concord.artifacts.certificate import (
-        CERTIFICATE_FORMAT, SCHEMA_FILE, Certificate, Certified, StudentRecord, library_versions, schema
+        CERTIFICATE_FORMAT, LARGE, SCHEMA_FILE, UNTESTED, Certificate, Certified, StudentRecord, library_versions,
+        schema, student_warnings, untested, warnings_of
     )
     from concord.artifacts.domains import NEIGHBOURS, Division, Domain, Filter, NewCap
     from concord.artifacts.errors import (
-        BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput, in_json, in_lines, in_one_line,
+        GONE, BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput, in_json, in_lines, in_one_line,
         is_printable
     )
-    from concord.artifacts.gone import GONE
     from concord.artifacts.guarantee import (
         CAVEATS, LABELS_ALONE, RELABELLED, RESTORED, DomainCharge, Guarantee, later_rows_in_words,
         season_in_words
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from concord.artifacts.home.signing import PAYLOAD_TYPE, SIGNING_SECRET, Envelope, PublicKey, SigningKey, payload_of
     from concord.artifacts.home.vault import KEY_BYTES, SEAL_BYTES, Vault, derive, hashed, keyed_digest
     from concord.artifacts.kinds import KINDS, Kind, Tallies as TalliesKind, Unknown, Votes
-    from concord.artifacts.learners import HypothesesPlan, StudentPlan, TeachersPlan
     from concord.artifacts.ledger import database as ledger_database, excerpt as ledger_excerpt, state as ledger_state
     from concord.artifacts.ledger.database import LedgerRows
     from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord, Remark, RemarkKind, Remarks
@@ -77,7 +76,9 @@ if TYPE_CHECKING:
         COMMAS, LARGEST_NUMBER, NULL_WORDS, Budget, Column, Empty, Encoding, Hashed, Kind as ColumnKind, OneHot,
         Passed, PublicRows, Ref, Scaled, Spelling, TextFormat, canonical_json
     )
-    from concord.artifacts.sections import MECHANISMS, TALLIES, AboutPlan, DataPlan, PrivateTestPlan, StreamPlan
+    from concord.artifacts.sections import (
+        MECHANISMS, TALLIES, AboutPlan, DataPlan, HypothesesPlan, PrivateTestPlan, StreamPlan, StudentPlan, TeachersPlan
+    )
     from concord.artifacts.sessions import (
         LABELS, STUDENT_TEST, Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
     )
@@ -86,7 +87,6 @@ if TYPE_CHECKING:
     )
     from concord.artifacts.sources import TableSource
     from concord.artifacts.stores import Stores, checked_ledger
-    from concord.artifacts.student_warnings import LARGE, UNTESTED, student_warnings, untested, warnings_of
     from concord.artifacts.table_schema import (
         SCALARS, DeclaredCategories, DeclaredColumn, DeclaredRange, DeclaredText, DeclaredTruth, TableSchema,
         read_schema, schema_of
@@ -97,14 +97,19 @@ if TYPE_CHECKING:
         rehearse_sketch as advice_rehearse_sketch, rehearse_tallies as advice_rehearse_tallies,
         rehearse_votes as advice_rehearse_votes
     )
-    from concord.tasks.advice.choose import REHEARSED, PublicFacts, decided
-    from concord.tasks.advice.cover import EPSILONS, Account, check_cover, costs_of, largest_epsilon
     from concord.tasks.advice.demo import DEMO_TABLES, UNFORESEEN, write_demo, write_stays
     from concord.tasks.advice.draft import INDEX, UNREAD, PlanFacts, classes_of, features_of, usual_delta
     from concord.tasks.advice.draft_schema import answered
     from concord.tasks.advice.init import parse_setting
     from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SCHEMA_LINE, SHIPPED, plan_schema, schema_text, sections
-    from concord.tasks.advice.rehearse import ClassRehearsed, Rehearsed, expect_classes, in_words, span
+    from concord.tasks.advice.planned import (
+        REHEARSED, PublicFacts, asks_pairs, cells_that_are_heard, check_columns, decided, later_fields, planned_sizes,
+        planned_sketch, planned_tallies, rounds_of, rounds_of_spaces
+    )
+    from concord.tasks.advice.rehearse import (
+        SIGNALS, ClassRehearsed, Rehearsed, clearest, expect_classes, in_words, principal_components, random_logits,
+        separated, span, typical_truth, with_shares
+    )
     from concord.tasks.advice.rehearse_sketch import (
         MOST_COLUMNS, SketchAhead, SketchStage, expect_sketch, plausible_cells, rehearsed_columns
     )
@@ -115,13 +120,7 @@ if TYPE_CHECKING:
         LEAST_TRAINED, MOST_ASKED, MOST_NOT_LINEAR, MOST_SHARD, MOST_TRAINED, USUAL_SHARD, SimulatedNoise,
         VotesAhead, VotesStage, expect_votes, expected_answers
     )
-    from concord.tasks.advice.synthetic_labels import (
-        SIGNALS, clearest, principal_components, random_logits, separated, typical_truth, with_shares
-    )
-    from concord.tasks.advice.tallies import (
-        asks_pairs, cells_that_are_heard, check_columns, later_fields, planned_sizes, planned_sketch,
-        planned_tallies, rounds_of, rounds_of_spaces
-    )
+    from concord.tasks.advice.report import EPSILONS, Account, check_cover, costs_of, largest_epsilon
     from concord.tasks.asking import (
         questions as asking_questions, relabel as asking_relabel, tally as asking_tally,
         teachers as asking_teachers
@@ -253,24 +252,27 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
     from concord.tasks.mechanisms.tallies import FINER, GROUPS, Round, Tallies, planned_rounds
     from concord.tasks.publish import (
-        certify as publish_certify, disclosures as publish_disclosures, explain as publish_explain,
-        figures as publish_figures
+        certify as publish_certify, export as publish_disclosures, figures as publish_figures,
+        report as publish_explain
     )
-    from concord.tasks.publish.attest import excerpt_of
     from concord.tasks.publish.certify import (
-        certificate_of, certify_answers, render, small_counts, write as write_certificate, written_now
+        certificate_of, certify_answers, excerpt_of, write as write_certificate, written_now
     )
     from concord.tasks.publish.describe import Outcomes, caveats, counted, describe, domain_charge
-    from concord.tasks.publish.disclosures import columns_of, holds
-    from concord.tasks.publish.explain import CellPoints, Scorecard, scorecard as explained_scorecard
-    from concord.tasks.publish.export import FORMS as EXPORT_FORMS, Form, _needed, example_row, export
+    from concord.tasks.publish.export import (
+        FORMS as EXPORT_FORMS, Form, _needed, columns_of, example_row, export, holds
+    )
     from concord.tasks.publish.figures import (
         PLANS, Spending, _svg, budget_figure, charge_of, epsilon_if_stopped_early, labels_figure, spend_figure,
         spending, what_if_figure
     )
-    from concord.tasks.publish.first_page import first_page, guarantees_of, most_found, verdict_of
-    from concord.tasks.publish.predict import Thresholded, at_point, student_of
-    from concord.tasks.publish.spreadsheet import CsvFile, as_named, csv_text, in_spreadsheet
+    from concord.tasks.publish.predict import (
+        CsvFile, Thresholded, as_named, at_point, csv_text, in_spreadsheet, student_of
+    )
+    from concord.tasks.publish.report import (
+        CellPoints, Scorecard, first_page, guarantees_of, most_found, render, scorecard as explained_scorecard,
+        small_counts, verdict_of
+    )
     from concord.tasks.publish.track import column_types, publication_of
     from concord.tasks.student import (
         concord_published as student_concord_published, concord_tallied as student_concord_tallied,

@@ -26,8 +26,7 @@ from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
-from concord.artifacts.errors import WrongInput, in_json, in_lines
-from concord.artifacts.gone import GONE
+from concord.artifacts.errors import GONE, WrongInput, in_json, in_lines
 from concord.artifacts.process import our_settings, variables
 from concord.flows.console import asking, err, hushed, out, say
 from concord.flows.ending import may_charge

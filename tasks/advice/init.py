@@ -15,14 +15,11 @@ from typing import Any, Protocol
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, quoted
 from concord.artifacts.guarantee import NO_LATER_ROWS
-from concord.artifacts.plan import Plan, parsed
+from concord.artifacts.plan import PATTERNS, Plan, parsed
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.artifacts.sections import NAME_PATTERN, AboutPlan, DataPlan
 from concord.artifacts.sources import check_address
 from concord.artifacts.table_schema import schema_of
-from concord.artifacts.wrong_plan import PATTERNS
-from concord.tasks.advice.choose import PublicFacts, no_tallies
-from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import (
     ABOUT,
     InitSettings,
@@ -45,9 +42,11 @@ from concord.tasks.advice.draft_schema import (
     written,
 )
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SHIPPED
+from concord.tasks.advice.planned import PublicFacts, no_tallies
 from concord.tasks.advice.rehearse_sketch import SketchAhead, expect_sketch
 from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
 from concord.tasks.advice.rehearse_votes import VotesAhead, expect_votes
+from concord.tasks.advice.report import Account, check_cover
 from concord.tasks.data.csv_files import UTF_16, first_line, words_of
 from concord.tasks.data.files import csv_files, format_of, format_of_private
 from concord.tasks.data.remarks import MAY_BE_NAMES, remarks_on

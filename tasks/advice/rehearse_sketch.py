@@ -32,11 +32,17 @@ import numpy as np
 
 from concord.artifacts.plan import Plan
 from concord.artifacts.table_schema import DeclaredRange, TableSchema, varies
-from concord.tasks.advice.choose import class_shares
-from concord.tasks.advice.rehearse import ClassAhead, Rehearsed, expect_classes, in_words, learned, missed_in_words
+from concord.tasks.advice.planned import class_shares, learning_units, planned_sketch
+from concord.tasks.advice.rehearse import (
+    SIGNALS,
+    ClassAhead,
+    Rehearsed,
+    expect_classes,
+    in_words,
+    learned,
+    missed_in_words,
+)
 from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, rehearse_labels, simulated_steps
-from concord.tasks.advice.synthetic_labels import SIGNALS
-from concord.tasks.advice.tallies import learning_units, planned_sketch
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, coarser
 from concord.tasks.data.grid import grid_of, reading_encoding, recoded
 from concord.tasks.mechanisms.distance import Floats, Ints

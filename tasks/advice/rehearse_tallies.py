@@ -25,8 +25,9 @@ from hashlib import sha256
 import numpy as np
 
 from concord.artifacts.plan import Plan
-from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.planned import PublicFacts, learning_units, planned_tallies, read_at_end
 from concord.tasks.advice.rehearse import (
+    SIGNALS,
     ClassAhead,
     Rehearsed,
     Stage,
@@ -34,10 +35,10 @@ from concord.tasks.advice.rehearse import (
     in_words,
     learned,
     missed_in_words,
+    random_logits,
     rehearse_classes,
+    separated,
 )
-from concord.tasks.advice.synthetic_labels import SIGNALS, random_logits, separated
-from concord.tasks.advice.tallies import learning_units, planned_tallies, read_at_end
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, deepens
 from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
 from concord.tasks.mechanisms.distance import Floats, Ints

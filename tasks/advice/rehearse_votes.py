@@ -24,22 +24,23 @@ from itertools import product
 import numpy as np
 
 from concord.artifacts.home.released import labels_table
-from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
-from concord.tasks.advice.choose import PublicFacts
+from concord.artifacts.sections import StudentPlan, TeachersPlan
+from concord.tasks.advice.planned import PlannedVotes, PublicFacts
 from concord.tasks.advice.rehearse import (
+    SIGNALS,
     ClassAhead,
     Rehearsed,
     Stage,
+    assumed_shares,
     expect_classes,
     in_words,
     labels_of,
     learned,
     missed_in_words,
     rehearse_classes,
+    typical_truth,
 )
-from concord.tasks.advice.synthetic_labels import SIGNALS, assumed_shares, typical_truth
-from concord.tasks.advice.votes import PlannedVotes
 from concord.tasks.asking.arrays import is_linear
 from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, read_only
 from concord.tasks.data.matrix import Matrix, encode

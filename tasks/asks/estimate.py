@@ -17,9 +17,9 @@ import numpy as np
 from pydantic import BaseModel
 
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sections import TeachersPlan
 from concord.tasks.asking.teachers import Block, aligned_copy, fitted_teacher, read_only
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import read_frame

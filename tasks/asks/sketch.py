@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from concord.artifacts.plan import Plan
-from concord.tasks.advice.tallies import planned_sketch
+from concord.tasks.advice.planned import planned_sketch
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.grid import reading_encoding

@@ -1,8 +1,7 @@
 """Publish a session, from released files and the ledger alone.
 
-Offers       `describe` (the content of a certificate), `certify` (its files, with the report), `track` (its records in
-             MLflow); from published files: `export` (a student as a folder), `predict` (classes of further rows)
-Its own      `attest` (the evidence published with a certificate), `figures`, `disclosures` (the model card),
-             `explain` (the report's feature effects), `first_page` (what the report begins with),
-             `spreadsheet` (CSV files)
+Offers       `describe` (the content of a certificate), `certify` (its files, and the evidence), `track` (its record in
+             MLflow); from published files: `export` (a student as a folder, with the model card), `predict` (classes of
+             further rows, and CSV files)
+Its own      `report` (the certificate as a page), `figures`
 """

@@ -1,21 +1,26 @@
-"""Certify: the certificate (JSON), the report (HTML) and its figures, from released files and the ledger alone.
+"""Certify: the certificate (JSON), its report and figures, and the evidence by which it can be checked without the home
+it came from, from released files and the ledger alone.
 
-The report is the certificate as one page that opens offline and fetches nothing.
+The evidence is an excerpt of the ledger (artifacts.ledger.excerpt), a signed statement over everything published
+(artifacts.published), its schema, and the public half of the key. All of it is published together with the
+certificate, and moved into place before it.
 
-Assumes      as in tasks.publish.describe
-Guarantees   the same certificate gives the same files. They appear together, with the student that it names
-             (artifacts.home.released). Of the vault, only the secrets named in tasks.publish.attest are read
-Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
-             tests/tasks/publish/test_certify.py and test_report.py
+Assumes      as in tasks.publish.describe; the certificate was made of this ledger, at this moment or an earlier one
+Guarantees   the same certificate and ledger give the same files, whenever and however often this runs. They appear
+             together, with the student that it names (artifacts.home.released). Of the vault, the secrets that sign and
+             hide are read, and nothing else
+Not covered  whether the guarantee is right: tasks.verify.verify recomputes it; what artifacts.home.released does not
+             cover; times of files that no certificate names yet, as while a command runs or after it was killed.
+             Checked by tests/tasks/publish/test_certify.py and test_report.py
 """
 
-import re
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
-from markupsafe import Markup
 
 from concord.artifacts.certificate import (
     CERTIFICATE_FILE,
@@ -26,22 +31,35 @@ from concord.artifacts.certificate import (
     Stated,
     StudentRecord,
     library_versions,
+    schema,
 )
-from concord.artifacts.home.released import Released
-from concord.artifacts.learners import StudentPlan
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import Released, digest_of
+from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
-from concord.artifacts.published import NOBODYS
+from concord.artifacts.published import (
+    ATTESTATION_FILE,
+    ATTESTATION_SCHEMA_FILE,
+    KEY_FILE,
+    LedgerHead,
+    PrivacyClaim,
+    Statement,
+    Subject,
+    attestation_schema,
+)
 from concord.artifacts.schemas import Ref
+from concord.artifacts.sections import StudentPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.data.concord_student import Chosen
 from concord.tasks.mechanisms.mechanism import expectation, from_settings
 from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, profile
-from concord.tasks.publish.attest import publish_certificate
-from concord.tasks.publish.describe import Outcomes, describe, tables, voted
-from concord.tasks.publish.disclosures import in_words, reworded
-from concord.tasks.publish.explain import Scorecard, scorecard
+from concord.tasks.publish.describe import Outcomes, describe, domain_charge, tables, voted
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
@@ -52,56 +70,14 @@ from concord.tasks.publish.figures import (
     spending,
     what_if_figure,
 )
-from concord.tasks.publish.first_page import first_page, page_of
+from concord.tasks.publish.report import render, scorecard
 from concord.tasks.student import concord_tallied
 from concord.tasks.student.concord_tallied import Tallied, TalliedNumber
 from concord.tasks.student.model import load
 from concord.tasks.student.study import Student
 
-MUCH = 3.0
-"""Least scale of noise, in units, at which a count below ten may well stand for none or for twice as many."""
 EXPECTED_DIGITS = 6
 """Digits to which an expected share is rounded."""
-
-
-def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard | None = None) -> str:
-    """The report as HTML. `figures` are SVG documents by name: spend, what_if, labels, reliability and budget, if
-    they exist; all other content is escaped.
-
-    card   of an additive student
-    """
-    drawn = {name: _inline(name, figure) for name, figure in figures.items()}
-    shown, given = reworded(certificate, in_words), {"nobodys": NOBODYS, "small_counts": small_counts(certificate)}
-    return page_of(certificate=shown, page=first_page(shown), figures=drawn, card=card, **given)
-
-
-def small_counts(certificate: Certificate) -> str:
-    """Why counts below ten may be released, or that none is."""
-    noise = [part.noise for record in certificate.sessions for part in record.mechanism.kind.noise]
-    if not noise:
-        return "No count or sum of records is released, only labels of public rows or the choice of a model."
-    small = (
-        "So a number below ten, or below zero, may stand for many units, and one above ten for none: a small number "
-        "reveals no more about a person than a large one."
-        if min(noise) >= MUCH
-        else "With so little noise, a number is close to the exact count, and so is a small one. Only ε justifies its "
-        "release, and so large an ε may not be enough for you."
-    )
-    return (
-        "No exact count of records is released. A rule against counts below ten protects exact counts; every number "
-        f"released here has noise of scale {min(noise):.3g} units or more. {small} ε covers what one unit can change "
-        "in all numbers together."
-    )
-
-
-def _inline(name: str, figure: str) -> Markup:
-    """A figure to inline in the page: scaled to its column, without a document's head, and with unique ids."""
-    image = figure[figure.index("<svg") :]
-    image = re.sub(
-        r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', rf'\1 role="img" aria-labelledby="{name}-caption"', image
-    )
-    image = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", image)
-    return Markup(re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", image, flags=re.DOTALL))
 
 
 def certificate_of(
@@ -219,3 +195,74 @@ def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Rele
             odds = mechanism.odds(-np.sort(-counts.astype(np.float64), axis=1))
             changed, rows = changed + float(np.broadcast_to(odds.changed, len(counts)).sum()), rows + len(counts)
     return Noise(changed=round(changed / max(1, rows), EXPECTED_DIGITS), by="counts")
+
+
+CHARGING = ("domain", "recap", "divide", "open", "settle")
+"""Kinds of entries that may change the charges of a domain."""
+
+
+def publish_certificate(certificate: Certificate, files: Mapping[str, bytes | Ref], stores: Stores) -> dict[str, Ref]:
+    """Publish a certificate together with its schema and its evidence: excerpt, key, statement and its schema.
+
+    All files that the certificate names get new times: their own would show how long private work went on after them.
+
+    files   further files of its session's folder, by name, that are published with it
+    Returns all of them by name. Raises NotVerified if the certificate agrees with no state of the ledger.
+    """
+    vault, released, folder = stores.vault, stores.released, certificate.session
+    excerpt, key = excerpt_of(certificate, stores.ledger, vault), SigningKey.of(vault)
+    evidence = {
+        SCHEMA_FILE: _json(schema()),
+        EXCERPT_FILE: excerpt.text,
+        KEY_FILE: key.public.pem,
+        ATTESTATION_SCHEMA_FILE: _json(attestation_schema()),
+    }
+    text = {CERTIFICATE_FILE: certificate.model_dump_json(indent=2).encode()}
+    own = [Ref(path=f"{folder}/{name}", digest=digest_of(data)) for name, data in {**files, **evidence, **text}.items()]
+    subjects = {file.path: file for file in (*own, *certificate.files)}
+    statement = Statement(
+        subject=tuple(Subject.of(subjects[path]) for path in sorted(subjects)),
+        predicate=PrivacyClaim.of(certificate, LedgerHead(entries=len(excerpt.entries), head=excerpt.head)),
+    )
+    signed = {ATTESTATION_FILE: key.envelope(PAYLOAD_TYPE, statement.text)}
+    released.restamp([file for file in certificate.files if file not in own])
+    return released.publish(folder, {**files, **evidence, **signed, **text})
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, indent=2).encode()
+
+
+def excerpt_of(certificate: Certificate, ledger: Ledger, vault: Vault) -> Excerpt:
+    """The ledger's excerpt on the domain, as of a moment that agrees with the certificate. Raises NotVerified."""
+    name, records, hide = certificate.domain.name, ledger.records(), hiding(vault)
+    made = Excerpt.of(records, name, rows_covered(certificate, ledger), hide)
+    if _agrees(certificate, made.reading):
+        return made
+    then = 0  # another command charged the domain since
+    for record, moment in ledger.history():
+        charges = record.domain in (name, "") and record.kind in CHARGING
+        if (not charges and then == record.seq - 1) or (charges and _agrees(certificate, moment)):
+            then = record.seq
+    made = Excerpt.of(records[:then], name, rows_covered(certificate, ledger), hide)
+    if not made.entries or not _agrees(certificate, made.reading):
+        raise NotVerified(f"the ledger never stood as the certificate of session {certificate.session} says")
+    return made
+
+
+def rows_covered(certificate: Certificate, ledger: Reading) -> dict[str, int]:
+    """Number of rows asked in the batches that a certificate covers, by session."""
+    return {
+        record.session: sum(
+            batch.outcome.asked
+            for batch in ledger.batches(record.session)
+            if batch.outcome is not None and batch.outcome.released in record.files
+        )
+        for record in certificate.sessions
+    }
+
+
+def _agrees(certificate: Certificate, moment: Reading) -> bool:
+    """Whether the domain's charges at that moment are those in the certificate."""
+    domain = moment.domain(certificate.domain.name)
+    return domain is not None and domain_charge(domain, moment) == certificate.domain

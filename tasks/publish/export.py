@@ -5,17 +5,20 @@
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
     attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
 
-A further form is an entry of FORMS; `make reference` adds it to deployments/guides/publish.md.
+A further form is an entry of FORMS; `make reference` adds it to deployments/guides/publish.md. A certificate may be a
+stranger's: the model card is written of a reworded one.
 
 Assumes      the published student (tasks.verify.checked_student) and its values (tasks.student.fitted) were checked
 Guarantees   nothing but what was published is read, and nothing is spent. The files that were signed are written with
              the bytes that were compared; into example.py, of a student's words and numbers nothing but their `repr`
 Not covered  what a stranger's report.html holds, which is copied as it was signed, and how much memory a stranger's
-             synthetic rows take; whether the certificate is right: tasks.verify.verify.
-             Checked by tests/tasks/publish/test_export.py and, of synthetic rows, tests/flows/test_sketch_operations.py
+             synthetic rows take; whether the certificate is right: tasks.verify.verify. Checked by
+             tests/tasks/publish/test_export.py, tests/flows/cli/test_strangers_words.py and, of synthetic rows,
+             tests/flows/test_sketch_operations.py
 """
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -28,11 +31,18 @@ import polars as pl
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.certificate import Certificate, reworded
+from concord.artifacts.errors import WrongInput, in_words
+from concord.artifacts.measures import (
+    AnyPublicTest,
+    AnyTested,
+    NumberTested,
+    PublicTest,
+    number_tested_in_words,
+)
 from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, Published
 from concord.tasks.data.concord_student import Spelled, truth_words
-from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
-from concord.tasks.publish.spreadsheet import csv_text
+from concord.tasks.publish.predict import csv_text
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed
 from concord.tasks.student.scorecard import has_statement, is_linear, scorecard_json, scorecard_sql
@@ -208,3 +218,100 @@ def _to_find(thresholds: Mapping[str, float], forms: Collection[str]) -> Iterato
             "A class that the student may never name by itself is found if you name it from a probability on: "
             f"{least}. `example.py` shows how{also}.\n"
         )
+
+
+NOT_STATED = "Not stated by the publisher."
+MOST_FOUND = 20
+"""Most classes whose recall the card lists."""
+TAKES = {
+    "numeric": "a number",
+    "boolean": "a truth value",
+    "date": "a date or a moment",
+    "categorical": "a category",
+    "hashed": "text, hashed to one of {} buckets",
+    "uint8": "a list of {} whole numbers from 0 to 255",
+    "float32": "a list of {} numbers",
+}
+
+
+ACTIVE = re.compile(r"[\\`*|<\[&]|(?<![^\W_])_|_(?![^\W_])")
+"""What Markdown takes for code, emphasis, a cell's end, a tag, a link or an entity; an _ within a word is none."""
+LEADING = re.compile(r"^(\d+)(?=[.)](?!\S))|^(?=[#>+=~-])")
+"""What comes before a heading, a quote, a rule or a list at the beginning of a line."""
+
+
+def in_markdown(text: str) -> str:
+    """A text as words of Markdown that say it and do nothing else."""
+    return LEADING.sub(r"\1\\", ACTIVE.sub(r"\\\g<0>", in_words(text)))
+
+
+def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
+    """The lines of the model card, Markdown. `student` is the published one that the certificate digests."""
+    certificate: Certificate = reworded(published, in_markdown)
+    guarantee, counts, record, about = certificate.guarantee, certificate.counts, certificate.student, certificate.about
+    named = [in_markdown(str(name)) for name in getattr(student, "classes_", ())]
+    yield f"# {certificate.what.capitalize()}{': ' * bool(named)}{', '.join(named)}\n"
+    yield (
+        f"Learned from private data (domain {certificate.domain.name}, session {certificate.session}) with "
+        f"{guarantee.in_words} ({guarantee.neighbours}): differential privacy, by {certificate.mechanism.name}. "
+        f"{certificate.delta_in_words} Predictions spend nothing.\n"
+    )
+    if certificate.teachers:
+        yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
+    yield from (f"**Warning:** {warning}.\n" for warning in certificate.warnings)
+    right = measured_in_words(record.public_test) or "not evaluated on public rows"
+    params = in_markdown(str(published.student.params or ""))
+    yield f"- Student: {record.estimator} {params}\n- Performance: {right}"
+    yield f"- SHA-256 of its file: {record.file.digest}, as `certificate.json` names it\n"
+    if test := certificate.tested:
+        yield f"- {test_in_words(test)}\n"
+    yield "## Intended use\n"
+    yield f"{about.use or NOT_STATED}\n"
+    if about.issuer:
+        yield f"Issued by {about.issuer}.\n"
+    yield "## Input\n\nA pandas or polars frame of raw rows. Missing and unknown cells are allowed.\n"
+    yield "| column | contains |\n|---|---|"
+    for name, (part, _) in columns_of(student).items():
+        yield f"| {in_markdown(name)} | {holds(part)} |"
+    yield "\n## What the guarantee does not cover\n"
+    yield from (f"- {caveat}" for caveat in certificate.caveats)
+    yield ""
+
+
+def columns_of(student: Pipeline) -> dict[str, tuple[Pipeline, list[str]]]:
+    """For each column, in the order of a table's, the first part of the pipeline that reads it, and all columns of that
+    part."""
+    encode = student["encode"]
+    parts = [(part, names) for _, part, names in encode.transformers_ if isinstance(part, Pipeline)]
+    first = {name: (part, names) for part, names in reversed(parts) for name in names}
+    return {name: first[name] for name in encode.feature_names_in_ if name in first}
+
+
+def holds(part: Pipeline) -> str:
+    """Content of a column that is read by this part first, in words."""
+    if isinstance(part[-1], HashingVectorizer):
+        return "free text, as a bag of words"
+    return TAKES[part[0].kind].format(part[0].size)
+
+
+def test_in_words(test: AnyTested) -> str:
+    """The result of a test on private units, in one sentence."""
+    if isinstance(test, NumberTested):
+        right = f"{number_tested_in_words(test.model_dump())}, at level {test.level:g}"
+    else:
+        recalls = (f"{item.name} {item.recall.in_words}" for item in test.classes[:MOST_FOUND])
+        right = (
+            f"accuracy {test.accuracy.in_words}, balanced accuracy {test.balanced_accuracy.in_words}, recall of "
+            f"{', '.join(recalls)}, at level {test.level:g}"
+        )
+    unclean = "" if test.clean else ", but it may have learned from some of them, so the intervals are not valid"
+    units = f"about {test.rows:,} private units that were set aside"
+    return f"Private test, by noisy counts of {units}: {right}{unclean}"
+
+
+def measured_in_words(test: AnyPublicTest | None) -> str | None:
+    """The result of a public test, in a part of a sentence."""
+    if not isinstance(test, PublicTest):
+        return None if test is None else test.in_words
+    recalls = (f"{item.name} {item.recall.in_words}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
+    return f"{test.in_words}; recall of each class: {', '.join(recalls)}"

@@ -23,10 +23,10 @@ from sklearn.utils.validation import has_fit_parameter
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import StudentPlan
 from concord.artifacts.measures import AnyPublicTest, Estimate
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
+from concord.artifacts.sections import StudentPlan
 from concord.tasks.data.concord_student import Chosen, ScoreClassifier
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.matrix import Matrix, encode

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from concord import __version__
-from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, is_version, later
+from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, is_version, later, student_warnings
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, Guarantee
@@ -32,7 +32,6 @@ from concord.artifacts.ledger.home_contents import named
 from concord.artifacts.published import ATTESTATION_FILE, is_published
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
-from concord.artifacts.student_warnings import student_warnings
 from concord.tasks.verify.checks import NotIncluded, checked, equal, proved
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.limited import Check

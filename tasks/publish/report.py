@@ -1,6 +1,7 @@
-"""First page: what a reader of the report sees before anything is unfolded, as plain values for one template.
+"""Report: a certificate as one page that opens offline and fetches nothing.
 
-    verdict ─ guarantee, and what an attacker gains │ performance ─ lifetime budget ─ checks
+    verdict ─ guarantee, and what an attacker gains │ performance ─ lifetime budget ─ checks      the first page
+    a reviewer's questions ─ performance in full ─ scorecard ─ charges ─ limits ─ how to check    unfolded
 
 An attacker decides, from all that was published, whether the records contain a unit. A session that is
 (ε, δ(ε))-differentially private at every ε lets a test with a share x of false positives reach at most min over ε of
@@ -8,35 +9,43 @@ e^ε·x + δ(ε) true positives, and as few misses the other way round: its trad
 Oh & Viswanath 2015; Dong, Roth & Su 2022). One claimed pair alone would allow more: of ε = 1, up to 2.7 % true
 positives at 1 % false ones, where Gaussian noise allows 2 %.
 
-Assumes      texts of the certificate may be a stranger's: they come `reworded`, and the template escapes them. The
-             settings on record ran, and prove what the certificate claims (tasks.verify)
-Guarantees   it is a function of the certificate. No attacker passes the shares shown, which are rounded up: a few ε
-             are tried, each δ is rounded up, and several sessions compose as in the certificate
+A student that tallies of single columns are decoded to is additive: a scorecard says how many points each cell of a
+row adds, and ten points double the odds.
+
+Assumes      texts of the certificate may be a stranger's: they are reworded, and the template escapes them. The
+             settings on record ran, and prove what the certificate claims, and the student is its own (tasks.verify)
+Guarantees   it is a function of certificate, figures and scorecard. No attacker passes the shares shown, which are
+             rounded up: a few ε are tried, each δ is rounded up, and several sessions compose as in the certificate
              (artifacts.records.promised)
 Not covered  whether the certificate is right (tasks.verify); what an attacker knew before; what is as true of a unit
-             whose rows were left out. Checked by tests/tasks/publish/test_report.py, and
-             tests/privacy/test_membership.py against the law of Gaussian noise
+             whose rows were left out; a column that stands for another that goes with it. Checked by
+             tests/tasks/publish/test_report.py and test_explain.py, and tests/privacy/test_membership.py against the
+             law of Gaussian noise
 """
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
+from sklearn.pipeline import Pipeline
 
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import in_lines
+from concord.artifacts.certificate import NOT_MEASURED, Certificate, reworded, warnings_of
+from concord.artifacts.errors import in_lines, in_words
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord
+from concord.artifacts.published import NOBODYS
 from concord.artifacts.records import promised
 from concord.artifacts.schemas import Budget
-from concord.artifacts.student_warnings import NOT_MEASURED, warnings_of
 from concord.tasks.asks.kinds import delta_of
+from concord.tasks.student.scorecard import is_linear
+from concord.tasks.student.scorecard import scorecard as points_of
 
 CODE = re.compile("`([^`]*)`")
 STATED = {"issuer": "publisher", "contact": "contact", "date": "date", "use": "intended use"}
@@ -288,3 +297,125 @@ def _of_number(on: str, rmse: Estimate, constant: float, named: str, remark: str
     scale = 100 / (max(rmse.high, constant) or 1.0)
     bar = Bar("RMSE", f"{rmse:.4g}", scale * rmse.value, scale * rmse.low, scale * rmse.high, scale * constant)
     return Measured(on, f"always predicting {named}", (bar,), remark)
+
+
+DOUBLE = 10
+"""Points that double the odds."""
+DIGITS = 3
+"""Of the ends of ranges."""
+
+
+@dataclass(frozen=True)
+class CellPoints:
+    """A cell of a column, in words, and the points that it adds for each of the card's classes."""
+
+    cell: str
+    points: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Scorecard:
+    """An additive student: `base` points for each of `classes`, and those of every cell of each column, the column that
+    moves most first. With two classes the card scores the second; for a number it scores its place between its
+    bounds."""
+
+    classes: tuple[str, ...]
+    base: tuple[int, ...]
+    columns: dict[str, tuple[CellPoints, ...]]
+
+    @property
+    def largest(self) -> int:
+        """The most points, of either sign; 1 if there are none."""
+        cells = (each for cells in self.columns.values() for each in cells)
+        return max((abs(points) for cell in cells for points in cell.points), default=0) or 1
+
+
+def scorecard(student: Pipeline) -> Scorecard | None:
+    """The card of a student that was decoded from tallies of single columns; None for any other."""
+    if not is_linear(student) or "pairs" in student.named_steps:
+        return None
+    card, names = points_of(student), [str(name) for name in getattr(student[-1], "classes", ("number",))]
+    columns = {column["name"]: tuple(_cells(column)) for column in card["columns"]}
+    order = sorted(columns, key=lambda name: -_spread(columns[name]))
+    classes = tuple(names[-1:] if len(names) <= 2 else names)
+    return Scorecard(classes, _points(card["intercept"]), {name: columns[name] for name in order})
+
+
+def _points(logits: Any) -> tuple[int, ...]:
+    return tuple(round(DOUBLE * float(each) / math.log(2)) for each in logits)
+
+
+def _spread(cells: Sequence[CellPoints]) -> int:
+    classes = range(len(cells[0].points))
+    return max(max(c.points[at] for c in cells) - min(c.points[at] for c in cells) for at in classes)
+
+
+def _cells(column: dict[str, Any]) -> Iterator[CellPoints]:
+    """The cells of one column, those without a value last; neighbouring ranges of equal points are one."""
+    if "words" in column:
+        yield from (CellPoints(word, _points(points)) for word, points in column["words"].items())
+        yield CellPoints("other category", _points(column["other words"]["points"]))
+    for points, group in groupby(column.get("intervals", ()), key=lambda each: _points(each["points"])):
+        within = [*group]
+        yield CellPoints(_range(within[0]["from"], within[-1]["to"], column["kind"]), points)
+    yield CellPoints("no value", _points(column["missing"]))
+
+
+def _rounded(end: float) -> str:
+    return f"{float(f'{end:.{DIGITS}g}'):.6g}"
+
+
+def _range(low: float | str | None, high: float | str | None, kind: str) -> str:
+    """The numbers from `low` on that are below `high`, in words; dates are text."""
+    if low is None and high is None:
+        return "any"
+    if kind == "boolean":
+        return "no" if low is None else "yes"
+    least, end = (each[:10] if isinstance(each, str) else _rounded(each or 0.0) for each in (low, high))
+    if low is None or high is None:
+        return f"below {end}" if low is None else f"{least} or more"
+    return f"{least} to below {end}"
+
+
+MUCH = 3.0
+"""Least scale of noise, in units, at which a count below ten may well stand for none or for twice as many."""
+
+
+def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard | None = None) -> str:
+    """The report as HTML. `figures` are SVG documents by name: spend, what_if, labels, reliability and budget, if
+    they exist; all other content is escaped.
+
+    card   of an additive student
+    """
+    drawn = {name: _inline(name, figure) for name, figure in figures.items()}
+    shown, given = reworded(certificate, in_words), {"nobodys": NOBODYS, "small_counts": small_counts(certificate)}
+    return page_of(certificate=shown, page=first_page(shown), figures=drawn, card=card, **given)
+
+
+def small_counts(certificate: Certificate) -> str:
+    """Why counts below ten may be released, or that none is."""
+    noise = [part.noise for record in certificate.sessions for part in record.mechanism.kind.noise]
+    if not noise:
+        return "No count or sum of records is released, only labels of public rows or the choice of a model."
+    small = (
+        "So a number below ten, or below zero, may stand for many units, and one above ten for none: a small number "
+        "reveals no more about a person than a large one."
+        if min(noise) >= MUCH
+        else "With so little noise, a number is close to the exact count, and so is a small one. Only ε justifies its "
+        "release, and so large an ε may not be enough for you."
+    )
+    return (
+        "No exact count of records is released. A rule against counts below ten protects exact counts; every number "
+        f"released here has noise of scale {min(noise):.3g} units or more. {small} ε covers what one unit can change "
+        "in all numbers together."
+    )
+
+
+def _inline(name: str, figure: str) -> Markup:
+    """A figure to inline in the page: scaled to its column, without a document's head, and with unique ids."""
+    image = figure[figure.index("<svg") :]
+    image = re.sub(
+        r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', rf'\1 role="img" aria-labelledby="{name}-caption"', image
+    )
+    image = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", image)
+    return Markup(re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", image, flags=re.DOTALL))

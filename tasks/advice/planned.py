@@ -1,24 +1,46 @@
-"""Planned tallies: the rounds and the noise of a plan.
+"""Planned: what a plan asks of private rows, by public facts alone: rounds and noise of tallies and sketches, or the
+mechanism of votes; and what mechanism = "auto" stands for.
 
-The plan is what runs: the flow calls `planned_tallies` too, with the same codes.
+The plan is what runs: the flow calls `planned_tallies` too, with the same codes. Rounds are planned by the number of
+private units that the plan states, of public rows and of columns; measurements stand beside each rule. The ε of votes
+is divided as at the door (tasks.asks.votes): the choice of a student takes its part, and relabelling leaves an (ε, δ)
+for the mechanism on a secret subset.
 
-Rounds are planned by public facts: the number of private units that the plan states, of public rows and of columns.
-Measurements stand beside each rule.
+`auto` is tallies, unless they cannot be asked. Then teachers vote: by `stable` if the plan says at which cutoff its
+session ends, otherwise by `noisy_votes`, which need neither a cutoff nor a guess of how much teachers agree. The result
+is a plan that names the mechanism; that plan runs, is charged and is recorded.
 
-Not covered  interactions of several columns: additive codes do not express them, and pairs of columns are queried only
-             if single columns predict poorly. Checked by tests/tasks/advice/test_recommend.py and
-             tests/flows/cli/test_plan_command.py
+Assumes      the public facts in `PublicFacts` belong to the plan
+Guarantees   no private row is read, nothing is charged and nothing drawn. The choice follows from the plan and the
+             types of public columns, by no arithmetic: it is the same on every machine
+Not covered  whether another way would teach more; interactions of several columns: additive codes do not express them,
+             and pairs of columns are queried only if single columns predict poorly. Checked by
+             tests/tasks/advice/test_recommend.py and test_cover.py, and tests/flows/cli/test_plan_command.py
 """
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, Self
 
+import numpy as np
+import polars as pl
+
+from concord.artifacts.domains import Filter
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.guarantee import later_rows_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Passed
-from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens
+from concord.artifacts.sections import TALLIES
+from concord.tasks.asking.relabel import Subset, subset_of
+from concord.tasks.data.cells import cast_rows, systematic_sample
+from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens, learn_codes
+from concord.tasks.data.encode import labelled_rows, learn_encoding
+from concord.tasks.data.tables import open_public
 from concord.tasks.data.vectors import VectorField
+from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
+from concord.tasks.mechanisms.relabelled import inner_budget
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.mechanisms.stream import Stream, bits_for
 from concord.tasks.mechanisms.tallies import LATER_FIELDS, PAIRED, Tallies, planned_rounds
@@ -188,3 +210,153 @@ def rounds_of_spaces(once: Tallies, cells: int, guess: float) -> int:
     were not asked.
     """
     return 2 if cells <= cells_that_are_heard(once, guess) else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedVotes:
+    """Votes as a plan asks for them.
+
+    mechanism       as the door would calibrate it, for (epsilon, delta); of relabelled rows, the one on their subset
+    queries         number of public rows that are asked
+    shard           private units of a teacher; None if the plan does not state their number
+    subset          settings of the secret subset from which teachers learn; None if they learn from all rows
+    """
+
+    mechanism: Mechanism
+    epsilon: float
+    delta: float
+    teachers: int
+    queries: int
+    shard: float | None
+    subset: Subset | None
+
+    @classmethod
+    def of(cls, plan: Plan, rows: int, order: float) -> Self:
+        """The votes of a plan on so many public rows, in a domain of that Rényi order. Raises WrongInput."""
+        plan.labeling.check_end()
+        epsilon, delta, units = plan.epsilon_of_labels, plan.privacy.delta, learning_units(plan)
+        teachers, paid = plan.teachers.count, plan.labeling.queries or rows
+        subset = None if plan.relabel is None else subset_of(plan.relabel, epsilon)
+        if subset is not None:
+            epsilon, delta = inner_budget(epsilon, delta, **subset)
+            units = None if units is None else units * subset["share"]
+        mechanism = calibrate(
+            plan.labeling.mechanism,
+            epsilon=epsilon,
+            delta=delta,
+            cutoff=plan.labeling.cutoff,
+            queries=paid,
+            classes=len(plan.data.classes),
+            teachers=teachers,
+            order=order,
+        )
+        return cls(
+            mechanism=mechanism,
+            epsilon=epsilon,
+            delta=delta,
+            teachers=teachers,
+            queries=min(rows, paid),
+            shard=None if units is None else units / teachers,
+            subset=subset,
+        )
+
+    def later_rows(self, answered: float) -> str:
+        """Whether the session can be extended after `answered` of its rows, in words."""
+        mechanism = self.mechanism
+        return later_rows_in_words(
+            queries=mechanism.queries, cutoff=mechanism.cutoff, asked=self.queries, refused=self.queries - answered
+        )
+
+
+REHEARSED = 4_000
+"""Most public rows on which a plan is rehearsed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicFacts:
+    """Facts of the public tables.
+
+    rows      number of public rows
+    codes     their codes for a plan
+    order     Rényi order of the domain that is charged
+    sample    some of the rows, cast; empty if nothing is to be rehearsed
+    shares    of the classes, by `class_shares`
+    """
+
+    rows: int
+    encoding: Encoding
+    codes: Callable[[Plan], Codes]
+    order: float
+    sample: pl.DataFrame = field(default_factory=pl.DataFrame)
+    shares: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, order: float | None = None) -> "PublicFacts":
+        """The facts of the plan's own table. Raises WrongInput if it does not fit the plan, or the test table."""
+        encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
+        lifetime = plan.privacy.lifetime
+
+        def frames() -> Iterator[pl.DataFrame]:  # read again each time: a table may be larger than memory
+            return (cast_rows(frame, encoding) for frame in table.frames(encoding.features))
+
+        @cache
+        def learned(**sizes: Any) -> Codes:
+            return learn_codes(frames(), encoding.columns, **sizes)
+
+        return cls(
+            rows=sum(frame.height for frame in table.frames(encoding.features)),
+            encoding=encoding,
+            codes=lambda plan: learned(**planned_sizes(plan, encoding)),
+            order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
+            sample=systematic_sample(frames(), REHEARSED),
+            shares=class_shares(plan, encoding),
+        )
+
+    def votes(self, plan: Plan) -> PlannedVotes:
+        """The votes of a plan on these rows. Raises WrongInput if they cannot be asked for within its budget."""
+        return PlannedVotes.of(plan, self.rows, self.order)
+
+
+def class_shares(plan: Plan, encoding: Encoding) -> tuple[float, ...] | None:
+    """Shares of the classes, as declared or else in the public test table; None if neither is given. Raises WrongInput
+    if the table does not fit the plan."""
+    if plan.data.shares is not None:
+        return tuple(plan.data.shares[name] for name in encoding.classes)
+    if plan.data.test is None or not encoding.classes:
+        return None
+    counts = np.bincount(labelled_rows(plan.path("test"), encoding)[1], minlength=len(encoding.classes)) + 0.5
+    return tuple((counts / counts.sum()).tolist())
+
+
+def decided(plan: Plan, encoding: Encoding) -> tuple[Plan, str]:
+    """The plan that names what mechanism = "auto" stands for, and the reason; a plan that names another mechanism as it
+    is, without a reason. Raises WrongInput if none can run."""
+    if not plan.undecided:
+        return plan, ""
+    against = no_tallies(plan, encoding)
+    if against is None:
+        return plan.naming(TALLIES), "noisy sums over the private rows label all public rows"
+    silent = None
+    if not plan.teachers.count:
+        silent = "[teachers] does not say who would vote"
+    elif plan.student.learner == "linear":
+        silent = "student.learner = 'linear' is decoded from tallies alone"
+    if silent is not None:
+        raise WrongInput(f"labeling.mechanism = 'auto' finds nothing that can work: no tallies: {against}; {silent}")
+    votes = "noisy_votes" if plan.labeling.cutoff is None else "stable"
+    return plan.naming(votes, plan.labeling.cutoff), f"teachers vote; no tallies: {against}"
+
+
+def no_tallies(plan: Plan, encoding: Encoding) -> str | None:
+    """The reason why rows cannot be asked for tallies, or None."""
+    if plan.relabel is not None:
+        return "[relabel] is for teachers, who learn from the rows"
+    if "hypothesis" in plan.ways:
+        return "student.learner = 'universal' is chosen beside votes or alone"
+    if plan.labeling.rows is None:
+        return "labeling.rows does not say how many private units there are, roughly"
+    try:
+        check_columns(plan.naming(TALLIES), encoding)
+    except WrongInput as wrong:
+        return str(wrong)
+    return None
