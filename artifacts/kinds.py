@@ -7,7 +7,7 @@ type; where a kind lacks such a field, it has the default that stands in `Kind`.
 settings may be absent: the settings of a mechanism by itself are a kind as well.
 Settings of another version, with a name, a field or a value that this one does not know, are `Unknown`. A session of
 that kind concerns its own domain alone: whatever needs more of it than its name stops there (exit 4).
-Checked by tests/artifacts/test_records.py
+Checked by tests/tasks/mechanisms/test_catalogue.py
 """
 
 from collections.abc import Mapping

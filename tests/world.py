@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     )
     from concord.artifacts.home.signing import PAYLOAD_TYPE, SIGNING_SECRET, Envelope, PublicKey, SigningKey, payload_of
     from concord.artifacts.home.vault import KEY_BYTES, SEAL_BYTES, Vault, derive, hashed, keyed_digest
-    from concord.artifacts.kinds import KINDS, Kind, Tallies as TalliesKind, Unknown, Votes
     from concord.artifacts.ledger import database as ledger_database, excerpt as ledger_excerpt, state as ledger_state
     from concord.artifacts.ledger.database import LedgerRows
     from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord, Remark, RemarkKind, Remarks
@@ -338,9 +337,11 @@ if TYPE_CHECKING:
         certificate as verify_certificate, limited as verify_limited,
         recompute_gaussian as verify_recompute_gaussian, recompute as verify_recompute, signed as verify_signed
     )
+    from concord.tasks.verify import kinds as verify_kinds
     from concord.tasks.verify.checked_student import handed_on
     from concord.tasks.verify.checks import CheckedSession, equal, proved
     from concord.tasks.verify.folder import LARGEST as LARGEST_FOLDER, PublishedSession
+    from concord.tasks.verify.kinds import KINDS, Kind, Unknown, Votes
     from concord.tasks.verify.limited import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, limited
     from concord.tasks.verify.measured import _check_student, _groups_follow, public_test
     from concord.tasks.verify.published import _consistent, verify_published

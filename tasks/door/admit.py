@@ -25,6 +25,7 @@ from concord.tasks.door.checkpoint import commitment, session_key
 from concord.tasks.door.keys import record_secret
 from concord.tasks.units.parts import division_of
 from concord.tasks.units.units import names_held
+from concord.tasks.verify.kinds import Kind
 from concord.tasks.verify.recompute import SLACK, charge, least_delta
 
 Asking = TypeVar("Asking", bound=Ask[Any])
@@ -203,9 +204,10 @@ def on_record(stores: Stores, session: Session, ask: Asking) -> Asking:
 def _check_cost(stores: Stores, session: Session) -> None:
     """Raise NotVerified unless the settings on record prove the session's claim, at no more than its reservation."""
     rule, reserved = stores.ledger.domain_of(session).filter, session.reserved
-    nats, delta = charge(session.kind, rule.order)
+    settings = Kind.of(session.mechanism)
+    nats, delta = charge(settings, rule.order)
     paid = float(reserved.renyi), float(reserved.delta)
-    proved = least_delta(session.kind, session.epsilon)
+    proved = least_delta(settings, session.epsilon)
     if not (proved <= session.delta * SLACK and nats <= paid[0] * SLACK and delta <= paid[1] * SLACK):
         raise NotVerified(
             f"the settings on record of session {session.id} do not prove its guarantee at its charge, so nothing more "

@@ -6,5 +6,5 @@ Its own      `checks` (of a session and of a home), `certificate`, `folder` (wha
              (its files, each in its form: `forms` of rounds and `answer_forms`; `rounds` and releases of sums,
              `sketched`), `signed` (the evidence beside a certificate), `measured` (the student on public test rows);
              the ledger's rule a second time: `reckoning`, `holdings`; a guarantee from its settings: `recompute`,
-             `recompute_gaussian`
+             `recompute_gaussian`, which read settings by `kinds` of their own
 """

@@ -7,7 +7,12 @@ Not covered  as there. Checked by tests/tasks/verify/test_every_field.py
 
 from typing import Any, Literal
 
-from concord.artifacts.kinds import (
+from concord.artifacts.measures import TestRecord
+from concord.artifacts.records import AnswerRecord, Outcome, SessionRecord
+from concord.artifacts.schemas import Frozen
+from concord.tasks.verify.checks import equal
+from concord.tasks.verify.forms import Form, ReleaseForm, RoundForm, SketchForm, Whole
+from concord.tasks.verify.kinds import (
     Kind,
     PrivateTest,
     Sketch,
@@ -16,11 +21,6 @@ from concord.artifacts.kinds import (
     Universal,
     Votes,
 )
-from concord.artifacts.measures import TestRecord
-from concord.artifacts.records import AnswerRecord, Outcome, SessionRecord
-from concord.artifacts.schemas import Frozen
-from concord.tasks.verify.checks import equal
-from concord.tasks.verify.forms import Form, ReleaseForm, RoundForm, SketchForm, Whole
 
 
 class AnswerForm(Form):
@@ -39,7 +39,7 @@ class AnswerForm(Form):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """The mechanism, the shards, the question if the session has one alone, and the certified answer."""
-        alone, repeated = record.mechanism.kind.only(Votes).question, record.outcomes[number]
+        alone, repeated = Kind.of(record.mechanism.settings).only(Votes).question, record.outcomes[number]
         assert isinstance(repeated, AnswerRecord)
         equal(f"the question in answer {number}", self.question, self.question if alone is None else alone)
         equal(f"whether answer {number} is none", self.answer is None, self.outcome != "answered")

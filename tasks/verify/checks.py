@@ -30,7 +30,6 @@ from concord import __version__
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.home.released import Released, labels_path
-from concord.artifacts.kinds import Kind
 from concord.artifacts.ledger.home_contents import AGAIN, HomeContents, named
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import Estimate
@@ -47,6 +46,7 @@ from concord.artifacts.mlflow.describe import (
 )
 from concord.artifacts.schemas import CertificatePart
 from concord.artifacts.sessions import Session
+from concord.tasks.verify.kinds import Kind
 from concord.tasks.verify.limited import Check
 from concord.tasks.verify.recompute import SLACK, least_delta
 
@@ -229,7 +229,7 @@ def committed(subject: CheckedSession) -> str:
                 f"the released file {path} holds answers that the ledger never committed: it was cut back"
             )
     for term in ("cutoff", "queries"):
-        if (stated := getattr(session.kind, term)) is not None:
+        if (stated := getattr(Kind.of(session.mechanism), term)) is not None:
             equal(term, getattr(session, term), stated)
     return f"{len(refs)} files are as committed"
 

@@ -25,6 +25,7 @@ from concord.artifacts.schemas import Frozen, canonical_json
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, Codes
 from concord.tasks.verify.checks import equal
+from concord.tasks.verify.kinds import Kind
 
 Whole = tuple[int, ...]
 Numbers = tuple[float, ...]
@@ -162,7 +163,7 @@ class RoundForm(LearnedForm):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """Its number and its noise."""
-        return {"round": number, "scale": record.mechanism.kind.rounds[number].scale}
+        return {"round": number, "scale": Kind.of(record.mechanism.settings).rounds[number].scale}
 
 
 class TablesForm(Frozen):
@@ -220,5 +221,5 @@ class ReleaseForm(LearnedForm):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """Its number, the season's length, and the noise."""
-        kind = record.mechanism.kind
+        kind = Kind.of(record.mechanism.settings)
         return {"release": number, "season": kind.season, "scales": tuple(each.scale for each in kind.rounds)}

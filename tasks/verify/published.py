@@ -26,7 +26,6 @@ from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, Guarantee
 from concord.artifacts.home.released import sha256
-from concord.artifacts.kinds import Stream
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.home_contents import named
 from concord.artifacts.published import ATTESTATION_FILE, is_published
@@ -34,6 +33,7 @@ from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.tasks.verify.checks import NotIncluded, checked, equal, proved
 from concord.tasks.verify.folder import PublishedSession
+from concord.tasks.verify.kinds import Kind, Stream
 from concord.tasks.verify.limited import Check
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import SLACK
@@ -163,15 +163,15 @@ def _check_streams(records: Sequence[SessionRecord]) -> None:
     Of a stream only the largest session counts in the guarantee, so a session that names one must ask no unit again.
     """
     for record in records:
-        if record.stream and not isinstance(record.mechanism.kind, Stream):
+        if record.stream and not isinstance(Kind.of(record.mechanism.settings), Stream):
             raise NotVerified(f"session {record.session} names a stream, and is no season of it")
 
 
 def _proves(record: SessionRecord, neighbours: str) -> str:
     """Check that the settings of a session prove its claim."""
     claim, mechanism = record.guarantee, record.mechanism
-    equal("the mechanism's name", mechanism.kind.name, mechanism.name)
-    equal("what is protected", neighbours, NEIGHBOURS[mechanism.kind.secret or _secret(neighbours)])
+    equal("the mechanism's name", Kind.of(mechanism.settings).name, mechanism.name)
+    equal("what is protected", neighbours, NEIGHBOURS[Kind.of(mechanism.settings).secret or _secret(neighbours)])
     return proved(mechanism.settings, (claim.epsilon, claim.delta))
 
 

@@ -36,9 +36,9 @@ from functools import lru_cache
 from typing import Protocol
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import Kind, Stream
 from concord.tasks.verify import recompute
 from concord.tasks.verify.holdings import Amount, DomainSums, RecordBody, SessionAccount, cap_of, or_endless
+from concord.tasks.verify.kinds import Kind, Stream
 
 MOST_ROUNDED_UP = Fraction(1, 10**6)
 """Largest share by which an amount may have been rounded up."""

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import (
+from concord.tasks.verify.kinds import (
     Confident,
     ErrorEstimate,
     Kind,

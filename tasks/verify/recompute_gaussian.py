@@ -46,7 +46,7 @@ from scipy.fft import next_fast_len
 from scipy.special import log_ndtr
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import Round, Stream, Tallies
+from concord.tasks.verify.kinds import Round, Stream, Tallies
 
 Group = tuple[int, float]
 """A number of draws, and their scale."""

@@ -33,9 +33,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import inferred_schema
-from concord.artifacts.kinds import PrivateTest, Sketch, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
 from concord.artifacts.published import PROBABILITY_DIGITS, SYNTHETIC, SYNTHETIC_FILE
 from concord.artifacts.records import SessionRecord
@@ -57,6 +57,7 @@ from concord.tasks.verify.forms import (
     RoundForm,
     SketchForm,
 )
+from concord.tasks.verify.kinds import Kind, PrivateTest, Sketch, Stream, Tallies
 from concord.tasks.verify.recompute import releases
 from concord.tasks.verify.recompute_gaussian import steps
 from concord.tasks.verify.rounds import round_fault, season_fault
@@ -80,7 +81,7 @@ NOT_DECODED = "decoding from the released sums and the {} is not repeated"
 def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     """Check that a session released as many labels or answers as are counted, no more than its settings pay for, and in
     files that say so. Raises NotVerified."""
-    counts, kind = record.counts, record.mechanism.kind
+    counts, kind = record.counts, Kind.of(record.mechanism.settings)
     what = releases(kind, record.purpose)
     alone = 1 if what == "answers" and kind.cutoff is None else None
     for name, most in (("asked", alone if kind.queries is None else kind.queries), ("refused", kind.cutoff)):
@@ -117,12 +118,12 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
         for ref in synthetic:
             (cells,) = (form.synthetic.cells.encode() for form in sketched if form.synthetic is not None)
             table.check_synthetic(ref, codes, sketched[-1].decoded, cells)
-    return f"{said}; {NOT_DECODED.format(kind.of_rows)}"
+    return f"{said}; {NOT_DECODED.format(record.mechanism.kind.of_rows)}"
 
 
 def _forms(record: SessionRecord, files: Sequence[Ref], at: PublishedSession) -> Iterator[Form]:
     """The content of JSON files, each compared with the record in all that follows from it."""
-    form = form_of(record.mechanism.kind)
+    form = form_of(Kind.of(record.mechanism.settings))
     for number, file in enumerate(files):
         found = form.read(at.named(file), file.path)
         found.check(record, number, file.path)
@@ -132,23 +133,28 @@ def _forms(record: SessionRecord, files: Sequence[Ref], at: PublishedSession) ->
 def _answers(record: SessionRecord, at: PublishedSession) -> str:
     """Check that the figures of a private test follow from its counts, and that there are as many answers as are
     counted."""
-    counts, kind = record.counts, record.mechanism.kind
+    counts, kind = record.counts, Kind.of(record.mechanism.settings)
     equal("the number of answers that are certified", len(record.outcomes), len(record.files))
     files = [*_forms(record, record.files, at)]
     for outcome, form in zip(record.outcomes, files, strict=True):
         if isinstance(outcome, UnitsTested):
-            equal("the bounds of a tested number", kind.bounds, at.certificate.mechanism.kind.bounds)
-            check_tested(outcome, kind.only(PrivateTest), form.content)
+            equal("the bounds of a tested number", kind.bounds, Kind.of(at.certificate.mechanism.settings).bounds)
+            check_tested(outcome, record.mechanism.settings, form.content)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))
     return f"{counts.answered} answers and {counts.refused} refusals match the certificate's counts"
 
 
-def check_tested(test: UnitsTested, kind: PrivateTest, released: Mapping[str, Any]) -> None:
-    """Raise NotVerified unless the figures of a private test are those of its released counts."""
+def check_tested(test: UnitsTested, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
+    """Raise NotVerified unless the figures of a private test of these settings are those of its released counts."""
+    kind = Kind.of(settings).only(PrivateTest)
     try:
         equal("whether the label is a number", kind.bounds is not None, kind.classes == 0)
-        alike("the private test", test_figures(kind, released, test.earlier), test)
+        alike(
+            "the private test",
+            test_figures(kinds.Kind.of(settings).only(kinds.PrivateTest), released, test.earlier),
+            test,
+        )
         if kind.bounds is not None:
             equal("the number of counts", {len(released[of]) for of in COUNTS_OF_NUMBER}, {len(PLACES)})
             equal("whether the constant is within the bounds", kind.bounds[0] <= kind.constant <= kind.bounds[1], True)
@@ -258,7 +264,7 @@ class LabelTable:
             "neighbours": whole.neighbours,
             "mechanism": record.mechanism.name,
         }
-        self.session, self.kind, self.at = record.session, record.mechanism.kind, at
+        self.session, self.kind, self.at = record.session, Kind.of(record.mechanism.settings), at
         self.claim = {name.encode(): text.encode() for name, text in said.items()}
         self.rows, self.classes = 0, dict[int, str]()
 
@@ -350,7 +356,7 @@ class LabelTable:
 
 def _votes(record: SessionRecord, at: PublishedSession) -> str:
     """Check the labels of rows that teachers voted on, in the order of release."""
-    counts, paid = record.counts, record.mechanism.kind.classes
+    counts, paid = record.counts, Kind.of(record.mechanism.settings).classes
     if not record.teachers:
         raise NotVerified(f"{record.mechanism.name} answers by votes, but the certificate states no teachers")
     for number, ref in enumerate(record.files):
@@ -422,5 +428,9 @@ def student_as_released(at: PublishedSession) -> str:
         if not np.array_equal(np.asarray(getattr(student, name)), np.array(getattr(last.decoded, name))):
             raise NotVerified(f"the {name} of the student are not those of the last released model")
     if made == "TalliedNumber":
-        equal("the bounds of the student", [student.low, student.high], [*stated_bounds(record.mechanism.kind)])
+        equal(
+            "the bounds of the student",
+            [student.low, student.high],
+            [*stated_bounds(Kind.of(record.mechanism.settings))],
+        )
     return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.kind.of_rows)}"

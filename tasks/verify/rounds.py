@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from concord.artifacts.kinds import Round, Stream, Tallies
+from concord.tasks.verify.kinds import Round, Stream, Tallies
 from concord.tasks.verify.recompute_gaussian import (
     MOST_STEPS,
     TALLIES_ROUNDING,

@@ -21,11 +21,11 @@ import numpy as np
 import polars as pl
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import Sketch
 from concord.tasks.data.codes import CodeMatrix, Codes, coarser
 from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded, values_in
 from concord.tasks.verify.checks import equal
 from concord.tasks.verify.forms import SketchForm, TablesForm
+from concord.tasks.verify.kinds import Sketch
 
 WIDTHS = 6
 """Standard deviations of noise by which estimates may differ from what was released."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.recorded import RECORDED
-from tests.world import MECHANISMS, OTHERS, Certificate, Guarantee, Kind, delta_of, guarantees_of, most_found
+from tests.world import MECHANISMS, OTHERS, Certificate, Guarantee, artifacts_kinds, delta_of, guarantees_of, most_found
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETTINGS: dict[str, Mapping[str, Any]] = {
@@ -38,7 +38,7 @@ def certificate_of(settings: Mapping[str, Any]) -> Certificate:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_kind_states_a_delta_that_falls_to_its_own_and_bounds_more_than_its_claim(name: str) -> None:
-    kind, certificate = Kind.of(SETTINGS[name]), certificate_of(SETTINGS[name])
+    kind, certificate = artifacts_kinds.Kind.of(SETTINGS[name]), certificate_of(SETTINGS[name])
     claim = certificate.leading.guarantee
     found = [delta_of(kind, epsilon) for epsilon in np.linspace(0, claim.epsilon, 17)]
     assert found == sorted(found, reverse=True)

@@ -27,12 +27,12 @@ from tests.world import (
     FieldSettings,
     Floats,
     Ints,
-    Kind,
     NotVerified,
     Odds,
     RandomSource,
     Route,
     Votes,
+    artifacts_kinds,
     calibrate,
     expectation,
     from_settings,
@@ -90,6 +90,13 @@ class ResponsesKind(Votes):
     each: float
 
 
+class RecordedKind(artifacts_kinds.Votes):
+    """The same."""
+
+    queries: int
+    each: float
+
+
 class Leaking(Responses):
     """A planted bug: it flips half as often as it says."""
 
@@ -106,6 +113,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(MECHANISMS, NAME, ("queries",))
     monkeypatch.setitem(KINDS, NAME, ResponsesKind)
+    monkeypatch.setitem(artifacts_kinds.KINDS, NAME, RecordedKind)
     monkeypatch.setitem(ROUTES, NAME, Route(lambda kind: (kind.each, kind.queries, 0.0)))
 
 
@@ -116,7 +124,7 @@ def made(epsilon: float = 12.0) -> Responses:
 
 
 def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
-    assert from_settings(Kind.of(made().settings())) == made()
+    assert from_settings(artifacts_kinds.Kind.of(made().settings())) == made()
     expected = expectation(made(300.0), np.array([[600.0, 0.0]]), 120)
     assert expected.answered == 120
     assert expected.changed == pytest.approx(1 / (1 + math.exp(300 / 120)))
@@ -124,7 +132,7 @@ def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
 
 def test_settings_of_a_later_version_are_not_taken_for_those_of_this_one() -> None:
     with pytest.raises(NotVerified, match=f"settings of {NAME!r} are not those .*later"):
-        from_settings(Kind.of({**made().settings(), "later": 1}))
+        from_settings(artifacts_kinds.Kind.of({**made().settings(), "later": 1}))
 
 
 def test_it_passes_the_door_and_a_retry_gives_the_same_labels(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tests.world import (
     Measures,
     Noisy,
     PrivateTest,
+    artifacts_kinds,
     measured_error,
     measured_share,
     mechanisms_private_test,
@@ -128,7 +129,10 @@ def test_it_costs_no_more_than_learning(secret: str, label: dict[str, Any]) -> N
         due, additive = verify_recompute.charge(Kind.of(mechanism.settings()), order)
         assert due == pytest.approx(mechanism.cost.renyi[ORDERS.index(order)], rel=1e-12)
         assert additive == 0
-        assert PrivateTest.from_settings(Kind.of(json.loads(json.dumps(mechanism.settings())))) == mechanism
+        assert (
+            PrivateTest.from_settings(artifacts_kinds.Kind.of(json.loads(json.dumps(mechanism.settings()))))
+            == mechanism
+        )
 
 
 @pytest.mark.parametrize(("scale", "count"), [(0.4, 1), (1.0, 1), (3.0, 2), (2.0, 9), (700.0, 1)])

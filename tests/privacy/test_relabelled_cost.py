@@ -9,11 +9,11 @@ import pytest
 from tests.privacy.exact import Silent
 from tests.support.recomputed import relabelled, settings_of, space, votes
 from tests.world import (
-    Kind,
     Mechanism,
     Relabelled,
     WrongInput,
     amplified,
+    artifacts_kinds,
     boost,
     inner_budget,
     share_for,
@@ -116,4 +116,4 @@ def test_settings_are_json_and_tell_the_relabelling() -> None:
     settings = settings_of(made)
     assert settings["name"] == "noisy_votes"
     assert (settings["relabel"]["epsilon"], settings["relabel"]["delta"]) == (1.0, 1e-5)
-    assert Relabelled.from_settings(Kind.of(settings)) == made
+    assert Relabelled.from_settings(artifacts_kinds.Kind.of(settings)) == made

@@ -14,10 +14,10 @@ from tests.world import (
     Floats,
     IntegerModel,
     Ints,
-    Kind,
     Round,
     Stream,
     Tallies,
+    artifacts_kinds,
     bits_for,
     coefficients,
     planned_rounds,
@@ -123,9 +123,9 @@ def priced_once() -> Stream:
 @pytest.mark.parametrize(
     "bug",
     [
-        lambda: AnotherMatrix.from_settings(Kind.of(stream().settings())),
-        lambda: Reused.from_settings(Kind.of(stream().settings())),
-        lambda: Following.from_settings(Kind.of(stream().settings())),
+        lambda: AnotherMatrix.from_settings(artifacts_kinds.Kind.of(stream().settings())),
+        lambda: Reused.from_settings(artifacts_kinds.Kind.of(stream().settings())),
+        lambda: Following.from_settings(artifacts_kinds.Kind.of(stream().settings())),
         priced_once,
     ],
 )

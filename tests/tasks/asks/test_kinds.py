@@ -71,7 +71,7 @@ def test_pairs_of_columns_that_were_asked_about_are_said(
 def test_questions_to_a_mechanism_of_labels_are_answers_by_both(session: tuple[Session, Ledger]) -> None:
     asked = replace(session[0], purpose="questions")
     assert asks_shards(asked)
-    assert releases(asked.kind, asked.purpose) == "answers"
+    assert releases(Kind.of(asked.mechanism), asked.purpose) == "answers"
     assert mechanism_of(asked).releases != mechanism_of(session[0]).releases
 
 

@@ -12,13 +12,14 @@ from tests.support.sentences import facts
 from tests.support.tallied import LABELS, ROWS
 from tests.world import (
     BudgetRefused,
+    Kind,
     NotVerified,
     Period,
-    artifacts_kinds,
     keep_counted,
     periods_counted,
     season_fault,
     tally,
+    verify_kinds,
 )
 
 
@@ -103,7 +104,7 @@ def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_the_referee_rejects_releases_that_are_not_those_of_a_season(season: Season) -> None:
-    released, settings = season.all(), season.session.kind.only(artifacts_kinds.Stream)
+    released, settings = season.all(), Kind.of(season.session.mechanism).only(verify_kinds.Stream)
     assert [season_fault(settings, released[:number]) for number in range(4)] == [""] * 4
     assert {wrong for wrong, found in planted(released).items() if not season_fault(settings, found)} == set()
 

@@ -11,7 +11,7 @@ from tests.support.recorded import DRAWN, RECORDED
 from tests.world import (
     MECHANISMS,
     TALLIES,
-    Kind,
+    artifacts_kinds,
     from_settings,
     mechanisms_mechanism,
 )
@@ -20,7 +20,7 @@ from tests.world import (
 @pytest.mark.parametrize("name", DRAWN)
 def test_settings_rebuild_it_to_the_bit(name: str) -> None:
     made: Any = DRAWN[name]
-    kind = Kind.of({key: value for key, value in RECORDED[made.name].items() if key != "relabel"})
+    kind = artifacts_kinds.Kind.of({key: value for key, value in RECORDED[made.name].items() if key != "relabel"})
     again: Any = from_settings(kind) if name in MECHANISMS else type(made).from_settings(kind)
     assert type(again) is type(made)
     assert again.settings() == made.settings()

@@ -22,6 +22,7 @@ import pytest
 
 from tests.promises.kinds import KINDS, Kind
 from tests.support.edited import LAST_MODEL, MODEL, missed
+from tests.support.recorded import RECORDED
 from tests.support.sentences import facts
 from tests.support.sketched import SCHEMA
 from tests.world import (
@@ -237,10 +238,11 @@ def test_labels_of_synthetic_rows_are_those_of_the_model_and_nothing_else(edit: 
     weights, bounds, labels, fault = LABELLED[edit]
     rows = pa.table({"class": labels} | ({} if bounds else {"probability of this class": [1.0, 1.0, 0.5]}))
     pq.write_table(rows.replace_schema_metadata({"what": SYNTHETIC}), sink := io.BytesIO(), compression="none")
+    settings = {**RECORDED["tallies"], "classes": 0 if bounds else 2, "bounds": bounds}
     given: Any = SimpleNamespace(
         model=SimpleNamespace(weights=weights, intercept=[0.0]),
         folder=SimpleNamespace(named=lambda _: sink.getvalue(), certificate=SimpleNamespace(guarantee=Mock())),
-        record=Mock(session="d-1", mechanism=Mock(kind=SimpleNamespace(classes=0 if bounds else 2, bounds=bounds))),
+        record=Mock(session="d-1", mechanism=Mock(settings=settings)),
     )
     table = LabelTable(given.record, given.folder)
     table.claim, ref = {}, Ref(path="d-1/synthetic.parquet", digest="0" * 64)

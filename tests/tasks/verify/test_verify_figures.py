@@ -19,7 +19,6 @@ from tests.support.published import SESSION, World
 from tests.world import (
     Certificate,
     Encoding,
-    Kind,
     NotVerified,
     NumberTested,
     PrivateTest,
@@ -37,7 +36,7 @@ from tests.world import (
     public_test,
     share,
 )
-from tests.world import test_figures as figures_of
+from tests.world import test_figures as recorded_figures
 
 
 def read(small: World) -> Certificate:
@@ -178,17 +177,20 @@ def test_a_threshold_that_is_another_or_left_out_is_found(tmp_path: Path) -> Non
 
 ABOUT: dict[str, Any] = {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True}
 NUMBER = {"bounds": [10.0, 60.0], "constant": 23.4}
-Made = tuple[Any, artifacts_kinds.PrivateTest, dict[str, Any]]
+Made = tuple[Any, dict[str, Any], dict[str, Any]]
 
 
 def released_by(counts: Any, noise: Any, scale: float, classes: tuple[str, ...], **more: Any) -> Made:
-    """The record of a test of these counts, its kind and its released file."""
+    """The record of a test of these counts, its settings and its released file."""
     exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=len(classes), secret="rows", scale=scale, pair_scale=scale)
     ask = StudentTestAsk(exact, ABOUT | more, classes)
     drawn = exact.release(counts, Silent())
     released = json.loads(json.dumps(ask.result(drawn + noise[: len(drawn)])))
-    kind = Kind.of(ask.settings()).only(artifacts_kinds.PrivateTest)
-    return figures_of(kind, released, 0), kind, released
+    return figures_of(ask.settings(), released), ask.settings(), released
+
+
+def figures_of(settings: dict[str, Any], released: dict[str, Any]) -> Any:
+    return recorded_figures(artifacts_kinds.Kind.of(settings).only(artifacts_kinds.PrivateTest), released, 0)
 
 
 def of_classes(scale: float = 5.0) -> Made:
@@ -211,8 +213,8 @@ def with_figures(test: Any, **changes: Any) -> Any:
 @pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
 def test_a_test_s_figures_follow_from_its_counts(scale: float) -> None:
     for made in (of_classes, of_number):
-        test, kind, released = made(scale)
-        check_tested(test, kind, released)
+        test, settings, released = made(scale)
+        check_tested(test, settings, released)
     assert isinstance(test, NumberTested)
     assert 0 <= test.rmse.low < test.rmse.value < test.rmse.high <= 50
     squares = [at and 4.0 ** (at - 7) for at in range(8)]
@@ -250,9 +252,9 @@ CHANGES: dict[str, tuple[Callable[[], Made], Values, str]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
     made, values, said = CHANGES[change]
-    test, kind, released = made()
+    test, settings, released = made()
     with pytest.raises(NotVerified, match=rf"the private test, .*{said}.* (certified|recorded) as"):
-        check_tested(with_figures(test, **values), kind, released)
+        check_tested(with_figures(test, **values), settings, released)
 
 
 @pytest.mark.parametrize("place", ["accuracy", "classes.0.recall"])
@@ -262,47 +264,47 @@ def test_a_figure_without_its_interval_is_found(place: str) -> None:
 
 
 def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -> None:
-    _, kind, released = of_classes()
+    _, settings, released = of_classes()
     released["matrix"] = [[100, 3], [-2, -1]]
-    test = figures_of(kind, released, 0)
+    test = figures_of(settings, released)
     assert isinstance(test, TestRecord)
-    check_tested(test, kind, released)
+    check_tested(test, settings, released)
     for place, value in (("classes.1.recall.value", 0.4), ("balanced_accuracy.value", 0.7)):
         with pytest.raises(NotVerified, match="but it was certified as"):
-            check_tested(with_figures(test, **{place: value}), kind, released)
-    _, kind, released = of_number()
+            check_tested(with_figures(test, **{place: value}), settings, released)
+    _, settings, released = of_number()
     empty = {**released, "errors": [-3] * 8, "constant_errors": [-1] * 8}
-    nothing: Any = figures_of(kind, empty, 0)
-    check_tested(nothing, kind, empty)
+    nothing: Any = figures_of(settings, empty)
+    check_tested(nothing, settings, empty)
     assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
     with pytest.raises(NotVerified, match="rmse is"):
-        check_tested(with_figures(nothing, **{"rmse.value": lambda value: value - 1}), kind, empty)
+        check_tested(with_figures(nothing, **{"rmse.value": lambda value: value - 1}), settings, empty)
 
 
 @pytest.mark.parametrize("broken", [{"matrix": [[10**30, 0], [0, 1]]}, {"matrix": "none"}, {"right": "many"}])
 def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
-    test, kind, released = of_classes()
+    test, settings, released = of_classes()
     with pytest.raises(NotVerified, match="is not what such a test releases"):
-        check_tested(test, kind, {**released, **broken})
+        check_tested(test, settings, {**released, **broken})
 
 
 def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None:
-    test, kind, released = of_number()
+    test, settings, released = of_number()
     with pytest.raises(NotVerified, match="whether the label is a number"):
-        check_tested(test, kind.model_copy(update={"classes": 2}), released)
+        check_tested(test, {**settings, "classes": 2}, released)
     shorter = {**released, "constant_errors": released["constant_errors"][1:]}
     with pytest.raises(NotVerified, match="the number of counts"):
-        check_tested(figures_of(kind, shorter, 0), kind, shorter)
+        check_tested(figures_of(settings, shorter), settings, shorter)
     with pytest.raises(NotVerified, match="constant is"):  # it lies beyond the bounds
-        check_tested(with_figures(test, constant=60.5), kind.model_copy(update={"constant": 60.5}), released)
+        check_tested(with_figures(test, constant=60.5), {**settings, "constant": 60.5}, released)
 
 
 @pytest.mark.parametrize("length", [1e-6, 1e9])
 def test_a_number_s_figures_are_compared_whatever_its_unit(length: float) -> None:
     """A difference of a thousandth of the bounds' length was none in tons, and rounding was one in grams."""
-    _, kind, released = of_number()
-    kind = kind.model_copy(update={"bounds": (0.0, length), "constant": length / 2})
-    test = figures_of(kind, released, 0)
-    check_tested(test, kind, released)
+    _, settings, released = of_number()
+    settings = {**settings, "bounds": (0.0, length), "constant": length / 2}
+    test = figures_of(settings, released)
+    check_tested(test, settings, released)
     with pytest.raises(NotVerified, match="rmse is"):
-        check_tested(with_figures(test, **{"rmse.value": lambda value: value + length / 1000}), kind, released)
+        check_tested(with_figures(test, **{"rmse.value": lambda value: value + length / 1000}), settings, released)

@@ -1,0 +1,256 @@
+"""The settings of sessions as the referee reads them: a type for each kind, apart from the mechanisms that write them.
+
+    the ledger's or a certificate's JSON ─ Kind.of ─ Stable, Tallies, PrivateTest …, or Unknown
+
+Assumes      nothing: settings are JSON that anyone may have written
+Guarantees   a key, or a value, that a kind does not have makes the settings Unknown, and nothing is recomputed of them
+Not covered  whether the settings prove their claim (tasks.verify.recompute)
+             Checked by tests/tasks/verify/test_settings_read.py
+"""
+
+from collections.abc import Mapping
+from inspect import get_annotations
+from typing import Any, TypeVar
+
+from pydantic import Field, ValidationError
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.schemas import Bounds, Frozen
+
+
+class Round(Frozen):
+    """A round of sums."""
+
+    what: str
+    fields: int
+    cells: int
+    least: int
+    count: int
+    share: float
+    scale: float
+
+
+class Relabelling(Frozen):
+    """How rows were relabelled, and the claim (epsilon, delta) of the whole."""
+
+    hypotheses: str
+    features: tuple[str, ...]
+    grid: str
+    share: float
+    choice_epsilon: float
+    epsilon: float
+    delta: float
+
+
+Some = TypeVar("Some", bound="Kind")
+
+
+class Kind(Frozen):
+    """The settings of a session. These fields are of several kinds, and each kind states which of them it has.
+
+    epsilon, delta  the claim, of relabelled rows before amplification; delta None if the mechanism is pure
+    classes         number of classes; 0 if the label is a number within `bounds`
+    secret          what is secret of a unit, a key of artifacts.domains.NEIGHBOURS
+    """
+
+    name: str
+    epsilon: float | None = None
+    delta: float | None = None
+    classes: int | None = None
+    bounds: Bounds | None = None
+    cutoff: int | None = None
+    queries: int | None = None
+    secret: str | None = None
+    relabel: Relabelling | None = None
+    rounds: tuple[Round, ...] = ()
+    season: int | None = None
+    session: str | None = None
+    student: str | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Kind":
+        """The settings on record as an object of their kind; `Unknown` if no kind fits."""
+        name = settings.get("name")
+        kind = KINDS.get(name, Unknown) if isinstance(name, str) else Unknown
+        why = "this version has no such kind"
+        try:
+            if foreign := sorted(settings.keys() & Kind.model_fields.keys() - _own(kind) - {"name"}):
+                why = f"this version's has no {foreign[0]}"
+            elif kind is not Unknown:
+                return kind.model_validate(settings)
+        except ValidationError as wrong:
+            first = wrong.errors()[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return Unknown(name=str(name), relabel=settings.get("relabel"), why=why)
+
+    def only(self, kind: type[Some]) -> Some:
+        """These settings, which must be of that kind. Raises NotVerified if they are of another."""
+        if not isinstance(self, kind):
+            why = f": {self.why}" if isinstance(self, Unknown) else ""
+            raise NotVerified(f"the settings of {self.name!r} are not those of a session of that kind{why}")
+        return self
+
+    @property
+    def claim(self) -> tuple[float | None, float | None]:
+        """ε and δ that the settings state for the whole session; None for what they do not state."""
+        whole = self.relabel if isinstance(self.relabel, Relabelling) else self
+        return whole.epsilon, whole.delta
+
+
+class Unknown(Kind):
+    """Settings of another version, or none of Concord's: `why`, in words."""
+
+    relabel: Any = None
+    why: str
+
+
+class Votes(Kind):
+    """Labels of public rows by votes, or answers to questions that shards share; `question` is a session's only one."""
+
+    epsilon: float
+    delta: float
+    relabel: Relabelling | None = None
+    question: str | None = None
+
+
+class Stable(Votes):
+    """Stable voting; `refusal` is the table in base64, and `order` the Rényi order that it was made for."""
+
+    cutoff: int
+    order: float
+    refusal: str
+
+
+class NoisyThreshold(Votes):
+    """The sparse vector technique."""
+
+    cutoff: int
+    threshold: int
+    threshold_scale: float
+    query_scale: float
+
+
+class Published(NoisyThreshold):
+    """The papers' Algorithm 3."""
+
+    queries: int
+    beta: float
+    teachers: int
+
+
+class NoisyCounts(Votes):
+    """Noisy counts of votes, Gaussian or Laplace."""
+
+    queries: int
+    classes: int
+    scale: float
+
+
+class Confident(NoisyCounts):
+    """Noisy counts of votes where a noisy test finds them far apart."""
+
+    answers: int
+    threshold: int
+    test_scale: float
+
+
+class OptimalRelease(Votes):
+    """A single question, by a table of refusals."""
+
+    refusal: str
+
+
+class LaplaceRelease(Votes):
+    """A single question, by a noisy threshold."""
+
+    scale: float
+    threshold: float
+
+
+class Tallies(Kind):
+    """Rounds of noisy sums about the codes of that digest; `many` says whether a unit may have several rows."""
+
+    epsilon: float
+    delta: float
+    classes: int
+    bounds: Bounds | None = None
+    steps: int
+    secret: str
+    many: bool
+    rounds: tuple[Round, ...]
+    codes: str = ""
+
+
+class Sketch(Tallies):
+    """Rounds of tables and of labels, about the cells of a declared schema."""
+
+
+class Stream(Tallies):
+    """A season of running sums, by coefficients of so many `bits`."""
+
+    season: int
+    bits: int
+    matrix: str
+
+
+class Universal(Kind):
+    """The choice of a hypothesis among `candidates`, of the class of that name and digest."""
+
+    epsilon: float
+    secret: str
+    hypotheses: str = ""
+    features: tuple[str, ...] = ()
+    digest: str = Field(default="", alias="class")
+    candidates: int = 0
+
+
+class PrivateTest(Kind):
+    """A private test: noise of `scale` and `pair_scale`; of a number, beside the errors of a constant."""
+
+    epsilon: float
+    delta: float
+    classes: int
+    bounds: Bounds | None = None
+    secret: str
+    scale: float
+    pair_scale: float
+    session: str | None = None
+    student: str | None = None
+    share: float | None = None
+    clean: bool = False
+    constant: float = 0.0
+
+
+class ErrorEstimate(Kind):
+    """An estimate of how much teachers err, from so many shards; a `share` of the units is set aside."""
+
+    epsilon: float
+    shards: int
+    steps: int
+    scale: float
+    share: float = 0.0
+
+
+KINDS: dict[str, type[Kind]] = {
+    "stable": Stable,
+    "noisy_votes": NoisyCounts,
+    "confident": Confident,
+    "laplace_votes": NoisyCounts,
+    "sparse_vector": NoisyThreshold,
+    "published": Published,
+    "optimal_release": OptimalRelease,
+    "laplace_release": LaplaceRelease,
+    "tallies": Tallies,
+    "sketch": Sketch,
+    "stream": Stream,
+    "universal": Universal,
+    "private_test": PrivateTest,
+    "error_estimate": ErrorEstimate,
+}
+"""The kinds by the names of their mechanisms."""
+
+
+def _own(kind: type[Kind]) -> set[str]:
+    """The fields of a kind, without those of `Kind` that it does not state to have."""
+    stated = (each for each in kind.__mro__ if issubclass(each, Kind) and each is not Kind)
+    return {name for each in stated for name in get_annotations(each)}
