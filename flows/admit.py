@@ -20,6 +20,7 @@ from concord.flows.run import Admitted, Asking, Balance, ExactNumbers, PrivateFi
 from concord.tasks.asks.kinds import check_known
 from concord.tasks.data.grid import check_types
 from concord.tasks.data.remarks import Unmatched, unmatched
+from concord.tasks.data.tables import open_private
 from concord.tasks.door.admit import (
     claim,
     find_session,
@@ -29,7 +30,6 @@ from concord.tasks.door.admit import (
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.units.units import open_private
 
 WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
 """Shares at or above which the operator is asked whether to go on."""

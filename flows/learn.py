@@ -39,8 +39,8 @@ from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, decide, publish
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study
 from concord.tasks.asks.votes import VotesAsk
+from concord.tasks.data.files import find_files
 from concord.tasks.data.places import check_not_private
-from concord.tasks.data.tables import find_files
 from concord.tasks.door.admit import on_record, planned_domain
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import (

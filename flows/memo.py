@@ -86,8 +86,8 @@ class Memo:
     def tables(self) -> Tables | None:
         """Keyed digests of the plan's tables by field, but of those of which the home keeps a snapshot; None if one
         cannot be read."""
+        from concord.tasks.data.files import find_files
         from concord.tasks.data.sources import not_local
-        from concord.tasks.data.tables import find_files
 
         data, elsewhere, digests = self.plan.data, not_local(self.plan), Tables()
         try:

@@ -24,17 +24,18 @@ from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages, Steps, no_steps
 from concord.tasks.data.encode import PublicBatch
+from concord.tasks.data.files import TableFile, find_files
 from concord.tasks.data.grid import stand_ins
 from concord.tasks.data.places import check_not_private, files_of, is_shared
 from concord.tasks.data.sources import not_local, with_rows, with_snapshots
-from concord.tasks.data.tables import TableFile, find_files
+from concord.tasks.data.tables import Table
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import Checkpoint, PublicSource, check_staged, read_checkpoint, stream
 from concord.tasks.door.erase import erased_units
 from concord.tasks.door.keys import ready_secret
 from concord.tasks.door.locks import RUN, a_run_in, alone, opening
 from concord.tasks.units.split import public_by_name, with_public
-from concord.tasks.units.units import PrivateTable, names_held, private_table
+from concord.tasks.units.units import names_held, private_table
 
 Asking = TypeVar("Asking", bound=Ask[Any])
 TableField = Literal["private", "public", "test"]
@@ -267,7 +268,7 @@ def digests(vault: Vault, plan: Plan, field: TableField) -> Iterator[str]:
     return (digest_of(vault, file) for file in files)
 
 
-def _private(plan: Plan) -> PrivateTable:
+def _private(plan: Plan) -> Table:
     return private_table(plan, arriving=plan.stream is not None)
 
 

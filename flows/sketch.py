@@ -43,7 +43,7 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
     """Raise WrongInput if schema and private table have different columns, or types that do not go together, or as
     tallies do. Of the table, only the header is read."""
     data, table = run.plan.data, private_table(run.plan)
-    present = {*data.sketched.names} & table.names if data.features else table.names
+    present = {*data.sketched.names}.intersection(table.names) if data.features else table.names
     data.sketched.check(data.label, sorted(present), (data.unit or data.label,))
     for file in table.files:
         check_stored(data.sketched, {name: file.type_of(name) for name in file.names})

@@ -178,7 +178,7 @@ if TYPE_CHECKING:
         VOCABULARY, PublicBatch, as_declared, grouping, labelled_rows, learn_column, learn_columns,
         learn_encoding, public_features, read_frame, row_digests, stage_public, write_frame
     )
-    from concord.tasks.data.files import PRIVATE, TableFile, format_of, format_of_private
+    from concord.tasks.data.files import PRIVATE, TableFile, find_files, format_of, format_of_private
     from concord.tasks.data.frames import check_index, frame_table
     from concord.tasks.data.grid import (
         NARROW, STAND_INS, WIDE, check_stored, check_types, grid_cuts, grid_of, groups_of, label_points,
@@ -192,7 +192,7 @@ if TYPE_CHECKING:
     from concord.tasks.data.remote import rows_of_query
     from concord.tasks.data.sources import keep_frame, with_rows, with_snapshots
     from concord.tasks.data.stored_columns import columns_by_words, polars_type, read_column, words_as_enum
-    from concord.tasks.data.tables import find_files, open_public
+    from concord.tasks.data.tables import Table as RowTable, open_private, open_public
     from concord.tasks.data.vectors import (
         ROWS_AT_A_TIME, Layer, VectorField, centres_of, learn_layer, learn_view, nearest
     )
@@ -330,7 +330,7 @@ if TYPE_CHECKING:
     from concord.tasks.units.spill import SPILLS, spilling
     from concord.tasks.units.split import ASIDE, SHARD, one_row_a_unit, split, with_public
     from concord.tasks.units.units import (
-        NOBODY, UNIT, Erased, PrivateRows, PrivateTable, keyed_bits, names_held, open_private, private_table,
+        NOBODY, UNIT, Erased, PrivateRows, keyed_bits, names_held, private_table, rows_with_units,
         sampled, shards_of, unit_names
     )
     from concord.tasks.verify import (

@@ -29,6 +29,7 @@ from concord.tasks.advice.keys import SCHEMA_LINE
 from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.cells import OURS, kind_of, text
 from concord.tasks.data.csv_files import words_of
+from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.remarks import (
     ALL_DIFFER,
     DATES,
@@ -40,8 +41,7 @@ from concord.tasks.data.remarks import (
     check_target,
     remarks_on,
 )
-from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
-from concord.tasks.units.units import open_private
+from concord.tasks.data.tables import Table, open_private, open_public
 
 LIFETIME = 4
 """Lifetime budget that `concord init` writes for a domain, as a multiple of a session's budget."""
@@ -136,7 +136,7 @@ def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, .
     return tuple(sorted(words - {None}))
 
 
-def features_of(table: PublicTable, besides: Sequence[str | None]) -> dict[str, Kind]:
+def features_of(table: Table, besides: Sequence[str | None]) -> dict[str, Kind]:
     """The columns that can be features, with their kinds."""
     named = [name for name in table.columns if name not in (*besides, "") and not name.startswith(OURS)]
     names = [name for name in named if kind_of(table.type_of(name)) is not None]

@@ -25,7 +25,7 @@ from concord.artifacts.table_schema import (
     schema_of,
 )
 from concord.tasks.data.cells import OURS, kind_of
-from concord.tasks.units.units import open_private
+from concord.tasks.data.tables import open_private
 
 SCHEMA_FILE = "schema.json"
 """The file's name, beside the plan."""

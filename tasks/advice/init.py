@@ -48,10 +48,9 @@ from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
 from concord.tasks.advice.rehearse_votes import VotesAhead, expect_votes
 from concord.tasks.advice.report import Account, check_cover
 from concord.tasks.data.csv_files import UTF_16, first_line, words_of
-from concord.tasks.data.files import csv_files, format_of, format_of_private
+from concord.tasks.data.files import PRIVATE, csv_files, find_files, format_of, format_of_private
 from concord.tasks.data.remarks import MAY_BE_NAMES, remarks_on
-from concord.tasks.data.tables import PRIVATE, find_files, open_public
-from concord.tasks.units.units import open_private
+from concord.tasks.data.tables import open_private, open_public
 
 REQUIRED = ("private", "public", "label", "classes", "domain", "rows")
 """Settings that cannot be guessed. If all are given, the others get their defaults; the unit may be asked for still.
@@ -296,7 +295,7 @@ def _usual(name: str, stated: Mapping[str, Any], home: Path, terminal: Terminal 
             raise WrongInput(f"--unit must be given if there is no public table: {rule}")
         case "unit" if stated["public"] is not None:
             known = {*open_public(stated["public"], "--public", stated["format"]).names, stated["label"], ""}
-            alone = quoted(sorted(open_private(stated["private"], stated["format"]).names - known))
+            alone = quoted(sorted({*open_private(stated["private"], stated["format"]).names} - known))
             if not alone:
                 return ROW
             if terminal is None:

@@ -37,6 +37,7 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.files import PRIVATE
+from concord.tasks.data.tables import Share, Table
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import STEPS
@@ -44,7 +45,7 @@ from concord.tasks.units.arrivals import Arriving
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.parts import columns_of_names, of_part
 from concord.tasks.units.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
-from concord.tasks.units.units import UNIT, PrivateRows, PrivateTable, Share, private_table, shards_of
+from concord.tasks.units.units import UNIT, PrivateRows, private_table, rows_with_units, shards_of
 
 BLOCKS = 8
 """Number of files of coded rows, and of tasks that count them, and most shares of a table: a power of two."""
@@ -64,7 +65,7 @@ class Coding:
     arriving: Arriving | None = None
 
     @cached_property
-    def table(self) -> PrivateTable:
+    def table(self) -> Table:
         """The private table, in a format in which rows keep their place."""
         return private_table(self.private.plan) if self.arriving is None else self.arriving.table
 
@@ -80,8 +81,8 @@ class Coding:
         columns = columns_asked(plan, encoding)
         once = [name for name in columns if name not in (plan.data.unit, *columns_of_names(plan))]
         learning = of_part(plan, self.private.key, self.private.part)
-        named = self.table.owned(columns, self.private.erased, once, share)
-        nameless = ((raw, pl.Series()) for raw in self.table.frames(columns, once, share))
+        named = rows_with_units(self.table, columns, self.private.erased, once, share)
+        nameless = ((raw, pl.Series()) for raw in self.table.frames(columns, once=once, share=share))
         for raw, owner in named if self.names_rows else nameless:
             mine = learning(raw, owner)
             some = raw if mine.all() else raw.filter(mine)

@@ -46,7 +46,7 @@ from concord.tasks.data.cells import (
 )
 from concord.tasks.data.concord_student import signed_log
 from concord.tasks.data.grid import reading_columns
-from concord.tasks.data.tables import PublicTable, are_dates, open_public
+from concord.tasks.data.tables import Table, are_dates, open_public
 
 VOCABULARY = 100
 """Words kept of a category, the most frequent first; the others count as missing."""
@@ -55,7 +55,7 @@ SKEWED = 2.0
 
 
 def learn_columns(
-    table: PublicTable, features: Sequence[str], categories: Sequence[str] = (), texts: Sequence[str] = ()
+    table: Table, features: Sequence[str], categories: Sequence[str] = (), texts: Sequence[str] = ()
 ) -> tuple[Column, ...]:
     """A column of the encoding for each feature. Raises WrongInput if the table cannot give one.
 
@@ -100,7 +100,7 @@ def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
     return OneHot(name=name, vocabulary=tuple(counts[name].head(VOCABULARY)), missing=missing or rare)
 
 
-def public_features(plan: Plan) -> tuple[PublicTable, tuple[str, ...]]:
+def public_features(plan: Plan) -> tuple[Table, tuple[str, ...]]:
     """The plan's public table, and its columns that are features. Raises WrongInput if it does not fit the plan."""
     table = open_public(plan.path("public"), form=plan.data.format)
     spoken_for = {plan.data.label, plan.data.unit}
@@ -188,8 +188,8 @@ def labelled_rows(path: str, encoding: Encoding) -> tuple[pl.DataFrame, NDArray[
     """
     table = open_public(path, "data.test", encoding.format)
     table.check(encoding)
-    columns = (*encoding.features, encoding.label)
-    raw = pl.concat(table.frames(columns, label=encoding.label), how="vertical_relaxed")
+    columns = dict.fromkeys(encoding.features, "data.features") | {encoding.label: "data.label"}
+    raw = pl.concat(table.frames(columns), how="vertical_relaxed")
     if encoding.bounds is not None:
         numbers = cast_numbers(raw[encoding.label])
         if len(odd := raw[encoding.label].filter(np.isnan(numbers))):

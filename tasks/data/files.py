@@ -25,7 +25,6 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import USUAL, clean_text
 from concord.tasks.data.csv_files import UTF_16, by_first_line, csv_names, declare_to_find, find_format, read_rows
-from concord.tasks.data.places import PRIVATE as PRIVATE
 from concord.tasks.data.places import Format, StoredFile, StoredTable
 from concord.tasks.data.remote import Remote, objects, reachable
 from concord.tasks.data.stored_columns import (
@@ -40,6 +39,9 @@ from concord.tasks.data.stored_columns import (
     words_as_enum,
 )
 
+PRIVATE = "data.private"
+"""The plan's field of the private table. No content of its files is shown, not even the words of the first line, which
+are names only if there is a header."""
 ROWS_IN_MEMORY = 1 << 16
 """Rows held in memory at a time."""
 FRAME_TEXT = 1 << 26

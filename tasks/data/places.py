@@ -16,9 +16,6 @@ import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
 
-PRIVATE = "data.private"
-"""The plan's field of the private table. No content of its files is shown, not even the words of the first line, which
-are names only if there is a header."""
 Format = Literal["parquet", "ipc", "csv", "text"]
 """Format of a table's file. `text` is an Arrow IPC file of words, the result of a database query."""
 

@@ -30,9 +30,9 @@ from concord.artifacts.schemas import NULL_WORDS, USUAL_SPELLING, Encoding, Kind
 from concord.tasks.data.cells import cast_numbers, cast_rows, class_index, is_padded, systematic_sample
 from concord.tasks.data.csv_files import COMMA, POINT
 from concord.tasks.data.encode import VOCABULARY
-from concord.tasks.data.tables import PublicTable, are_dates
+from concord.tasks.data.tables import Table, are_dates, open_private
 from concord.tasks.units.guard import private_stage
-from concord.tasks.units.units import open_private, unit_names
+from concord.tasks.units.units import unit_names
 
 MAY_NAME_ROWS = (
     "many different whole numbers; remove it if they identify rows, name it as `unit` if they identify persons"
@@ -152,7 +152,7 @@ def check_target(option: str, label: str, words: Collection[str]) -> None:
         )
 
 
-def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
+def remarks_on(table: Table, kinds: Mapping[str, Kind]) -> dict[str, str]:
     """Remarks on columns: that numbers may be names, that words are numbers, sentences or dates or all differ, or that
     all cells are equal. If several apply, the last one counts."""
     plain = [name for name, kind in kinds.items() if kind != "list"]

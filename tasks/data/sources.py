@@ -26,11 +26,11 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sources import TableSource
 from concord.tasks.data.encode import public_features
-from concord.tasks.data.files import find_files
+from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.frames import frame_table
 from concord.tasks.data.remote import Remote, reachable, rows_of_query
 from concord.tasks.data.snapshots import Reading, kept, place_of
-from concord.tasks.data.tables import PRIVATE, open_public
+from concord.tasks.data.tables import open_public
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.spill import spilling
 
@@ -51,9 +51,10 @@ def check_tables(plan: Plan) -> None:
         find_files(plan.path("private"), PRIVATE, plan.data.format, arriving=plan.stream is not None)
     if plan.data.public is not None and "public" not in named:
         table, features = public_features(plan)
-        table.must_hold(features)
+        table.check_columns(dict.fromkeys(features, "data.features"))
     if plan.data.test is not None and "test" not in named:
-        open_public(plan.path("test"), "data.test", plan.data.format).must_hold([*features, plan.data.label])
+        test = open_public(plan.path("test"), "data.test", plan.data.format)
+        test.check_columns(dict.fromkeys([*features, plan.data.label], "data.test"))
 
 
 def with_snapshots(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan:

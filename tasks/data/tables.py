@@ -1,5 +1,9 @@
-"""Tables: several files as one table. A public table is read strictly: a fault is reported in one sentence that names
-the field, the value and the rule. In a private one, files store ids as one type.
+"""Tables: rows in files of one format, public or private.
+
+A public table is read strictly: a fault is reported in one sentence that names the field, the value and the rule. Of a
+private one only what its schema lacks is an error: no row can make reading fail. A CSV file is read line by line, in
+the format that the plan declares (tasks.data.csv_files); columnar files are read by batches. Cells are cast later, by
+`tasks.data.cells`.
 
 Checked by tests/tasks/data/test_tables.py and tests/tasks/units/test_identifiers.py.
 """
@@ -14,19 +18,37 @@ import pyarrow as pa
 from pyarrow import types
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import COMMAS, USUAL_SPELLING, WORDS, Encoding, Kind, OneHot, Scaled, TextFormat
+from concord.artifacts.schemas import (
+    COMMAS,
+    NO_NAMES,
+    USUAL_SPELLING,
+    WORDS,
+    Encoding,
+    Kind,
+    OneHot,
+    Scaled,
+    TextFormat,
+)
 from concord.tasks.data.cells import ANY_WORD, cast_columns, is_padded, kind_of, kinds_of_text
-from concord.tasks.data.files import PRIVATE as PRIVATE
-from concord.tasks.data.files import TableFile as TableFile
-from concord.tasks.data.files import find_files as find_files
+from concord.tasks.data.files import PRIVATE, TableFile, find_files
 from concord.tasks.data.stored_columns import polars_type
 
 UNIT_FIELD, CELLS_FIELD = "data.unit", "test.columns"
 """The fields whose columns name units."""
+OWN_WORDS: Mapping[str, Collection[str]] = {"data.label": ANY_WORD, UNIT_FIELD: NO_NAMES, CELLS_FIELD: NO_NAMES}
+"""Words of a missing cell in text, by the field that asks for the column, if they are not the usual ones."""
+IN_EVERY_HEADER = ("data.label", UNIT_FIELD)
+"""Fields that name columns which the header of a private CSV file must have."""
 TEXT, WHOLE_NUMBERS, UUIDS = "text", "whole numbers", "UUIDs"
 """Types of ids, however many bytes they have and whether each word is stored once."""
 TEXT_KINDS: tuple[Kind, ...] = ("boolean", "numeric", "date")
 """Kinds of a column of text besides categories; the first that fits every cell is taken."""
+UTC_NAMES = (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+"""Time zones of moments whose names are those in UTC."""
+Share = tuple[int, int]
+"""A share of a table: `number` and `of`, for every `of`-th of its pieces from that number on. It follows from the order
+of files and of their pieces alone."""
+WHOLE: Share = (0, 1)
 
 PANDAS_INDEX = re.compile("__index_level_[0-9]+__")
 """Names of columns in which pandas stores row numbers and other indices without a name."""
@@ -42,41 +64,85 @@ DATE = rf"^(?:{'|'.join(DATES_IN_WORDS)})(?:[T ,].*)?$"
 
 
 @dataclass(frozen=True)
-class PublicTable:
-    """A public table: read strictly, and its faults are reported in full."""
+class Table:
+    """Rows in files of one format.
+
+    field   the plan's field, or the option, that names the table. Of `data.private` nothing is shown but what is asked
+    unit    the column that names the units of private rows; None if it has none
+    """
 
     files: tuple[TableFile, ...]
     field: str
+    unit: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column names in order, as the first file has them."""
-        return self.files[0].names
+        """Column names in order: those of the first file. Of a private table those of any file; only the operator may
+        see them, since those of a pivoted table are values."""
+        files = self.files if self.field == PRIVATE else self.files[:1]
+        return tuple(dict.fromkeys(name for file in files for name in file.names))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Its names without those that pandas gave to an index which had none."""
         return tuple(name for name in self.names if not PANDAS_INDEX.fullmatch(name))
 
+    @property
+    def pieces(self) -> int:
+        """The number of pieces that can be read by themselves, in all files."""
+        return sum(file.pieces for file in self.files)
+
     def type_of(self, name: str) -> pl.DataType:
         """The type of a column, as the first file has it."""
         return self.files[0].type_of(name)
 
-    def frames(
-        self, columns: Sequence[str], names: Collection[str] = (), label: str | None = None
-    ) -> Iterator[pl.DataFrame]:
-        """The columns of all rows in order. Raises WrongInput if there is no row at all, or a column is absent.
+    def stored_types(self, name: str) -> dict[str, pa.DataType]:
+        """The type of a column in each file that has it."""
+        return {file.shown: file.stored_as(name) for file in self.files if name in file.names}
 
-        names   columns whose cells are never numbers
-        label   the column of labels, in which every word stays
+    def frames(
+        self,
+        columns: Iterable[str] | Mapping[str, str],
+        names: Collection[str] = (),
+        once: Collection[str] = (),
+        share: Share = WHOLE,
+    ) -> Iterator[pl.DataFrame]:
+        """The columns of all rows in order, in frames that hold at least one.
+
+        columns  names; or each name with the plan's field that asks for it, `data.features` by default. The field
+                 decides which words are a missing cell (OWN_WORDS)
+        names    columns whose cells are never numbers, as ids are not: that of `data.unit` is always one
+        once     columns of text that may come as an Enum (tasks.data.files)
+        share    of the table's pieces
+        Raises WrongInput, before any row is read, if a file lacks a column or has it twice; and in the end, if a public
+        table has no row.
         """
-        rows, missing = 0, {} if label is None else {label: ANY_WORD}
-        self.must_hold(columns)
+        asked_by = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, "data.features")
+        self.check_columns(asked_by)
+        ids = {*names, *(name for name, field in asked_by.items() if field == UNIT_FIELD)}
+        missing = {name: OWN_WORDS[field] for name, field in asked_by.items() if field in OWN_WORDS}
+        return self._frames(tuple(asked_by), ids, once, missing, share)
+
+    def _frames(
+        self,
+        columns: Sequence[str],
+        names: Collection[str],
+        once: Collection[str],
+        missing: Mapping[str, Collection[str]],
+        share: Share,
+    ) -> Iterator[pl.DataFrame]:
+        number, of = share
+        rows = pieces_before = 0
         for file in self.files:
-            for frame in file.frames(columns, names, missing=missing):
-                rows += frame.height
-                yield frame
-        if not rows:
+            pieces = None
+            if of > 1:
+                pieces = range((number - pieces_before) % of, file.pieces, of)
+                pieces_before += file.pieces
+            if pieces is None or pieces:
+                for frame in filter(len, file.frames(columns, names, once, pieces, missing)):
+                    rows += frame.height
+                    yield frame
+        if not rows and self.field != PRIVATE:
             raise WrongInput(f"{self.field} must hold at least one row, got none in {self.files[0].shown}")
 
     def kinds(self, columns: Sequence[str], *, padded: bool = False) -> dict[str, Kind]:
@@ -85,7 +151,7 @@ class PublicTable:
         padded   whether a column of a text file in which a number begins with a needless zero is numeric; if not, it
                  is categorical
         """
-        self.must_hold(columns)
+        self.check_columns(dict.fromkeys(columns, "data.features"))
         codes: set[str] = set()
         kinds: dict[str, Kind] = dict.fromkeys(columns, "null")
         for file in self.files:
@@ -121,18 +187,92 @@ class PublicTable:
             read += frame.height - cast_columns(frame, [column])[column.name].null_count()
         return read == filled or (column.spelling != USUAL_SPELLING and 2 * read > filled)
 
-    def must_hold(self, columns: Sequence[str]) -> None:
-        """Raise WrongInput if a file lacks one of the columns."""
+    def check_columns(self, columns: Mapping[str, str]) -> None:
+        """Raise WrongInput if a file lacks one of these columns, each with the field that asks for it, or has it twice;
+        or if the column of `data.unit` cannot name units. There may be no file, and no row is read.
+
+        In a part of a private CSV file without its header, the first line is a row: no word of it may decide anything,
+        or be shown. So the label and the unit must be in every header, and all headers are asked for them first.
+        """
+        for file in self.files:
+            for name, asked_by in columns.items():
+                if name not in file.names:
+                    raise WrongInput(self._what_lacks(file, name, asked_by))
         for file in self.files:
             for name in columns:
-                if name not in file.names:
-                    rule = f"{self.field} must hold the column {name!r}, which {file.shown} lacks"
-                    raise WrongInput(rule + file.what_to_try(name))
+                if file.names.count(name) > 1:
+                    raise WrongInput(f"{self.field} must name each column once, got {name!r} twice in {file.shown}")
+        for name in (name for name, asked_by in columns.items() if asked_by == UNIT_FIELD):
+            self.check_names(name, UNIT_FIELD)
+
+    def _what_lacks(self, file: TableFile, name: str, asked_by: str) -> str:
+        """The sentence on a column that a file lacks."""
+        rule = f"{self.field} must hold the column {name!r}"
+        if self.field != PRIVATE:
+            return f"{rule}, which {file.shown} lacks{file.what_to_try(name)}"
+        if asked_by == CELLS_FIELD:
+            return f"{rule} that {asked_by} names in every file, because it names rows, but {file.shown} lacks it"
+        if file.format == "csv" and asked_by in IN_EVERY_HEADER:
+            lacks = f"in the first line of every CSV file, but that of {file.shown} lacks it"
+            return f"{rule} that {asked_by} names {lacks}: write the names of the columns there{file.what_to_try(name)}"
+        lacks = "its columns lack it" if len(self.files) == 1 else f"{file.shown} lacks it"
+        return f"{rule} that {asked_by} names, but {lacks}{file.what_to_try(name)}"
+
+    def check_names(self, column: str, field: str) -> None:
+        """Raise WrongInput unless the column can name units, by its type in each file: one type in all files, since the
+        same name may be stored otherwise in another. For `data.unit` it is text, whole numbers or UUIDs."""
+        stored, first_file = self.stored_types(column), dict[str, str]()
+        for file, kind in stored.items():
+            if types.is_null(plain := plain_type(kind)):
+                continue
+            dtype, named = polars_type(plain), None
+            if types.is_integer(plain):
+                named = WHOLE_NUMBERS
+            elif isinstance(dtype, pl.String | pl.Binary):
+                named = UUIDS if isinstance(plain, pa.UuidType) else TEXT
+            elif kind_of(dtype) not in (None, "list"):
+                named = str(plain)  # one name for all types whose equal values have equal names
+            if named is None or (field == UNIT_FIELD and named not in (TEXT, WHOLE_NUMBERS, UUIDS)):
+                kinds = (
+                    "text, whole numbers or UUIDs" if field == UNIT_FIELD else "text, numbers, truth values or dates"
+                )
+                rule = f"{field} must name a column of {kinds}"
+                raise WrongInput(f"{rule}, got {column!r} of type {kind} in {file}: write it as text")
+            first_file.setdefault(named, file)
+        if len(first_file) > 1:
+            first, other, *_ = first_file.values()
+            raise WrongInput(
+                f"{field} must be stored as one type in all files, got {column!r} as {stored[first]} in {first} and as "
+                f"{stored[other]} in {other}: store it as text in all"
+            )
+
+    def recorded_types(self, column: str) -> list[bool | str]:
+        """What the ledger records of the types of a column that names units (tasks.units.parts): whether there are
+        doubles, and the types in which a value has another name than in the others."""
+        plain = list(map(plain_type, self.stored_types(column).values()))
+        doubles = any(  # some decimals are too long for polars
+            types.is_float64(kind)
+            or types.is_decimal256(kind)
+            or (types.is_decimal(kind) and not 0 <= kind.scale <= 38)
+            for kind in plain
+        )
+        named_otherwise = {
+            "uuid": any(isinstance(kind, pa.UuidType) for kind in plain),
+            "float32": any(map(types.is_float32, plain)),
+            "zone": any(types.is_timestamp(kind) and kind.tz not in UTC_NAMES for kind in plain),
+        }
+        return [doubles, *(name for name, is_stored in named_otherwise.items() if is_stored)]
 
 
-def open_public(path: str, field: str = "data.public", form: TextFormat = COMMAS) -> PublicTable:
+def open_public(path: str, field: str = "data.public", form: TextFormat = COMMAS) -> Table:
     """The public table at a file, folder or glob. Raises WrongInput if nothing is there."""
-    return PublicTable(find_files(path, field, form), field)
+    return Table(find_files(path, field, form), field)
+
+
+def open_private(path: str, form: TextFormat = COMMAS, unit: str | None = None, *, arriving: bool = False) -> Table:
+    """The private table at a file, folder or glob, whose CSV files have that format. Raises WrongInput if nothing is
+    there, unless files are `arriving`."""
+    return Table(find_files(path, PRIVATE, form, arriving=arriving), PRIVATE, unit)
 
 
 def kind_in(file: TableFile, name: str) -> Kind:
@@ -168,49 +308,6 @@ def are_dates(cells: pl.Series) -> bool:
     """Whether most values are dates: a vocabulary of one table has few of another's."""
     words = cells.cast(pl.String).drop_nulls()
     return 2 * int(words.str.strip_chars().str.contains(DATE).sum()) > len(words)
-
-
-def check_names(stored: Mapping[str, pa.DataType], column: str, field: str) -> None:
-    """Raise WrongInput unless a column can name units, given its type in each file: one type in all files, since the
-    same name may be stored otherwise in another. For `data.unit` it is text, whole numbers or UUIDs."""
-    seen: dict[str, str] = {}
-    for file, kind in stored.items():
-        if types.is_null(plain := plain_type(kind)):
-            continue
-        dtype, named = polars_type(plain), None
-        if types.is_integer(plain):
-            named = WHOLE_NUMBERS
-        elif isinstance(dtype, pl.String | pl.Binary):
-            named = UUIDS if isinstance(plain, pa.UuidType) else TEXT
-        elif kind_of(dtype) not in (None, "list"):
-            named = str(plain)  # one name for all types whose equal values have equal names
-        if named is None or (field == UNIT_FIELD and named not in (TEXT, WHOLE_NUMBERS, UUIDS)):
-            kinds = "text, whole numbers or UUIDs" if field == UNIT_FIELD else "text, numbers, truth values or dates"
-            rule = f"{field} must name a column of {kinds}"
-            raise WrongInput(f"{rule}, got {column!r} of type {kind} in {file}: write it as text")
-        seen.setdefault(named, file)
-    if len(seen) > 1:
-        first, other, *_ = seen.values()
-        raise WrongInput(
-            f"{field} must be stored as one type in all files, got {column!r} as {stored[first]} in {first} and as "
-            f"{stored[other]} in {other}: store it as text in all"
-        )
-
-
-def recorded_types(stored: Iterable[pa.DataType]) -> list[bool | str]:
-    """What the ledger records of the types of a column that names units (tasks.units.parts): whether there are doubles,
-    and the types in which a value has another name than in the others."""
-    plain, utc = list(map(plain_type, stored)), (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-    found = {
-        "uuid": any(isinstance(kind, pa.UuidType) for kind in plain),
-        "float32": any(map(types.is_float32, plain)),
-        "zone": any(types.is_timestamp(kind) and kind.tz not in utc for kind in plain),
-    }
-    doubles = any(  # some decimals are too long for polars
-        types.is_float64(kind) or types.is_decimal256(kind) or (types.is_decimal(kind) and not 0 <= kind.scale <= 38)
-        for kind in plain
-    )
-    return [doubles, *(name for name, held in found.items() if held)]
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

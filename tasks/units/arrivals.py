@@ -30,9 +30,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.tasks.data.files import PRIVATE, TableFile
 from concord.tasks.data.places import files_of
-from concord.tasks.data.tables import plain_type
+from concord.tasks.data.tables import UNIT_FIELD, Table, plain_type
 from concord.tasks.units.spill import PARTS
-from concord.tasks.units.units import UNIT, PrivateTable, names_held, private_table
+from concord.tasks.units.units import UNIT, names_held, private_table
 
 NAMES = 8
 """Files of names."""
@@ -63,7 +63,7 @@ class Arriving:
     folder  for files of names up to this period, which are added to `names`
     """
 
-    table: PrivateTable
+    table: Table
     key: bytes = field(repr=False)
     before: Sequence[Ref]
     folder: str
@@ -123,7 +123,7 @@ def take(
     new = {place: own for place, own in contents.items() if place not in taken}
     table = table_of(plan, vault, Period(files=new))
     unit = plan.data.unit
-    table.check(columns)
+    table.check_columns({**columns, **({unit: UNIT_FIELD} if unit else {})})
     stored = {str(plain_type(file.stored_as(unit))) for file in table.files if unit in file.names} if unit else ()
     types = tuple(sorted({kind.removeprefix("large_").removesuffix("_view") for kind in stored} - {"null"}))
     begun = next((period for period in earlier if period.types), None)
@@ -153,9 +153,9 @@ def check_unchanged(plan: Plan, contents: Mapping[str, str], earlier: Sequence[P
         )
 
 
-def table_of(plan: Plan, vault: Vault, period: Period) -> PrivateTable:
+def table_of(plan: Plan, vault: Vault, period: Period) -> Table:
     """The private table of a period's files. Raises NotVerified if one is gone."""
     there = files_by_place(plan, vault)
     if not period.files.keys() <= there.keys():
         raise NotVerified(f"a file of {PRIVATE} that the stream's period took is gone before it was read: put it back")
-    return PrivateTable(tuple(there[place] for place in period.files), plan.data.unit)
+    return Table(tuple(there[place] for place in period.files), PRIVATE, plan.data.unit)

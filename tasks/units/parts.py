@@ -26,8 +26,8 @@ from concord.artifacts.domains import Division
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import EVERY, TEST
 from concord.artifacts.plan import Plan
-from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD
-from concord.tasks.units.units import open_private, sampled, unit_names
+from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD, open_private
+from concord.tasks.units.units import sampled, unit_names
 
 FORMAT_FIELD = "data.format"
 """The field of a plan for the format of CSV files, which also decides names."""

@@ -57,6 +57,7 @@ from concord.tasks.units.units import (
     PrivateRows,
     names_of,
     private_table,
+    rows_with_units,
     sampled,
     shards_of,
 )
@@ -128,7 +129,7 @@ def _identified(private: PrivateRows) -> Iterator[pl.DataFrame]:
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= {plan.data.label: "data.label"}
     chosen = of_part(plan, key, private.part)
-    for frame, owners in table.owned(columns, private.erased):
+    for frame, owners in rows_with_units(table, columns, private.erased):
         mine = chosen(frame, owners)
         raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)
@@ -201,8 +202,8 @@ def set_apart(plan: Plan, key: bytes, reading: Reading, erased: Erased) -> None:
     for file in table.files:
         for name in sorted(set(features) & set(file.names)):
             kind_in(file, name)
-    owned = table.owned(dict.fromkeys(features, "data.features"), erased)
-    for at, (raw, owner) in enumerate(owned):  # files of one table may have a column in two types
+    rows = rows_with_units(table, dict.fromkeys(features, "data.features"), erased)
+    for at, (raw, owner) in enumerate(rows):  # files of one table may have a column in two types
         public = sampled(owner.drop_nulls(), public_key(key), plan.data.public_share or 0.0)
         part = raw.filter(owner.is_not_null()).filter(public).select(features).to_arrow()
         reading.arrow_file(f"part {at + 1} of the public rows", "ipc", part.schema, [part])

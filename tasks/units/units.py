@@ -1,11 +1,4 @@
-"""Rows of the private table, read one at a time by rules that cannot fail, and the units they belong to.
-
-A CSV file is read line by line, in the format that the plan declares: an unbalanced quote, a ragged line or bytes that
-are no text touch that line alone (tasks.data.csv_files). Columnar files are read by batches, and their types do not
-matter: cells are cast later, by `tasks.data.cells`. Only what the schema lacks is an error. Checked by
-tests/tasks/data/test_tables.py and tests/tasks/units/test_split.py.
-
-Units: the unit of each row, and decisions by a keyed hash of it.
+"""Units: the unit of each row of the private table, and decisions by a keyed hash of it.
 
 Assumes      the key is secret; units are erased by requests, whatever other rows hold
              A line of a CSV file is a row, also within quotes: a cell with a line break adds a row, with the unit on
@@ -24,7 +17,7 @@ Each hash (`artifacts.home.vault.hashed`) has a purpose of its own.
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import polars as pl
@@ -35,18 +28,12 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import COMMAS, NO_NAMES, Encoding, TextFormat
-from concord.tasks.data.cells import ANY_WORD, canonical_id
-from concord.tasks.data.files import PRIVATE, TableFile, find_files
-from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD, check_names, recorded_types
+from concord.artifacts.schemas import NO_NAMES, Encoding
+from concord.tasks.data.cells import canonical_id
+from concord.tasks.data.files import PRIVATE
+from concord.tasks.data.tables import UNIT_FIELD, WHOLE, Share, Table, open_private
 
 UNIT = "concord.unit"
-Share = tuple[int, int]
-"""A share of a table: `number` and `of`, for every `of`-th of its pieces from that number on. It follows from the order
-of files and of their pieces alone."""
-WHOLE: Share = (0, 1)
-MUST_HAVE = ("data.label", "data.unit")
-"""Fields that name columns which the header of a CSV file must have."""
 
 
 @dataclass(frozen=True)
@@ -76,89 +63,20 @@ NOBODY = Erased()
 """No unit was erased."""
 
 
-OWN_WORDS: Mapping[str, Collection[str]] = {"data.label": ANY_WORD, UNIT_FIELD: NO_NAMES, CELLS_FIELD: NO_NAMES}
-"""Words of a missing cell in text, by the field that asks for the column, if they are not the usual ones."""
+def rows_with_units(
+    table: Table, columns: Mapping[str, str], erased: Erased = NOBODY, once: Collection[str] = (), share: Share = WHOLE
+) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+    """Frames of a private table without rows of erased units, each with the units of its rows as UNIT: the name in the
+    table's column of units, null if it has none; without such a column, the row's position in the share that is read.
 
-
-@dataclass(frozen=True)
-class PrivateTable:
-    """The private table. Only what a schema lacks is an error: no row can make reading fail.
-
-    files  of one format
-    unit   the column that names units; None if it has none
+    Raises WrongInput if files store the ids otherwise than as text, or as whole numbers, in all of them.
     """
-
-    files: tuple[TableFile, ...]
-    unit: str | None = None
-
-    @property
-    def names(self) -> set[str]:
-        """Its columns, which only the operator may see: those of a pivoted table are values."""
-        return {name for file in self.files for name in file.names}
-
-    @property
-    def pieces(self) -> int:
-        """The number of pieces that can be read by themselves, in all files."""
-        return sum(file.pieces for file in self.files)
-
-    def check(self, columns: Mapping[str, str]) -> None:
-        """Raise WrongInput if `frames` of those columns and the units would. There may be no file; no row is read."""
-        if self.files:
-            self.frames({**columns, **({self.unit: UNIT_FIELD} if self.unit else {})})
-        if self.unit is not None:
-            self.check_names(self.unit, UNIT_FIELD)
-
-    def frames(
-        self, columns: Mapping[str, str], once: Collection[str] = (), share: Share = WHOLE
-    ) -> Iterator[pl.DataFrame]:
-        """The columns of every row, in frames.
-
-        `columns` maps each name to the plan's field that asks for it. The column of `data.unit` is read as words, so
-        that no rule for numbers changes an id. `once` are columns of text that may come as an Enum (tasks.data.files).
-        `share` is of the table's pieces.
-        Raises WrongInput, before any row is read, if a file lacks a column, or has it twice.
-        """
-        _check_headers(self.files, columns)
-        for name, asked_by in columns.items():
-            for file in self.files:
-                if name not in file.names:
-                    lacks = "its columns lack it" if len(self.files) == 1 else f"{file.shown} lacks it"
-                    rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but {lacks}"
-                    raise WrongInput(rule + file.what_to_try(name))
-        names = [name for name, asked_by in columns.items() if asked_by == UNIT_FIELD]
-        missing = {name: OWN_WORDS[asked_by] for name, asked_by in columns.items() if asked_by in OWN_WORDS}
-        return _frames(self.files, tuple(columns), once, share, names=names, missing=missing)
-
-    def owned(
-        self, columns: Mapping[str, str], erased: Erased = NOBODY, once: Collection[str] = (), share: Share = WHOLE
-    ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
-        """Frames without rows of erased units, each with the units of its rows as UNIT: the name in the column `unit`,
-        null if it has none; without such a column, the row's position in the share of the table that is read.
-
-        Raises WrongInput if files store the ids otherwise than as text, or as whole numbers, in all of them.
-        """
-        unit = self.unit
-        frames = self.frames({**columns, **({unit: UNIT_FIELD} if unit else {})}, once, share)
-        if unit is not None:
-            self.check_names(unit, UNIT_FIELD)
-        first = 0
-        for raw in frames:
-            places = np.arange(first, first + raw.height, dtype="<u8")
-            owner, first = unit_names(raw[unit]) if unit else names_of(places), first + raw.height
-            spared = erased.spared(owner)
-            yield raw.filter(spared), owner.filter(spared)
-
-    def check_names(self, column: str, field: str) -> None:
-        """Raise WrongInput unless the column can name units, by its types alone (tasks.data.tables)."""
-        check_names(self._stored(column), column, field)
-
-    def recorded_types(self, column: str) -> list[bool | str]:
-        """What the ledger records of the column's types, if it names units (tasks.data.tables)."""
-        return recorded_types(self._stored(column).values())
-
-    def _stored(self, column: str) -> dict[str, pa.DataType]:
-        """The type of a column in each file that has it."""
-        return {file.shown: file.stored_as(column) for file in self.files if column in file.names}
+    unit, first = table.unit, 0
+    for raw in table.frames({**columns, **({unit: UNIT_FIELD} if unit else {})}, once=once, share=share):
+        places = np.arange(first, first + raw.height, dtype="<u8")
+        owner, first = unit_names(raw[unit]) if unit else names_of(places), first + raw.height
+        spared = erased.spared(owner)
+        yield raw.filter(spared), owner.filter(spared)
 
 
 @dataclass(frozen=True)
@@ -183,15 +101,7 @@ class PrivateRows:
         return self.plan.data.unit is None and self.plan.privacy.secret == "rows"
 
 
-def open_private(
-    path: str, form: TextFormat = COMMAS, unit: str | None = None, *, arriving: bool = False
-) -> PrivateTable:
-    """The private table at a file, folder or glob, whose CSV files have that format. Raises WrongInput if nothing is
-    there, unless files are `arriving`."""
-    return PrivateTable(find_files(path, PRIVATE, form, arriving=arriving), unit)
-
-
-def private_table(plan: Plan, *, arriving: bool = False) -> PrivateTable:
+def private_table(plan: Plan, *, arriving: bool = False) -> Table:
     """The private table of a plan. Raises WrongInput if a file is missing or of a format that a label could break; a
     stream's, whose files are `arriving`, may have none yet.
 
@@ -207,47 +117,6 @@ def private_table(plan: Plan, *, arriving: bool = False) -> PrivateTable:
         rule = f"{PRIVATE} must hold the label within its files if privacy.secret = 'labels', got it in their paths"
         raise WrongInput(f"{rule}, which lets a label move other rows: write the rows into one file")
     return table
-
-
-def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> None:
-    """Raise WrongInput if a CSV file lacks the label or the unit, or a column asked for comes twice.
-
-    In a part of a file without its header, the first line is a row: no word of it may decide anything, or be shown.
-    """
-    for file in files:
-        for name, asked_by in columns.items():
-            if asked_by == "test.columns" and name not in file.names:
-                raise WrongInput(
-                    f"{PRIVATE} must hold the column {name!r} that {asked_by} names in every file, because it names "
-                    f"rows, but {file.shown} lacks it"
-                )
-            if file.format == "csv" and asked_by in MUST_HAVE and name not in file.names:
-                raise WrongInput(
-                    f"{PRIVATE} must hold the column {name!r} that {asked_by} names in the first line of every CSV "
-                    f"file, but that of {file.shown} lacks it: write the names of the columns there"
-                    f"{file.what_to_try(name)}"
-                )
-    for file in files:
-        for name in columns:
-            if file.names.count(name) > 1:
-                raise WrongInput(f"{PRIVATE} must name each column once, got {name!r} twice in {file.shown}")
-
-
-def _frames(
-    files: Sequence[TableFile], columns: Sequence[str], once: Collection[str], share: Share, **read_as: Any
-) -> Iterator[pl.DataFrame]:
-    number, of = share
-    before = 0
-    for file in files:
-        own = None
-        if of > 1:
-            own = range((number - before) % of, file.pieces, of)
-            before += file.pieces
-        for frame in file.frames(columns, once=once, pieces=own, **read_as) if own is None or own else ():
-            if frame.is_empty():
-                continue  # columnar files may hold batches of no rows
-            absent = [pl.lit(None).alias(name) for name in columns if name not in frame.columns]
-            yield frame.with_columns(absent).select(columns)
 
 
 def names_held(vault: Vault, files: Iterable[str]) -> tuple[str, ...]:

@@ -219,7 +219,9 @@ def _table(test: AnyPublicTest, named: str | None, home: Path | None) -> str | N
 def _rows(features: Sequence[str], test: AnyPublicTest, path: str) -> tuple[pl.DataFrame, Any]:
     """The raw rows at `path`, and their class indices or numbers (rows,)."""
     table = open_public(path, "--test", format_of(path, field="--test"))
-    rows = pl.concat(table.frames((*features, test.label), label=test.label), how="vertical_relaxed")
+    rows = pl.concat(
+        table.frames(dict.fromkeys(features, "data.features") | {test.label: "data.label"}), how="vertical_relaxed"
+    )
     if isinstance(test, NumberTest):
         return rows.drop(test.label), cast_numbers(rows[test.label])
     names = tuple(item.name for item in test.classes)

@@ -33,6 +33,7 @@ from tests.world import (
     data_stored_columns,
     number,
     open_private,
+    rows_with_units,
     text,
 )
 
@@ -216,7 +217,7 @@ def test_no_rule_for_numbers_changes_whose_a_row_is(tmp_path: Path) -> None:
     def holds(form: TextFormat, ids: list[bytes]) -> None:
         numbers = form.model_copy(update={"decimal": ".", "thousands": ""})
         (tmp_path / "t.csv").write_bytes(b"\n".join([b"unit", *ids, b""]))
-        tables = (open_private(str(tmp_path / "t.csv"), how, "unit").owned({}) for how in (form, numbers))
+        tables = (rows_with_units(open_private(str(tmp_path / "t.csv"), how, "unit"), {}) for how in (form, numbers))
         first, other = ([name for _, owner in table for name in owner] for table in tables)
         assert first == other
 

@@ -24,6 +24,7 @@ from tests.world import (
     open_private,
     polars_type,
     read_column,
+    rows_with_units,
     with_snapshots,
 )
 
@@ -50,7 +51,7 @@ class Door:
 
 def frames_of(path: str, form: TextFormat = COMMAS, unit: str | None = None) -> Read:
     """Words may come once each, as a file stores them."""
-    for frame, owner in open_private(path, form, unit).owned(FEATURES, once=tuple(FEATURES)):
+    for frame, owner in rows_with_units(open_private(path, form, unit), FEATURES, once=tuple(FEATURES)):
         yield frame.select("c", "label"), owner.to_list() if unit else [None] * frame.height
 
 

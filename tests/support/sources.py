@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.support.raw import exact
-from tests.world import Plan, Vault, open_private, parse_plan, with_snapshots
+from tests.world import Plan, Vault, open_private, parse_plan, rows_with_units, with_snapshots
 
 VARIABLE = "TEST_WARD_DATABASE"
 PASSWORD = "hunter2-secret"
@@ -49,7 +49,7 @@ def read(plan: Plan, vault: Vault, *columns: str) -> list[tuple[bytes | None, ..
     """The bits of those cells and of the unit's name, for every private row of a plan whose tables were read."""
     found: list[tuple[bytes | None, ...]] = []
     table = open_private(with_snapshots(plan, vault).path("private"), unit=plan.data.unit)
-    for frame, owner in table.owned(dict.fromkeys(columns, "data.features")):
+    for frame, owner in rows_with_units(table, dict.fromkeys(columns, "data.features")):
         found += zip(*(exact(frame[name]) for name in columns), owner.to_list(), strict=True)
     return found
 

@@ -24,6 +24,7 @@ from tests.world import (
     open_private,
     open_public,
     parse_plan,
+    rows_with_units,
 )
 
 Files = dict[str, bytes]
@@ -134,7 +135,7 @@ def read_public(folder: str) -> None:
 
 
 def read_named(folder: str) -> None:
-    list(open_private(folder, unit="person").owned({}))
+    list(rows_with_units(open_private(folder, unit="person"), {}))
 
 
 READERS: dict[str, tuple[dict[str, Files], Callable[[str], object]]] = {

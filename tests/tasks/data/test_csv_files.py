@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.world import WrongInput, csv_names, data_csv_files, open_private, open_public, read_lines
+from tests.world import WrongInput, csv_names, data_csv_files, open_private, open_public, read_lines, rows_with_units
 
 HEADER = b"size,label,unit"
 Rows = list[tuple[Any, ...]]
@@ -22,7 +22,9 @@ def ending(folder: Path, *files: bytes) -> Rows | str:
     for at, content in enumerate(files):
         (folder / f"{at}.csv").write_bytes(content)
     try:
-        frames = open_private(str(folder), unit="unit").owned({"size": "data.features", "label": "data.label"})
+        frames = rows_with_units(
+            open_private(str(folder), unit="unit"), {"size": "data.features", "label": "data.label"}
+        )
         return [(*row, name) for frame, owner in frames for row, name in zip(frame.rows(), owner, strict=True)]
     except WrongInput as wrong:
         return str(wrong)

@@ -33,6 +33,7 @@ from tests.world import (
     open_public,
     public_features,
     remarks_on,
+    rows_with_units,
     with_snapshots,
 )
 
@@ -145,7 +146,9 @@ def test_a_file_is_the_same_whatever_its_name_and_packed_or_not(tmp_path: Path) 
         (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith("gz") else content)
         form = format_of(str(tmp_path / name))
         assert form.separator == sign
-        owned = open_private(str(tmp_path / name), form, "unit").owned({"c": "data.features", "label": "data.label"})
+        owned = rows_with_units(
+            open_private(str(tmp_path / name), form, "unit"), {"c": "data.features", "label": "data.label"}
+        )
         (frame, owner), *_ = owned
         public = pl.concat(open_public(str(tmp_path / name), form=form).frames(["c", "label"]))
         assert public.equals(frame.select("c", "label"))

@@ -19,7 +19,7 @@ from tests.world import (
     Ledger,
     Plan,
     PrivateRows,
-    PrivateTable,
+    RowTable,
     Vault,
     WrongInput,
     learn_encoding,
@@ -149,7 +149,7 @@ def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
             start(changed(found), home)
     assert Ledger.of(home).domains() == ()
 
-    def believed(plan: Plan) -> PrivateTable:
+    def believed(plan: Plan) -> RowTable:
         return open_private(plan.path("private"), unit=plan.data.unit)
 
     monkeypatch.setattr(units_split, "private_table", believed)

@@ -31,6 +31,7 @@ from tests.world import (
     name_of,
     open_private,
     read_column,
+    rows_with_units,
 )
 
 INTEGERS = [kind() for kind in (pa.int8, pa.int16, pa.int32, pa.int64, pa.uint8, pa.uint16, pa.uint32, pa.uint64)]
@@ -113,7 +114,7 @@ def write(path: Path, ids: pa.Array) -> Path:
 
 
 def names(path: Path, erased: Erased = NOBODY) -> list[bytes | None]:
-    frames = open_private(str(path), unit="person").owned({}, erased)
+    frames = rows_with_units(open_private(str(path), unit="person"), {}, erased)
     return [name for _, owner in frames for name in owner]
 
 

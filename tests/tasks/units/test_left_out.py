@@ -27,6 +27,7 @@ from tests.world import (
     learn_encoding,
     one_row_a_unit,
     open_private,
+    rows_with_units,
     split,
     start,
     with_public,
@@ -140,5 +141,5 @@ def test_no_format_that_is_declared_later_brings_a_unit_back(
     erase(door, "people", unit)
     (tmp_path / "t.csv").write_text(f"person\n{unit}\nsomebody\n", encoding=stored)
     for form in forms:
-        frames = open_private(str(tmp_path / "t.csv"), form, "person").owned({}, units_left(door))
+        frames = rows_with_units(open_private(str(tmp_path / "t.csv"), form, "person"), {}, units_left(door))
         assert [owner.to_list() for _, owner in frames] == [[b"somebody"]]

@@ -38,6 +38,7 @@ from tests.world import (
     open_private,
     read_frame,
     row_names,
+    rows_with_units,
     split,
 )
 
@@ -136,12 +137,12 @@ def test_no_new_word_of_a_missing_cell_takes_the_name_of_a_unit(
     named, path = pl.Series([*STRANGE, "NaT", "pale"]), tmp_path / "private.csv"
     write(people(len(named), 1).with_columns(person=named, shade=named), path)
     if "data__unit" in changes:
-        ((raw, _),) = open_private(str(path)).owned({"shade": "test.columns"})
+        ((raw, _),) = rows_with_units(open_private(str(path)), {"shade": "test.columns"})
         names = row_names(raw, ["shade"])
         expected = [len(word).to_bytes(7, "big") + word.encode() for word in named]
         expected[-2] = NULL_CELL
     else:
-        ((_, names),) = open_private(str(path), unit="person").owned({})
+        ((_, names),) = rows_with_units(open_private(str(path), unit="person"), {})
         expected = [None if word == "NaT" else word.encode() for word in named]
     assert names.to_list() == expected
 
@@ -254,7 +255,7 @@ def test_digits_in_groups_move_no_unit_to_the_other_part(tmp_path: Path, vault: 
     parts = []
     for numbers in ({}, {"thousands": ".", "decimal": ","}):
         form = TextFormat.model_validate({"separator": ";", **numbers})
-        frames = open_private(plan.path("private"), form, "person").owned({"size": "data.features"})
+        frames = rows_with_units(open_private(plan.path("private"), form, "person"), {"size": "data.features"})
         parts.append([aside for raw, owner in frames for aside in of_part(plan, key_in(vault), TEST)(raw, owner)])
     assert parts[0] == parts[1]
     assert 0 < sum(parts[0]) < ROWS
