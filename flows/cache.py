@@ -42,7 +42,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.settings import Settings
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.remote import Remote
+from concord.tasks.data.places import Remote
 from concord.tasks.units.units import Erased, PrivateRows
 
 Model = TypeVar("Model", bound=BaseModel)

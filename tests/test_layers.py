@@ -75,7 +75,7 @@ ALONE = {
     "flows/cluster.py": {"dask", "distributed"},
     "tasks/asking/answers.py": {"cloudpickle"},
     "tasks/asking/questions.py": {"cloudpickle"},
-    "tasks/data/remote.py": {"sqlalchemy"},
+    "tasks/data/sources.py": {"sqlalchemy"},
     "tasks/data/frames.py": {"pandas"},
     "tasks/publish/export.py": {"sklearn"},
     "tasks/publish/report.py": {"sklearn"},

@@ -156,7 +156,7 @@ if TYPE_CHECKING:
     from concord.tasks.asks.votes import VotesAsk, read_votes, replay_votes
     from concord.tasks.data import (
         cells as data_cells, concord_pictures as data_concord_pictures, concord_student as data_concord_student,
-        csv_files as data_csv_files, files as data_files, frames as data_frames, remote as data_remote,
+        csv_files as data_csv_files, files as data_files, frames as data_frames, places as data_places,
         sources as data_sources, stored_columns as data_stored_columns, vectors as data_vectors
     )
     from concord.tasks.data.cells import (
@@ -189,8 +189,7 @@ if TYPE_CHECKING:
         ALL_DIFFER, DATES, FREE_TEXT, LEADING_ZEROS, MAY_BE_NAMES, MAY_NAME_ROWS, MOSTLY_NUMBERS,
         NUMBERS_DIFFER, ONE_VALUE, TOO_MANY, WITH_COMMAS, Unmatched, check_target, remarks_on, unmatched
     )
-    from concord.tasks.data.remote import rows_of_query
-    from concord.tasks.data.sources import keep_frame, with_rows, with_snapshots
+    from concord.tasks.data.sources import keep_frame, rows_of_query, with_rows, with_snapshots
     from concord.tasks.data.stored_columns import columns_by_words, polars_type, read_column, words_as_enum
     from concord.tasks.data.tables import Table as RowTable, open_private, open_public
     from concord.tasks.data.vectors import (

@@ -25,8 +25,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import USUAL, clean_text
 from concord.tasks.data.csv_files import UTF_16, by_first_line, csv_names, declare_to_find, find_format, read_rows
-from concord.tasks.data.places import Format, StoredFile, StoredTable
-from concord.tasks.data.remote import Remote, objects, reachable
+from concord.tasks.data.places import Format, Remote, SnapshotTable, StoredFile, objects, reachable
 from concord.tasks.data.stored_columns import (
     SizedColumns,
     beside,
@@ -259,7 +258,7 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
     path      of a file, a folder or a glob; the address of an object or a folder of a store, or of a snapshot
     arriving  whether a folder, or a glob, may be without files yet
     """
-    if isinstance(path, StoredTable):
+    if isinstance(path, SnapshotTable):
         return tuple(TableFile(place, kept, field, form) for place, kept in path.files)
     place: Path | Remote = Remote(path.rstrip("/")) if "://" in path else Path(path)
     found: Sequence[Path | Remote]

@@ -40,7 +40,7 @@ from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.data.files import find_files
 from concord.tasks.data.matrix import encode
-from concord.tasks.data.snapshots import SCHEME, SnapshotTable
+from concord.tasks.data.places import SCHEME, SnapshotTable
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.student.intervals import auc, average_precision, explained, mean_of_shares, root_mean_square, share

@@ -27,7 +27,7 @@ learned from the other half vote on its features.
 
 Assumes      the plan states that only labels are secret: features, and who is in the table, are public
 Guarantees   no label is read here; the part follows from units and a key, and `tasks.units.split` leaves that part out,
-             so labels of its units are never used. It is a snapshot (tasks.data.snapshots): if it is not what was
+             so labels of its units are never used. It is a snapshot (tasks.data.sources): if it is not what was
              written, it is written again, from the same private files
 Not covered  private tables in CSV, where a label could break its line: refused
              Checked by tests/tasks/door/test_label_private.py
@@ -46,7 +46,7 @@ from concord.artifacts.sources import TableSource
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
-from concord.tasks.data.snapshots import Reading, kept, place_of
+from concord.tasks.data.sources import Reading, kept, place_of
 from concord.tasks.data.tables import kind_in
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.parts import columns_of_names, of_part, public_key

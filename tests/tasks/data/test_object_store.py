@@ -25,7 +25,7 @@ from tests.world import (
     TableFile,
     Vault,
     WrongInput,
-    data_remote,
+    data_places,
     find_files,
     load_plan,
     open_public,
@@ -48,12 +48,12 @@ def store() -> Iterator[Store]:
         ):
             patch.setenv(name, value)
         yield server
-        data_remote._store.cache_clear()
+        data_places._store.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def _anew() -> None:
-    data_remote._store.cache_clear()
+    data_places._store.cache_clear()
 
 
 def put(store: Store, name: str, file: Path) -> None:
@@ -121,7 +121,7 @@ def test_what_a_store_fails_with_is_one_sentence(store: Store, tmp_path: Path, m
         with_snapshots(plan_over("s3://ward/notes", tmp_path), vault)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     once = pyarrow.fs.S3FileSystem(retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=1))
-    monkeypatch.setattr(data_remote, "_store", lru_cache(lambda *_: once))  # it tries ten times, for seconds
+    monkeypatch.setattr(data_places, "_store", lru_cache(lambda *_: once))  # it tries ten times, for seconds
     with pytest.raises(EnvironmentFailed, match=r"cannot be read \(network connection\)"):
         with_snapshots(plan_over("s3://ward/note", tmp_path), vault)
 
@@ -164,7 +164,7 @@ def test_init_writes_a_plan_over_tables_of_a_store(
 
 def test_google_s_store_without_a_key_is_refused_in_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setattr(data_remote, "RETRY_FOR", timedelta(seconds=1))
+    monkeypatch.setattr(data_places, "RETRY_FOR", timedelta(seconds=1))
     with pytest.raises(EnvironmentFailed, match="gs://ward/a cannot be read"):
         with_snapshots(plan_over("gs://ward/a", tmp_path), Vault(tmp_path / "vault"))
 
@@ -177,10 +177,10 @@ def test_a_store_s_own_words_are_in_no_error(tmp_path: Path, monkeypatch: pytest
 
         open_input_file = get_file_info
 
-    monkeypatch.setattr(data_remote, "_store", lru_cache(lambda *_: Failing()))
+    monkeypatch.setattr(data_places, "_store", lru_cache(lambda *_: Failing()))
     for attempt in (
         lambda: with_snapshots(plan_over("az://ward/a/b", tmp_path), Vault(tmp_path / "vault")),
-        lambda: list(TableFile(data_remote.Remote("az://ward/a/b"), "csv", "data.public").frames(["c"])),
+        lambda: list(TableFile(data_places.Remote("az://ward/a/b"), "csv", "data.public").frames(["c"])),
     ):
         with pytest.raises((EnvironmentFailed, WrongInput)) as refused:
             attempt()
