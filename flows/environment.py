@@ -72,6 +72,6 @@ def published_by(subject: str, home: Path) -> "Published":
         reopen(home)
     with suppress(OSError):  # it cannot be written, and is read as it is
         settle(home)
-    from concord.tasks.verify.checked_student import handed_on  # as heavy as scikit-learn
+    from concord.tasks.verify.certificate import handed_on  # as heavy as scikit-learn
 
     return handed_on(subject, home)

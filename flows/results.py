@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # heavy packages are imported when a result is read
     from concord.artifacts.ledger.reading import Reading
     from concord.artifacts.sessions import Session
     from concord.flows.outcome import Summary
-    from concord.tasks.verify.limited import Check
+    from concord.tasks.verify.checks import Check
 
 
 class Run:
@@ -239,7 +239,7 @@ def checks_of(
     key    the key that must have signed, as `PublicKey.named` takes it
     kept   a published folder that the home's ledger, or the later folder that is checked, must not contradict
     """
-    from concord.tasks.verify.limited import VERIFY_FOLDER, limited
+    from concord.tasks.verify.checks import VERIFY_FOLDER, limited
 
     trusted = None
     if key is not None:

@@ -61,7 +61,7 @@ LIGHT: dict[str, set[str]] = {
 each does without. In this order: what one of them loads, the next has too."""
 PREDICTING = (
     *("concord.flows.cli.record", "concord.tasks.publish.predict"),
-    *("concord.tasks.verify.checked_student", "skops.io"),
+    *("concord.tasks.verify.certificate", "skops.io"),
 )
 """What predicting loads: the student's libraries. SciPy's stats is one of them: scikit-learn imports it whatever is
 used."""

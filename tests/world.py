@@ -333,24 +333,24 @@ if TYPE_CHECKING:
         sampled, shards_of, unit_names
     )
     from concord.tasks.verify import (
-        certificate as verify_certificate, limited as verify_limited,
-        recompute_gaussian as verify_recompute_gaussian, recompute as verify_recompute, signed as verify_signed
+        certificate as verify_certificate, checks as verify_limited, kinds as verify_kinds,
+        recompute_gaussian as verify_recompute_gaussian, recompute as verify_recompute
     )
-    from concord.tasks.verify import kinds as verify_kinds
-    from concord.tasks.verify.checked_student import handed_on
-    from concord.tasks.verify.checks import CheckedSession, equal, proved
-    from concord.tasks.verify.folder import LARGEST as LARGEST_FOLDER, PublishedSession
+    from concord.tasks.verify.certificate import handed_on
+    from concord.tasks.verify.checks import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, equal, limited
+    from concord.tasks.verify.forms import ReleaseForm, RoundForm
     from concord.tasks.verify.kinds import KINDS, Kind, Unknown, Votes
-    from concord.tasks.verify.limited import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, limited
-    from concord.tasks.verify.measured import _check_student, _groups_follow, public_test
-    from concord.tasks.verify.published import _consistent, verify_published
-    from concord.tasks.verify.reckoning import HIDDEN, ledger_faults
+    from concord.tasks.verify.published import (
+        _consistent, excerpt_as_certified, guarantee_as_proved, proved, verify_published
+    )
+    from concord.tasks.verify.records import LARGEST as LARGEST_FOLDER, PublishedSession
     from concord.tasks.verify.recompute import ROUTES, Route, charge_of_refusal, releases
     from concord.tasks.verify.recompute_gaussian import Group, _squares, moved_norm, sums_delta
     from concord.tasks.verify.released import LabelTable, check_tested, released_as_certified
-    from concord.tasks.verify.rounds import round_fault, season_fault, totals_off
-    from concord.tasks.verify.signed import excerpt as signed_excerpt
-    from concord.tasks.verify.verify import IN_MLFLOW, verify, verify_kept
+    from concord.tasks.verify.replay import HIDDEN, ledger_faults
+    from concord.tasks.verify.reproduce import _check_student, _groups_follow, public_test
+    from concord.tasks.verify.sums import check_round, check_season, totals_off
+    from concord.tasks.verify.verify import IN_MLFLOW, CheckedSession, verify, verify_kept
     from concord.flows import (
         admit as flows_admit, api as flows_api, classifier as flows_classifier, cluster as flows_cluster,
         console as flows_console, database as flows_database, environment as flows_environment,

@@ -8,7 +8,7 @@
 A further form is an entry of FORMS; `make reference` adds it to deployments/guides/publish.md. A certificate may be a
 stranger's: the model card is written of a reworded one.
 
-Assumes      the published student (tasks.verify.checked_student) and its values (tasks.student.fitted) were checked
+Assumes      the published student (tasks.verify.certificate) and its values (tasks.student.fitted) were checked
 Guarantees   nothing but what was published is read, and nothing is spent. The files that were signed are written with
              the bytes that were compared; into example.py, of a student's words and numbers nothing but their `repr`
 Not covered  what a stranger's report.html holds, which is copied as it was signed, and how much memory a stranger's

@@ -1,7 +1,7 @@
 """Predict: classes and probabilities, or the number, of the rows of any table, by a published student; and CSV files
 for spreadsheets, of what is predicted and exported.
 
-Assumes      the published student was checked (tasks.verify.checked_student)
+Assumes      the published student was checked (tasks.verify.certificate)
 Guarantees   this is post-processing: nothing is spent. A file appears whole or not at all, and never replaces another.
              It holds no class but the student's. No cell of CSV and no name of a column is a formula to a spreadsheet,
              and `as_named` gives each word back; letters that are not printed, which hide or turn others, are refused

@@ -1,4 +1,4 @@
-"""Verify certificates against the ledger: each must agree with the ledger as it was at one moment of its history.
+"""Verify certificates against the ledger of their home, and hand on a student whose certificate agrees with it.
 
 The ledger goes on after a certificate is written, so it must agree at any one moment at which the session, and those
 beside it, had answered exactly the batches that the certificate covers. The history is read once for all certificates.
@@ -9,26 +9,38 @@ Assumes      the ledger's chain holds; released labels are read as the certifica
 Guarantees   found and named: a field that never agreed with the ledger at such a moment; an answer of any kind that it
              names and the ledger never committed; a label file that is left out before others that are covered; counts
              that differ from those of its files
+             No student is handed on (`export`, `predict`, `load_student`) if its certificate never agreed with the
+             ledger of its home; if a file is not the one that was signed with it, or nobody signed it. The bytes that
+             were compared are handed on. Links, pipes and devices are no files
 Not covered  the version that wrote it. The words of warnings that another version wrote; its signature covers them.
-             Checked by tests/tasks/verify/test_tampering.py
+             Who signed a folder that is handed on, and whether its settings prove what is claimed: `concord verify`
+             says that. Checked by tests/tasks/verify/test_tampering.py and test_checked_student.py
 """
 
+import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow.compute as pc
 
 from concord import __version__
 from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, Stated, is_version
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
-from concord.artifacts.home.released import Released
+from concord.artifacts.home.atomic import is_home
+from concord.artifacts.home.released import Released, sha256
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.published import SYNTHETIC_FILE
+from concord.artifacts.published import ATTESTATION_FILE, DOCUMENTS, SYNTHETIC_FILE, Published
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.publish.describe import counted, describe
-from concord.tasks.verify.checks import CheckedSession, difference, equal, holds_answers
+from concord.tasks.verify.checks import difference, equal
+from concord.tasks.verify.records import PublishedSession
 
+REGISTRY = "models:/"
 DomainStanding = tuple[str, int, int]
 """A domain, how many sessions it had, and how many of them were open."""
 
@@ -44,7 +56,6 @@ class Claim:
     """
 
     ref: Ref
-    session: str
     by: str
     standing: DomainStanding
     covered: dict[str, int]
@@ -60,36 +71,28 @@ class Claim:
         return self.alike >= 0 and self.wrong is None
 
     @classmethod
-    def of(cls, subject: CheckedSession) -> "Claim":
+    def of(cls, session: str, ledger: Reading, released: Released) -> "Claim":
         """The claim of a session's certificate. Raises NotVerified if its files are not as it states."""
-        path = f"{subject.session.id}/{CERTIFICATE_FILE}"
-        ref = subject.released.find(path)
+        path = f"{session}/{CERTIFICATE_FILE}"
+        ref = released.find(path)
         if ref is None:
             raise NotVerified(f"the released file {path} is missing")
-        certificate = Certificate.read(subject.released.read(ref), path)
-        equal("the session that the certificate is of", certificate.session, subject.session.id)
+        certificate = Certificate.read(released.read(ref), path)
+        equal("the session that the certificate is of", certificate.session, session)
         for file in certificate.files:
-            subject.released.read(file)
+            released.read(file)
         by = certificate.versions.get("concord", "")
         if not is_version(by):
             raise NotVerified(f"the certificate's version of concord is {by!r}, which is not a version")
         covered, since = {}, 0
         for record in certificate.sessions:
-            name, ledger = record.session, subject.ledger
-            covered[name], later = _covered(name, record.files, ledger, subject.released)
+            name = record.session
+            covered[name], later = _covered(name, record.files, ledger, released)
             since += later
-            counted(_as_of(ledger.session(name), covered[name], ledger), record.files, subject.released)
+            counted(_as_of(ledger.session(name), covered[name], ledger), record.files, released)
         domain = certificate.domain
-        return cls(
-            ref=ref,
-            session=subject.session.id,
-            by=by,
-            standing=(domain.name, domain.sessions, sum(charge.status == "open" for charge in domain.charges)),
-            covered=covered,
-            since=since,
-            files=len(certificate.files),
-            stated=certificate.stated,
-        )
+        standing = domain.name, domain.sessions, sum(charge.status == "open" for charge in domain.charges)
+        return cls(ref, by, standing, covered, since, len(certificate.files), certificate.stated)
 
     def compare(self, moment: Reading, released: Released) -> None:
         """Compare with the certificate that is due at that moment, and keep the result if it is the best so far."""
@@ -115,23 +118,24 @@ class Claim:
 class Certificates:
     """The certificates of some sessions, compared with the history of a ledger."""
 
-    def __init__(self, subjects: Iterable[CheckedSession], ledger: Ledger, released: Released) -> None:
+    def __init__(self, sessions: Iterable[str], ledger: Ledger, released: Released) -> None:
         self._released = released
         self._claims: dict[str, Claim | ConcordError] = {}
-        for subject in subjects:
+        for session in sessions:
             try:
-                self._claims[subject.session.id] = Claim.of(subject)
+                self._claims[session] = Claim.of(session, ledger, released)
             except ConcordError as wrong:
-                self._claims[subject.session.id] = wrong
-        if self._pending:
-            self._walk(ledger)
-        for claim in self._pending:
+                self._claims[session] = wrong
+        claims = [claim for claim in self._claims.values() if isinstance(claim, Claim)]
+        if claims:
+            self._walk(claims, ledger)
+        for claim in claims:
             if claim.alike < 0:  # its domain never stood so: the sentence tells how it stands now
                 claim.compare(ledger, released)
 
-    def check(self, subject: CheckedSession) -> str:
+    def check(self, session: str) -> str:
         """Check that the certificate agrees with the ledger, and that the files it names have their digests."""
-        claim = self._claims[subject.session.id]
+        claim = self._claims[session]
         if isinstance(claim, ConcordError):
             raise claim
         if claim.wrong is not None:
@@ -139,34 +143,17 @@ class Certificates:
         since = f"; {claim.since} rows were answered since, which the next run certifies" if claim.since else ""
         return f"it agrees with the ledger, and so do the {claim.files} files it names{since}"
 
-    @property
-    def _pending(self) -> list[Claim]:
-        return [claim for claim in self._claims.values() if isinstance(claim, Claim) and not claim.agreed]
-
-    def _walk(self, ledger: Ledger) -> None:
+    def _walk(self, claims: Iterable[Claim], ledger: Ledger) -> None:
         """Go through the history once, comparing each certificate at the moments that agree with its standing."""
-        waiting: dict[DomainStanding, list[Claim]] = {}
-        answering: dict[str, list[Claim]] = {}
-        for claim in self._pending:
-            waiting.setdefault(claim.standing, []).append(claim)
-            for session in claim.covered:
-                answering.setdefault(session, []).append(claim)
-        had, opened = Counter[str](), Counter[str]()
+        sessions, still_open = Counter[str](), Counter[str]()
         for record, moment in ledger.history():
-            had[record.domain] += record.kind == "open"
-            opened[record.domain] += (record.kind == "open") - (record.kind == "settle")
-            if record.kind == "begin":
-                continue
-            touched = [record.domain] if record.kind in ("open", "settle") else list(had)
-            due = (
-                answering.get(record.session, [])
-                if record.kind == "commit"
-                else [claim for name in touched for claim in waiting.get((name, had[name], opened[name]), [])]
-            )
-            for claim in due:
-                name = claim.standing[0]
-                stood = claim.standing == (name, had[name], opened[name])
-                if stood and not claim.agreed and claim.gone_so_far(moment):
+            sessions[record.domain] += record.kind == "open"
+            still_open[record.domain] += (record.kind == "open") - (record.kind == "settle")
+            for claim in claims:
+                domain = claim.standing[0]
+                stood = claim.standing == (domain, sessions[domain], still_open[domain])
+                silent = record.kind == "begin" or (record.kind == "commit" and record.session not in claim.covered)
+                if stood and not silent and not claim.agreed and claim.gone_so_far(moment):
                     claim.compare(moment, self._released)
 
 
@@ -177,9 +164,9 @@ def _covered(session: str, labels: tuple[Ref, ...], ledger: Reading, released: R
     for path in sorted(file.path for file in named - {outcome.released for outcome in committed}):
         if path not in following and holds_answers(released, path):  # those follow from released rounds
             raise NotVerified(f"the certificate names {path}, which the ledger never committed: it was cut back")
-    known = [outcome.released in named for outcome in committed]
-    covered = known.index(False) if False in known else len(known)
-    if any(known[covered:]) or (committed and not covered):
+    is_covered = [outcome.released in named for outcome in committed]
+    covered = is_covered.index(False) if False in is_covered else len(committed)
+    if any(is_covered[covered:]) or (committed and not covered):
         raise NotVerified(f"the certificate's labels leave out some that session {session} released")
     return covered, sum(outcome.asked for outcome in committed[covered:])
 
@@ -208,3 +195,70 @@ def _parts(certificate: Certificate, by: str) -> dict[str, object]:
     records = {f"{name} of session {record.session}": part for record in certificate.sessions for name, part in record}
     names = tuple(record.session for record in certificate.sessions)
     return {"sessions": names, **records, **fields}
+
+
+def holds_answers(released: Released, path: str) -> bool:
+    """Whether a released file holds an answer: any does but a table of rows that were not asked, since they came after
+    the end of a session and cost nothing."""
+    ref = released.find(path)
+    if not path.endswith(".arrow"):
+        return ref is not None
+    try:
+        return ref is not None and pc.any(pc.not_equal(released.labels([ref])["outcome"], "not asked")).as_py() is True
+    except (ValueError, KeyError):  # no table of labels
+        raise NotVerified(f"the released file {path} is not what was written") from None
+
+
+def handed_on(subject: str, home: Path) -> Published:
+    """The published student of a session, of a folder that holds one, or of a model in MLflow's registry.
+
+    Raises WrongInput if no student is published there, NotVerified as said above.
+    """
+    if subject.startswith(REGISTRY):
+        from concord.artifacts.mlflow.read import Records  # heavy, and rarely asked for
+
+        subject = Records.of(home).session_of(subject)
+    folder = Path(subject) if Path(subject).is_dir() else home / "released" / subject
+    try:
+        at = PublishedSession.at(folder)
+    except WrongInput as missing:
+        others = ", ".join(_students_of(folder.name, folder.parent))
+        known = f"{folder.name} is a domain; name one of its sessions: {others}"
+        raise WrongInput(known if others else f"no student is published in {folder}: {missing}") from None
+    if is_home(home) and folder.resolve().parent == (home / "released").resolve():
+        _agrees(folder.name, home)
+    return _signed(at)
+
+
+def _students_of(domain: str, released: Path) -> Iterator[str]:
+    """The sessions of a domain that published a student, sorted."""
+    for file in sorted(released.glob(f"*/{CERTIFICATE_FILE}")):
+        with suppress(ConcordError):
+            certificate = PublishedSession.at(file).certificate
+            if certificate.learned is not None and certificate.domain.name == domain:
+                yield file.parent.name
+
+
+def _agrees(session: str, home: Path) -> None:
+    """Raise NotVerified unless the certificate of a home's session agreed with its ledger at one moment."""
+    ledger = Ledger.of(home)
+    ledger.verify()
+    try:
+        ledger.session(session)
+        Certificates([session], ledger, Released(home)).check(session)
+    except WrongInput as unknown:  # a session in the certificate that the ledger does not know
+        raise NotVerified(str(unknown)) from None
+
+
+def _signed(at: PublishedSession) -> Published:
+    """The files of a session, each as it was signed. Raises NotVerified."""
+    student = at.certificate.student.file
+    there = (name for name in DOCUMENTS if os.path.lexists(at.folder / name))
+    files = {name: at.read(at.path(name)) for name in (Path(student.path).name, *there)}
+    content = files.pop(Path(student.path).name)
+    if sha256(content) != student.digest:
+        raise NotVerified(f"the student's file in {at.folder} is not the one that its certificate names")
+    for name, data in (*files.items(), (Path(student.path).name, content)):
+        if name != ATTESTATION_FILE:  # the statement's own file is compared byte by byte
+            at.check_signed(at.path(name), data)
+    return Published(at.certificate, content, files)

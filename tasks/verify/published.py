@@ -5,40 +5,64 @@ Assumes      the folder holds the certificate and the files beside it; those of 
 Guarantees   found and named: a certificate whose bytes no Concord writes, one that its own settings do not prove or
              that says more was asked than they pay for, or whose budget passes the cap; a file that it names and that
              is missing or has another digest; released labels that are not as many as it counts, of another session
-             or of more classes than votes were paid for; and what tasks.verify.signed finds of signature and ledger.
-             Whatever cannot be read is a fault that is found: no file makes a check end otherwise
+             or of more classes than votes were paid for; a file that is not the one signed, or that the statement
+             leaves out; a statement that claims other than the certificate; another signer than was named; an excerpt
+             of the ledger that breaks its rule (tasks.verify.replay), or carries another unit, cap, charge, claim or
+             count than is certified. Whatever cannot be read is a fault that is found: no file makes a check end
+             otherwise
              With a certificate that somebody kept: that this one's excerpt denies what that one's did
-Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). Checked by
-             tests/tasks/verify/test_tampering.py, test_verify_folder.py and test_verify_excerpt.py
+Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists); an excerpt made up as a whole, with
+             all other files, by the holder of the key, or by anyone if no key is named. Checked by
+             tests/tasks/verify/test_every_field.py, test_tampering.py, test_verify_folder.py and test_verify_excerpt.py
 """
 
+import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from concord import __version__
-from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, is_version, later, student_warnings
+from concord.artifacts.certificate import (
+    CERTIFICATE_FILE,
+    SCHEMA_FILE,
+    Certificate,
+    is_version,
+    later,
+    schema,
+    student_warnings,
+)
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.home_contents import named
-from concord.artifacts.published import ATTESTATION_FILE, is_published
+from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.published import (
+    ATTESTATION_FILE,
+    ATTESTATION_SCHEMA_FILE,
+    KEY_FILE,
+    LedgerHead,
+    PrivacyClaim,
+    attestation_schema,
+    is_published,
+)
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
-from concord.tasks.verify.checks import NotIncluded, checked, equal, proved
-from concord.tasks.verify.folder import PublishedSession
+from concord.tasks.asks.kinds import mechanism_of
+from concord.tasks.publish.describe import caveats, domain_charge, followers
+from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, stated_bounds
 from concord.tasks.verify.kinds import Kind, Stream
-from concord.tasks.verify.limited import Check
-from concord.tasks.verify.measured import public_test
-from concord.tasks.verify.recompute import SLACK
-from concord.tasks.verify.released import released_as_certified, student_as_released
-from concord.tasks.verify.signed import excerpt, kept_excerpt, signature, signer, statement_of
+from concord.tasks.verify.recompute import SLACK, least_delta
+from concord.tasks.verify.records import PublishedSession
+from concord.tasks.verify.released import released_as_certified
+from concord.tasks.verify.replay import ledger_faults
+from concord.tasks.verify.reproduce import public_test, student_as_released
 
 LEFT = (
     "whether these settings ran and no others; whether the ledger has a charge beyond its excerpt; what happened "
@@ -47,6 +71,8 @@ LEFT = (
     "units. Report and figures repeat the certificate. `concord verify --kept FOLDER` compares the certificate with "
     "the ledger of its home, and `concord verify LATER --kept FOLDER` with a later certificate"
 )
+REQUIRED = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
+"""Files of a session's folder that a statement always covers."""
 
 
 def verify_published(
@@ -68,8 +94,8 @@ def verify_published(
     checks = folder_checks(at, test, key)
     if kept is not None:
         checks["kept certificate"] = lambda: _not_denied(at, Path(kept))
-    found = [checked(f"{at.certificate.session}: {name}", check) for name, check in checks.items()]
-    return [*found, *_left(at, key)]
+    results = [checked(f"{at.certificate.session}: {name}", check) for name, check in checks.items()]
+    return [*results, *_left(at, key)]
 
 
 def folder_checks(
@@ -82,7 +108,7 @@ def folder_checks(
     certificate = at.certificate
     checks: dict[str, Callable[[], str]] = {
         "certificate": lambda: _as_written(certificate, at.text),
-        "guarantee": lambda: _proved(certificate),
+        "guarantee": lambda: guarantee_as_proved(certificate),
         "budget": lambda: _within_cap(certificate),
         "files": lambda: _files(at),
         "released labels": lambda: _all_of(partial(released_as_certified, each, at) for each in certificate.sessions),
@@ -92,7 +118,7 @@ def folder_checks(
         checks["what it says"] = lambda: _consistent(certificate)
         checks["student"] = lambda: student_as_released(at)
     return checks | {
-        "ledger excerpt": lambda: excerpt(certificate, at.read),
+        "ledger excerpt": lambda: excerpt_as_certified(certificate, at.excerpt),
         "signature": lambda: signature(at, key),
     }
 
@@ -100,11 +126,11 @@ def folder_checks(
 def _not_denied(at: PublishedSession, kept: Path) -> str:
     """Check that the ledger's excerpt holds all entries of the earlier excerpt."""
     earlier = PublishedSession.at(kept)
-    session, by = earlier.certificate.session, signer(earlier.certificate, earlier.read)
-    found = kept_excerpt(earlier.certificate, earlier.read, None)
-    found.check_later(Excerpt.read(at.read(f"{at.certificate.session}/{EXCERPT_FILE}")))
+    before = earlier.signed_excerpt(None)
+    before.check_later(at.excerpt)
     return (
-        f"it holds all {len(found.entries)} entries that session {session} was signed with by the key {by.fingerprint}"
+        f"it holds all {len(before.entries)} entries that session {earlier.certificate.session} was signed with by the "
+        f"key {earlier.key.fingerprint}"
     )
 
 
@@ -112,13 +138,12 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
     """Warnings about what was not checked, and about the signer."""
     session = at.certificate.session
     with suppress(NotVerified):  # a check has found that
-        by = signer(at.certificate, at.read)
         if key is None:
-            detail = f"signed by the key {by.fingerprint}; to check the signer, give a key that you trust with --key"
+            by = at.key.fingerprint
+            detail = f"signed by the key {by}; to check the signer, give a key that you trust with --key"
             yield Check(name=f"{session}: signer", ok=True, warning=True, detail=detail)
-        covered = statement_of(at.certificate, at.read, by).digests
-        there = {f"{session}/{file.relative_to(at.folder)}" for file in _files_in(at.folder)}
-        if others := there - covered.keys() - {f"{session}/{ATTESTATION_FILE}"}:
+        there = {at.path(str(file.relative_to(at.folder))) for file in _files_in(at.folder)}
+        if others := there - at.statement.digests.keys() - {at.path(ATTESTATION_FILE)}:
             detail = f"not signed with the rest: {named(others)}"
             yield Check(name=f"{session}: other files", ok=True, warning=True, detail=detail)
     yield Check(name=f"{session}: not checked here", ok=True, warning=True, detail=LEFT)
@@ -146,33 +171,23 @@ def _as_written(certificate: Certificate, text: bytes) -> str:
     return f"in the exact form that Concord writes, SHA-256 {sha256(text)}"
 
 
-def _proved(certificate: Certificate) -> str:
+def guarantee_as_proved(certificate: Certificate) -> str:
     """Check that settings prove the claim of each session, and that the other numbers follow from these claims."""
     whole = certificate.guarantee
     equal("the guarantee", whole, Guarantee.at(whole.epsilon, whole.delta, whole.unit, whole.neighbours))
-    found = [_proves(record, whole.neighbours) for record in certificate.sessions]
-    _check_streams(certificate.sessions)
-    together = promised(certificate.sessions)
-    equal("what is promised of all that was published", Budget(epsilon=whole.epsilon, delta=whole.delta), together)
-    return "; ".join(found)
-
-
-def _check_streams(records: Sequence[SessionRecord]) -> None:
-    """Raise NotVerified if a session names a stream and is no season of it.
-
-    Of a stream only the largest session counts in the guarantee, so a session that names one must ask no unit again.
-    """
-    for record in records:
-        if record.stream and not isinstance(Kind.of(record.mechanism.settings), Stream):
+    proofs, several = list[str](), len(certificate.sessions) > 1
+    for record in certificate.sessions:
+        claim, mechanism = record.guarantee, record.mechanism
+        kind = Kind.of(mechanism.settings)
+        equal("the mechanism's name", kind.name, mechanism.name)
+        equal("what is protected", whole.neighbours, NEIGHBOURS[kind.secret or _secret(whole.neighbours)])
+        of = f" of session {record.session}" if several else ""
+        proofs.append(proved(mechanism.settings, (claim.epsilon, claim.delta), of))
+        if record.stream and not isinstance(kind, Stream):  # of which only the largest session counts
             raise NotVerified(f"session {record.session} names a stream, and is no season of it")
-
-
-def _proves(record: SessionRecord, neighbours: str) -> str:
-    """Check that the settings of a session prove its claim."""
-    claim, mechanism = record.guarantee, record.mechanism
-    equal("the mechanism's name", Kind.of(mechanism.settings).name, mechanism.name)
-    equal("what is protected", neighbours, NEIGHBOURS[Kind.of(mechanism.settings).secret or _secret(neighbours)])
-    return proved(mechanism.settings, (claim.epsilon, claim.delta))
+    claimed = Budget(epsilon=whole.epsilon, delta=whole.delta)
+    equal("what is promised of all that was published", claimed, promised(certificate.sessions))
+    return "; ".join(proofs)
 
 
 def _secret(neighbours: str) -> str:
@@ -181,6 +196,29 @@ def _secret(neighbours: str) -> str:
     if secret is None:
         raise NotVerified(f"Concord proves nothing of neighbours {neighbours!r}")
     return secret
+
+
+def proved(settings: Mapping[str, Any], claim: tuple[float, float], of: str = "") -> str:
+    """Check that settings state a claim (ε, δ), if they state any, and prove it. Raises NotVerified.
+
+    of   whose settings they are, in the words of a sentence
+    """
+    kind = Kind.of(settings)
+    for term, claimed, stated in zip(("epsilon", "delta"), claim, kind.claim, strict=True):
+        equal(f"the {term} that is claimed{of}", claimed, claimed if stated is None else stated)
+    if kind.classes == 0:
+        stated_bounds(kind)
+    epsilon, delta = claim
+    least = _least_delta(json.dumps(settings, sort_keys=True), epsilon)
+    if not least <= delta * SLACK:
+        raise NotVerified(f"at ε = {epsilon:g} the settings{of} prove δ = {least:.6g}, claimed {delta:g}")
+    return f"at ε = {epsilon:g} the settings prove δ = {least:.6g}; claimed: {delta:g}"
+
+
+@lru_cache(maxsize=256)
+def _least_delta(settings: str, epsilon: float) -> float:
+    """What the same settings of any number of sessions prove."""
+    return least_delta(Kind.of(json.loads(settings)), epsilon)
 
 
 def _within_cap(certificate: Certificate) -> str:
@@ -241,3 +279,90 @@ def _all_of(checks: Iterable[Callable[[], str | None]]) -> str:
     if absent:
         raise NotIncluded(f"{absent[0]}{f' (and {len(absent) - 1} more)' * (len(absent) > 1)}")
     return "; ".join(results)
+
+
+def signature(at: PublishedSession, trusted: str | None) -> str:
+    """Check that one key, the `trusted` one if it is named, signed everything as it is. Raises NotVerified."""
+    certificate, key, signed = at.certificate, at.signer(trusted), at.statement.digests
+    must = {*map(at.path, REQUIRED), *(file.path for file in certificate.files)}
+    for path in sorted(must - signed.keys()):
+        raise NotVerified(f"{ATTESTATION_FILE} leaves out the published file {path}")
+    missing = []
+    for path, digest in signed.items():
+        try:
+            digested = at.digest(path)
+        except NotVerified as absent:
+            missing.append(str(absent))
+            continue
+        if digested != digest:
+            raise NotVerified(f"the published file {path} is not the one that was signed")
+    head, claim = LedgerHead(entries=len(at.excerpt.entries), head=at.excerpt.head), at.statement.predicate
+    equal("the claim that was signed", claim, PrivacyClaim.of(certificate, head, claim.version))
+    due = {KEY_FILE: key.pem}
+    if certificate.versions.get("concord") == __version__:  # another one may write other schemas
+        schemas = {SCHEMA_FILE: schema(), ATTESTATION_SCHEMA_FILE: attestation_schema()}
+        due |= {name: json.dumps(content, indent=2).encode() for name, content in schemas.items()}
+    for name, text in due.items():
+        if at.read(at.path(name)) != text:
+            raise NotVerified(f"{name} holds other bytes than Concord writes")
+    found = f"{len(signed) - len(missing)} files are unchanged since the key {key.fingerprint} signed them"
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
+        kind = NotIncluded if at.exported and all("is not included" in each for each in missing) else NotVerified
+        raise kind(f"{missing[0]}{more}; the other {found}")
+    return found
+
+
+def excerpt_as_certified(certificate: Certificate, excerpt: Excerpt) -> str:
+    """Check that the excerpt keeps the ledger's rule and agrees with the certificate. Raises NotVerified."""
+    for wrong in ledger_faults(excerpt.records):
+        raise NotVerified(f"{EXCERPT_FILE}: {wrong}")
+    moment, run = excerpt.reading, [certificate.leading, *certificate.other_sessions]
+    names = [record.session for record in certificate.sessions]
+    if len({*names}) < len(names):  # each is recomputed
+        raise NotVerified("the certificate names a session twice that was published with it")
+    try:
+        sessions = [moment.session(record.session) for record in run]
+    except WrongInput as missing:
+        raise NotVerified(f"{EXCERPT_FILE}: {missing}") from None
+    due = [*sessions, *followers(sessions, moment)]
+    equal("the sessions", sorted(record.session for record in certificate.sessions), sorted(each.id for each in due))
+    _carries(certificate, moment)
+    for record in certificate.sessions:
+        _records(record, moment)
+    return f"{len(excerpt.entries)} entries follow the ledger's rule and agree with the certified charges and claim"
+
+
+def _records(record: SessionRecord, moment: Reading) -> None:
+    """Check that the excerpt carries what is certified of a session."""
+    session, counts, claim = moment.session(record.session), record.counts, record.guarantee
+    rows = counts.asked, counts.answered, counts.refused
+    for what, certified, in_excerpt in (
+        ("the mechanism's settings", record.mechanism.settings, session.mechanism),
+        ("the purpose", record.purpose, session.purpose),
+        ("the claim", (claim.epsilon, claim.delta), (session.epsilon, session.delta)),
+        ("the part", record.part, moment.part_of(session.id)),
+        ("the stream", record.stream, moment.stream_of(session.id)),
+        ("the teachers", record.teachers, session.teachers),
+        ("the rows asked, answered and refused", rows, (session.asked, session.answered, session.refused)),
+    ):
+        equal(f"{what} of session {session.id}", certified, in_excerpt)
+
+
+def _carries(certificate: Certificate, moment: Reading) -> None:
+    """Check that unit, neighbours and charges are those of the excerpt; and if this version wrote the certificate, that
+    the named proofs are the mechanisms', and that no caveat due by the excerpt is left out.
+    """
+    domain, claim = moment.domain_of(moment.session(certificate.session)), certificate.guarantee
+    equal("the unit", claim.unit, domain.unit)
+    equal("what is protected", claim.neighbours, domain.neighbours)
+    charge = domain_charge(domain, moment)
+    for name in type(charge).model_fields:
+        equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(charge, name))
+    if certificate.versions.get("concord") != __version__:
+        return
+    for record in certificate.sessions:
+        equal("the mechanism", record.mechanism, mechanism_of(moment.session(record.session)))
+    run = [moment.session(record.session) for record in (certificate.leading, *certificate.other_sessions)]
+    for text in sorted({*caveats(domain, run, moment)} - {*certificate.caveats}):
+        raise NotVerified(f"the certificate leaves out what must stand in it: {text}")

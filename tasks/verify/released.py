@@ -1,34 +1,28 @@
 """Verify the released files of a session: each is what its kind releases, and says what the certificate says of it.
 
     votes    tables of labels                                 counted
-    rounds   sums ─ paid for? ─ the model decoded from them ─ the next question ─ … ─ inferred labels
+    sums     rounds, releases or steps (tasks.verify.sums) ─ inferred labels, synthetic rows
     answers  repeated by the certificate
 
 Assumes      the record of the session was compared with its own settings and with the ledger's excerpt
-Guarantees   found and named: a file that no such session releases, in any of its fields (tasks.verify.forms); a round
-             or release that asked what was not paid for, or states other noise; a question that does not follow from
-             the model before it; running totals that do not follow from what was released; an answer other than the
-             certified one; figures of a private test other than the function that made them gives of its counts; tables
-             of labels with other rows, classes, outcomes or claims, or in other numbers; synthetic rows with other
-             labels than the last released model infers
-Not covered  what else a file holds that says another version of a library wrote it: bytes are compared with those that
-             this one writes; of a student of a type that is none of ours nor scikit-learn's, nothing is;
-             that a model was decoded from these sums: it follows from public rows as well, which are not published, or
-             from the synthetic rows of a sketch, which are
+Guarantees   found and named: a file that no such session releases, in any of its fields (tasks.verify.forms); sums that
+             do not fit one another or what was paid for; an answer other than the certified one; figures of a private
+             test other than the function that made them gives of its counts; tables of labels with other rows, classes,
+             outcomes or claims, or in other numbers; synthetic rows with other labels than the last released model
+             infers
+Not covered  what else a table holds that says another version of a library wrote it: bytes are compared with those that
+             this one writes; that a model was decoded from these sums: it follows from public rows as well, which are
+             not published, or from the synthetic rows of a sketch, which are
              Checked by tests/tasks/verify/test_every_field.py and test_tampering.py
 """
 
-import base64
 import io
-import json
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -41,39 +35,22 @@ from concord.artifacts.published import PROBABILITY_DIGITS, SYNTHETIC, SYNTHETIC
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.tasks.asks.kinds import test_figures
-from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.data.grid import label_points, probability_name
 from concord.tasks.mechanisms.private_test import PLACES
-from concord.tasks.verify.answer_forms import HypothesisForm, form_of
 from concord.tasks.verify.checks import alike, equal, stated_bounds
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.forms import (
-    DecodedForm,
-    Form,
-    LearnedForm,
-    ModelForm,
-    NextForm,
-    QuestionForm,
-    RoundForm,
-    SketchForm,
-)
+from concord.tasks.verify.forms import DecodedForm, Form, LearnedForm, ReleaseForm, RoundForm, SketchForm
 from concord.tasks.verify.kinds import Kind, PrivateTest, Sketch, Stream, Tallies
 from concord.tasks.verify.recompute import releases
-from concord.tasks.verify.recompute_gaussian import steps
-from concord.tasks.verify.rounds import round_fault, season_fault
-from concord.tasks.verify.sketched import check_sketch
+from concord.tasks.verify.records import PublishedSession
+from concord.tasks.verify.sums import check_models, check_rounds, check_season, check_sketch
 
-STEPS_A_NAT = 256
-"""Whole steps of a model in a nat of its logit."""
-FARTHEST_WEIGHT = 2**40
 ROUNDED = 1e-5
 """Tolerance for the sum of probabilities, which are stored in single precision."""
 LEAST = 1e-9
 """Least distance of a class's share from 0 and 1, and tolerance for doubles."""
 SURELY = 1e-3
 """Tolerance for log-odds of probabilities in single precision."""
-OURS = ("concord_tallied", "concord_student")
-"""Modules of students that are what was released; any other was fitted to released labels."""
 COUNTS_OF_NUMBER = ("errors", "constant_errors")
 NOT_DECODED = "decoding from the released sums and the {} is not repeated"
 
@@ -91,43 +68,56 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
         if times > 1:  # reading them would never end
             raise NotVerified(f"the published file {path} is named {times:,} times")
     equal("the number asked", counts.answered + counts.refused, counts.asked)
-    if what == "labels":
+    if what != "answers":
         equal("the outcomes of released files", record.outcomes, ())
+    if what == "labels":
         return _votes(record, at)
     equal("the number of rows not asked", counts.not_asked, 0)
     if what == "answers":
         return _answers(record, at)
-    equal("the outcomes of released files", record.outcomes, ())
     equal("the number of teachers", record.teachers, 0)
-    inferred = [file for file in record.files if file.path == f"{record.session}/labels.arrow"]
-    rows = f"{record.session}/{SYNTHETIC_FILE}" if isinstance(kind, Sketch) else None
-    synthetic = [file for file in record.files if file.path == rows]
-    files = [*_forms(record, [file for file in record.files if file not in (*inferred, *synthetic)], at)]
-    equal("the number of files released", len(files), counts.asked)
-    learned = [each for each in files if isinstance(each, LearnedForm)]
-    table = LabelTable(record, at)
-    for ref in inferred:
-        table.check_inferred(ref, learned[-1].decoded)
-    if what == "hypothesis":
-        return "one hypothesis was released"
-    said = _totals(kind, files) if isinstance(kind, Stream) else _rounds(kind.only(Tallies), files)
-    _models(kind.only(Tallies), learned)
+    return _learned(record, at)
+
+
+def checked_forms(record: SessionRecord, files: Iterable[Ref], at: PublishedSession) -> list[Form]:
+    """The content of JSON files of a session, each compared with the record in all that follows from it. Raises
+    NotVerified."""
+    refs = [*files]
+    forms = at.forms(Kind.of(record.mechanism.settings), refs)
+    for number, (form, ref) in enumerate(zip(forms, refs, strict=True)):
+        form.check(record, number, ref.path)
+    return forms
+
+
+def _learned(record: SessionRecord, at: PublishedSession) -> str:
+    """Check a chosen hypothesis; or sums, with the models that were decoded from them and the tables that follow from
+    the last one."""
+    kind = Kind.of(record.mechanism.settings)
+    tables = {f"{record.session}/labels.arrow"}
     if isinstance(kind, Sketch):
-        sketched = [each for each in learned if isinstance(each, SketchForm)]
-        codes = check_sketch(kind, sketched, [at.named(file) for file in synthetic])
-        for ref in synthetic:
-            (cells,) = (form.synthetic.cells.encode() for form in sketched if form.synthetic is not None)
-            table.check_synthetic(ref, codes, sketched[-1].decoded, cells)
+        tables |= {f"{record.session}/{SYNTHETIC_FILE}"}
+    forms = checked_forms(record, [file for file in record.files if file.path not in tables], at)
+    equal("the number of files released", len(forms), record.counts.asked)
+    learned = [form for form in forms if isinstance(form, LearnedForm)]
+    table, by_name = LabelTable(record, at), {file.path.rpartition("/")[2]: file for file in record.files}
+    if (inferred := by_name.get("labels.arrow")) is not None:
+        table.check_inferred(inferred, learned[-1].decoded)
+    if not learned:
+        return "one hypothesis was released"
+    tallies = kind.only(Tallies)
+    if isinstance(kind, Stream):
+        said = check_season(kind, [form for form in learned if isinstance(form, ReleaseForm)])
+    else:
+        said = check_rounds(tallies, [form for form in learned if isinstance(form, RoundForm)])
+    check_models(tallies, learned)
+    if isinstance(kind, Sketch):
+        steps, synthetic = [form for form in learned if isinstance(form, SketchForm)], by_name.get(SYNTHETIC_FILE)
+        file = b"" if synthetic is None else at.named(synthetic)
+        codes = check_sketch(kind, steps, pl.read_parquet(io.BytesIO(file)) if synthetic else None)
+        if synthetic is not None:
+            (cells,) = (step.synthetic.cells.encode() for step in steps if step.synthetic is not None)
+            table.check_synthetic(synthetic, codes, steps[-1].decoded, cells)
     return f"{said}; {NOT_DECODED.format(record.mechanism.kind.of_rows)}"
-
-
-def _forms(record: SessionRecord, files: Sequence[Ref], at: PublishedSession) -> Iterator[Form]:
-    """The content of JSON files, each compared with the record in all that follows from it."""
-    form = form_of(Kind.of(record.mechanism.settings))
-    for number, file in enumerate(files):
-        found = form.read(at.named(file), file.path)
-        found.check(record, number, file.path)
-        yield found
 
 
 def _answers(record: SessionRecord, at: PublishedSession) -> str:
@@ -135,8 +125,7 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
     counted."""
     counts, kind = record.counts, Kind.of(record.mechanism.settings)
     equal("the number of answers that are certified", len(record.outcomes), len(record.files))
-    files = [*_forms(record, record.files, at)]
-    for outcome, form in zip(record.outcomes, files, strict=True):
+    for outcome, form in zip(record.outcomes, checked_forms(record, record.files, at), strict=True):
         if isinstance(outcome, UnitsTested):
             equal("the bounds of a tested number", kind.bounds, Kind.of(at.certificate.mechanism.settings).bounds)
             check_tested(outcome, record.mechanism.settings, form.content)
@@ -147,108 +136,15 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
 
 def check_tested(test: UnitsTested, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
     """Raise NotVerified unless the figures of a private test of these settings are those of its released counts."""
-    kind = Kind.of(settings).only(PrivateTest)
+    kind, as_written = Kind.of(settings).only(PrivateTest), kinds.Kind.of(settings).only(kinds.PrivateTest)
     try:
         equal("whether the label is a number", kind.bounds is not None, kind.classes == 0)
-        alike(
-            "the private test",
-            test_figures(kinds.Kind.of(settings).only(kinds.PrivateTest), released, test.earlier),
-            test,
-        )
+        alike("the private test", test_figures(as_written, released, test.earlier), test)
         if kind.bounds is not None:
-            equal("the number of counts", {len(released[of]) for of in COUNTS_OF_NUMBER}, {len(PLACES)})
+            equal("the number of counts", {len(released[name]) for name in COUNTS_OF_NUMBER}, {len(PLACES)})
             equal("whether the constant is within the bounds", kind.bounds[0] <= kind.constant <= kind.bounds[1], True)
     except (KeyError, TypeError, ValueError, IndexError, ArithmeticError):
         raise NotVerified("the file of a private test is not what such a test releases") from None
-
-
-def _rounds(kind: Tallies, files: Sequence[Form]) -> str:
-    """Check that each round asked no more than it paid for, and what the one before announced."""
-    before = None
-    for number, form in enumerate(files):
-        found = form.content
-        if fault := round_fault(kind, number, found, before):
-            raise NotVerified(fault)
-        before = found
-    return f"{len(files)} rounds asked no more than they paid for"
-
-
-def _totals(kind: Stream, files: Sequence[Form]) -> str:
-    """Check that a season released no more than it pays for, to questions that stayed the same and follow no model, and
-    that its running totals follow from what was released."""
-    if len(files) > steps(kind):
-        raise NotVerified(f"{len(files)} releases were made, but the settings pay for {steps(kind)}")
-    if fault := season_fault(kind, [form.content for form in files]):
-        raise NotVerified(fault)
-    return f"the running totals follow from {len(files)} releases"
-
-
-def _models(kind: Tallies, files: Sequence[LearnedForm]) -> None:
-    """Check that the models and questions in files of rounds or releases fit one another. Raises NotVerified."""
-    first = dict[int, tuple[int, int]]()
-    codes, spans, before = None, first, None
-    for number, form in enumerate(files):
-        for question in form.asked:
-            _laid_out(number, question, codes, spans)
-        model, following, round_by_round = form.decoded, form.following, isinstance(form, RoundForm)
-        of_labels = not round_by_round or any(each.what == "labels" for each in kind.rounds[: number + 1])
-        by_tables = isinstance(form, SketchForm)  # whose codes of labels follow from them, and stay
-        follows = round_by_round and number + 1 < len(kind.rounds)
-        follows = follows and (of_labels or (by_tables and kind.rounds[number + 1].what == "labels"))
-        equal(f"whether there is a model after round {number}", model is not None, of_labels)
-        equal(f"whether a question follows round {number}", following is not None, follows)
-        if following is not None and codes is not None and codes.pairs:  # what single columns say was decoded before
-            equal(f"the model of round {number}", model, before)
-        elif model is not None:
-            _fits(number, model, kind, spans)
-        if following is not None and model is not None:
-            _announced(number, following, model)
-        if following is not None and (following.codes is not None or not by_tables):
-            codes, spans = following.codes, first if following.codes is None else {}
-        before = model
-
-
-def _laid_out(number: int, question: QuestionForm, codes: Codes | None, spans: dict[int, tuple[int, int]]) -> None:
-    """Check that the fields asked have the codes that they had before, or those that were announced, and in order."""
-    for field, span in zip(question.fields, question.spans, strict=True):
-        due = spans.setdefault(field, span)
-        if codes is not None:
-            due = (codes.span(field).start, codes.span(field).stop)
-        equal(f"the codes of field {field} in round {number}", span, due)
-    for (field, (_, stop)), (following, (start, _)) in pairwise([(-1, (0, 0)), *sorted(spans.items())]):
-        if start - stop < following - field - 1 or (following == field + 1 and start != stop):
-            raise NotVerified(f"the codes of field {following} in round {number} do not follow those of the one before")
-
-
-def _fits(number: int, model: DecodedForm, kind: Tallies, spans: Mapping[int, tuple[int, int]]) -> None:
-    """Check that a decoded model has the codes and classes of the query."""
-    columns, last = _columns(kind), max(spans)
-    widths = {len(row) for row in (*model.weights, *model.spread, model.intercept, model.prior, model.kappa)}
-    fields, codes = len(model.importance) - last - 1, len(model.weights) - spans[last][1]  # that were not asked
-    if widths != {columns} or not 0 <= fields <= codes or (codes and not fields) or len(model.spread) < 2:
-        raise NotVerified(f"the model of round {number} does not fit the codes and classes that were asked for")
-    if model.units < 0 or not 0 <= model.moved <= 1 or not all(0 <= share <= 1 for share in model.prior):
-        raise NotVerified(f"the model of round {number} states shares or numbers of units that there cannot be")
-
-
-def _announced(number: int, following: NextForm, model: DecodedForm) -> None:
-    """Check that the model by which the next round asks, if any, is the decoded one in whole steps."""
-    if following.model is None:
-        return
-    own = np.rint(STEPS_A_NAT * np.array([model.intercept, *model.weights])).clip(-FARTHEST_WEIGHT, FARTHEST_WEIGHT)
-    asked = _weights(following.model)
-    if not np.array_equal(asked[: len(own)], own) or np.any(asked[len(own) :]):
-        raise NotVerified(f"the question after round {number} does not follow from its model")
-
-
-def _columns(kind: Tallies) -> int:
-    """Columns of a model: one for two classes or a number, otherwise one for each class."""
-    return kind.classes if kind.classes > 2 else 1
-
-
-def _weights(model: ModelForm) -> Any:
-    """The whole steps of a model: the intercept and a row for each code, (codes + 1, columns)."""
-    return np.frombuffer(base64.b64decode(model.weights, validate=True), "<i8").reshape(-1, model.columns)
 
 
 class LabelTable:
@@ -386,51 +282,3 @@ def _risen(odds: Any, model: DecodedForm) -> Any:
     if len(prior) > 1:
         return logs - np.log(prior / (1 - prior))
     return np.column_stack([np.zeros(len(odds)), logs[:, 1] - logs[:, 0] - np.log(prior / (1 - prior))])
-
-
-VERSION = re.compile(rb'_(?:skops|sklearn)_version": (?:"[^"]*"|.{0,120}?"content": "[^,]*")')
-"""Matches a version that a student's file names."""
-
-
-def _writers(student: bytes) -> set[bytes]:
-    """The versions of libraries that a student's file says it was written by; a certificate may be of later ones."""
-    with ZipFile(io.BytesIO(student)) as file:
-        return set(VERSION.findall(file.read("schema.json")))
-
-
-FITTED = "it was fitted to released labels; fitting is not repeated here"
-
-
-def student_as_released(at: PublishedSession) -> str:
-    """Check that a student's file holds nothing else, and that one which is a released model, or a released hypothesis,
-    is that one to the bit. Raises NotVerified."""
-    stated, record = at.certificate.student, at.certificate.leading
-    module, _, made = stated.estimator.rpartition(".")
-    if module not in OURS and not module.startswith("sklearn."):
-        return FITTED
-    from concord.tasks.student.model import dump, load  # imports all of scikit-learn
-
-    file = at.named(stated.file)
-    whole = load(file)
-    again = dump(whole)
-    if _writers(again) == _writers(file) and again != file:  # other versions may write it otherwise
-        raise NotVerified(f"the file {stated.file.path} holds more than the student: written again, it is another")
-    if module not in OURS:
-        return FITTED
-    *_, last = _forms(record, [file for file in record.files if file.path.endswith(".json")], at)
-    student = whole["student"]
-    if isinstance(last, HypothesisForm):
-        said = json.loads(student.hypothesis), (*student.classes,)
-        equal("the hypothesis of the student", said, (last.content["hypothesis"], last.classes))
-        return "it is the released hypothesis"
-    assert isinstance(last, LearnedForm)
-    for name in ("weights", "intercept", *(("prior",) if made == "Tallied" else ())):
-        if not np.array_equal(np.asarray(getattr(student, name)), np.array(getattr(last.decoded, name))):
-            raise NotVerified(f"the {name} of the student are not those of the last released model")
-    if made == "TalliedNumber":
-        equal(
-            "the bounds of the student",
-            [student.low, student.high],
-            [*stated_bounds(Kind.of(record.mechanism.settings))],
-        )
-    return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.kind.of_rows)}"

@@ -4,48 +4,58 @@ For the home: the ledger's chain, its rule (checked a second time), and that it 
 every session: what it released is on record; its certificate agreed with the ledger once; its published folder passes
 the very checks that a stranger makes of it (tasks.verify.published); and MLflow shows what was published. Nothing is
 changed and nothing private is read: the vault stays closed, except for one secret if a kept certificate is compared.
-The ledger is read once and its history once more, however many sessions there are.
+The ledger is read once and its history once more, however many sessions there are. MLflow is a mirror of the ledger and
+of released files, and is rebuilt from them, so only facts that an auditor relies on are compared.
 
-Assumes      a ledger whose chain holds records what happened
-Guarantees   a changed byte in a file or record named here is found, and the check that finds it names the file
+Assumes      a ledger whose chain holds records what happened; MLflow returns what it stored
+Guarantees   a changed byte in a file or record named here is found, and the check that finds it names the file: a
+             released file; any file of the MLflow run, with its certificate; any file of the registered model, its
+             description and its tags; the run's tags of the guarantee, its note, parameters and figures. Answers
+             released in a batch that the ledger never committed are found
              A command that was killed may leave MLflow one publication behind the signed files: that is a warning
-Not covered  a home folder restored whole from a backup, unless a published folder of the newer one was kept.
-             Checked by tests/tasks/verify/test_verify.py
+Not covered  a home folder restored whole from a backup, unless a published folder of the newer one was kept
+             In MLflow, the words of a description or a note that another version wrote; additional records: curves
+             except for their last point, datasets, descriptions of experiments and registered models, times; the
+             version that an alias names, which operators choose; a server, which may hold sessions of other homes
+             Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from concord.artifacts.certificate import CERTIFICATE_FILE
+from concord import __version__
+from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.released import Released
+from concord.artifacts.home.released import Released, labels_path
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_SECRET, hiding
-from concord.artifacts.ledger.home_contents import HomeContents
+from concord.artifacts.ledger.home_contents import AGAIN, HomeContents
+from concord.artifacts.ledger.home_contents import named as named_in_words
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import logged_digests
-from concord.artifacts.sessions import LABELS
+from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.mlflow.describe import (
+    MODEL_FILE,
+    NOTE,
+    SERIES,
+    Recorded,
+    content_of,
+    guarantee_text,
+    listing,
+    logged_digests,
+    tags,
+)
+from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.settings import own_store
 from concord.tasks.asks.kinds import unfinished_in_words
-from concord.tasks.verify.certificate import Certificates
-from concord.tasks.verify.checks import (
-    CheckedSession,
-    checked,
-    committed,
-    model,
-    of_home,
-    proved,
-    run_figures,
-    run_files,
-)
-from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.limited import VERIFY_FOLDER, Check, limited
-from concord.tasks.verify.published import folder_checks
-from concord.tasks.verify.reckoning import ledger_faults
-from concord.tasks.verify.signed import kept_excerpt
+from concord.tasks.verify.certificate import Certificates, holds_answers
+from concord.tasks.verify.checks import VERIFY_FOLDER, Check, checked, equal, limited
+from concord.tasks.verify.kinds import Kind
+from concord.tasks.verify.published import folder_checks, proved
+from concord.tasks.verify.records import PublishedSession
+from concord.tasks.verify.replay import ledger_faults
 
 if TYPE_CHECKING:
     from concord.artifacts.mlflow.read import Records
@@ -58,14 +68,34 @@ FOREIGN = (
     "mlflow.db counts as published, but has runs that no session made: if they hold anything private, move mlflow.db "
     "away; each session is recorded anew when a command uses it. Their ids are"
 )
-IN_MLFLOW: dict[str, Callable[[CheckedSession], str]] = {
-    "report and figures": run_files,
-    "model": model,
-    "MLflow": run_figures,
-}
-"""The checks of what MLflow shows of a published session."""
 SHOWN = 3
 """Most faults of one kind that are named; the others are counted."""
+BY_ONE = (("round", "a round"), ("answer", "an answer"))
+"""Releases with one file per batch, in a folder of that name, and what to call one."""
+
+
+@dataclass(frozen=True)
+class CheckedSession:
+    """One session with the records to check it against.
+
+    run     its latest run in MLflow, or the requested run; None without a run
+    latest  whether that is the session's latest run, whose files are those now released
+    test    path of the public test table, if it was given
+    key     key in hex by which published files must be signed, if it was given
+    """
+
+    session: Session
+    ledger: Reading
+    released: Released
+    run: Recorded | None
+    latest: bool
+    test: str | None = None
+    key: str | None = None
+
+    @property
+    def published(self) -> bool:
+        """Whether anything was certified or tracked; a session that was stopped at the door has labels alone."""
+        return self.run is not None or self.released.find(f"{self.session.id}/certificate.json") is not None
 
 
 def verify(home: Path, subject: str | None = None, test: str | None = None, key: str | None = None) -> list[Check]:
@@ -105,14 +135,15 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
 def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Released) -> Iterator[Check]:
     """Checks of each session: what it released is on record; its published folder holds, as a stranger checks it; and
     MLflow shows what was published."""
-    certificates = Certificates([subject for subject in subjects if subject.published], ledger, released)
+    certificates = Certificates([subject.session.id for subject in subjects if subject.published], ledger, released)
     for subject in subjects:
         name = subject.session.id
         yield checked(f"{name}: on record", partial(committed, subject))
-        if not subject.published:
-            yield checked(f"{name}: guarantee", partial(_unpublished, subject))
+        if not subject.published:  # its settings must prove the claim that the folder would show
+            claim = subject.session.epsilon, subject.session.delta
+            yield checked(f"{name}: guarantee", partial(proved, subject.session.mechanism, claim))
         else:
-            on_record = checked(f"{name}: certificate on record", partial(certificates.check, subject))
+            on_record = checked(f"{name}: certificate on record", partial(certificates.check, name))
             yield on_record
             yield from _published(subject, released, on_record.ok)
 
@@ -147,15 +178,9 @@ def _published(subject: CheckedSession, released: Released, on_record: bool) -> 
 def _is_signed(at: PublishedSession) -> bool:
     """Whether certificate and excerpt, by which all else is checked, are what the published key signed."""
     try:
-        return bool(kept_excerpt(at.certificate, at.read, None).entries)
+        return bool(at.signed_excerpt(None).entries)
     except NotVerified:
         return False
-
-
-def _unpublished(subject: CheckedSession) -> str:
-    """Check what the folder would show, were it published: that the settings prove the claim."""
-    session = subject.session
-    return proved(session.mechanism, (session.epsilon, session.delta))
 
 
 def _strangers(records: "Records") -> Iterator[Check]:
@@ -211,14 +236,129 @@ def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
 
     def check() -> str:
         at = PublishedSession.at(kept)
-        found = kept_excerpt(at.certificate, at.read, key)
+        excerpt = at.signed_excerpt(key)
         if not (home / "vault" / "secrets" / EXCERPT_SECRET).is_file():
             raise NotVerified("the vault lacks the secret that opens what an excerpt commits to")
         ledger = Ledger.of(home)
         ledger.verify()
-        found.check_ledger(ledger.records(), hiding(Vault(home / "vault")))
+        excerpt.check_ledger(ledger.records(), hiding(Vault(home / "vault")))
         return (
-            f"the ledger holds the {len(found.entries)} entries that session {at.certificate.session} was signed with"
+            f"the ledger holds the {len(excerpt.entries)} entries that session {at.certificate.session} was signed with"
         )
 
     return [checked("kept certificate", check)]
+
+
+def of_home(held: HomeContents, ledger: Reading) -> list[Check]:
+    """The checks of what the home holds, and of the sessions that the ledger knows and this home never opened."""
+    name, found, others = "the home's sessions", [*held.denied_by(ledger)], held.others(ledger)
+    if found:
+        checks = [Check(name=name, ok=False, detail=f"{'; '.join(found)}: {AGAIN}")]
+    else:
+        checks = [Check(name=name, ok=True, detail="the ledger knows every session that the home holds")]
+    if others:
+        detail = f"the ledger serves other homes as well: verify there {named_in_words(others)}"
+        checks.append(Check(name="other homes", ok=True, warning=True, detail=detail))
+    return checks
+
+
+def committed(subject: CheckedSession) -> str:
+    """Check that the session's released files are those the ledger committed, and that no other one holds an answer."""
+    session, released = subject.session, subject.released
+    files = _named_in(released, f"{session.id}/labels", "*.arrow")  # before the ledger, which a file comes after
+    by_one = {folder: _named_in(released, f"{session.id}/{folder}s", "*") for folder, _ in BY_ONE}
+    batches = subject.ledger.batches(session.id)
+    refs = [batch.outcome.released for batch in batches if batch.outcome]
+    for ref in refs:
+        released.read(ref)
+    begun = {labels_path(session.id, batch.index) for batch in batches if batch.outcome is None}
+    for folder, kind in BY_ONE:
+        pending = {f"{session.id}/{folder}s/{folder}-{item.index:05d}.json" for item in batches if item.outcome is None}
+        for path in sorted(by_one[folder] - pending - {ref.path for ref in refs}):
+            raise NotVerified(f"the released file {path} is of {kind} that the ledger never committed: it was cut back")
+    for path in sorted(files - begun - {ref.path for ref in refs}):
+        if holds_answers(released, path):
+            raise NotVerified(
+                f"the released file {path} holds answers that the ledger never committed: it was cut back"
+            )
+    for term in ("cutoff", "queries"):
+        if (stated := getattr(Kind.of(session.mechanism), term)) is not None:
+            equal(term, getattr(session, term), stated)
+    return f"{len(refs)} files are as committed"
+
+
+def _named_in(released: Released, folder: str, pattern: str) -> set[str]:
+    return {f"{folder}/{file.name}" for file in (released.root / folder).glob(pattern)}
+
+
+def run_files(subject: CheckedSession) -> str:
+    """Certificate, report and figures: MLflow's copies, and the released files, are as they were logged."""
+    run = _run(subject)
+    logged = logged_digests(run.tags)
+    for name, digest in logged.items():
+        if run.files.get(name) != digest:
+            raise NotVerified(f"MLflow's file {name} is not what was logged")
+        released = subject.released.find(f"{subject.session.id}/{name}")
+        if subject.latest and (released is None or released.digest != digest):
+            raise NotVerified(f"the released file {subject.session.id}/{name} is not what was logged")
+    for name in run.files.keys() - logged.keys():
+        raise NotVerified(f"MLflow's file {name} was never logged")
+    return f"{len(logged)} files are as logged"
+
+
+def model(subject: CheckedSession) -> str:
+    """The student is registered as it was logged, under the certificate's words and tags, and is the one it digests."""
+    run = _run(subject)
+    certificate = _certificate(run)
+    if certificate.versions.get("concord") == __version__:  # another one words it otherwise
+        equal("the registered model's description", run.model_description, guarantee_text(certificate))
+    _all_equal("model tag", run.model_tags, tags(certificate))
+    if run.model_files.get(MODEL_FILE) != certificate.student.file.digest:
+        raise NotVerified(f"the registered model's {MODEL_FILE} is not the student that was certified")
+    if listing(run.model_files) != run.model_tags.get("digest.model"):
+        raise NotVerified("the registered model's folder is not what was registered")
+    return f"{len(run.model_files)} files are as registered, and the student is the certified one"
+
+
+def run_figures(subject: CheckedSession) -> str:
+    """The guarantee and the figures that MLflow shows are the certificate's, and its guarantee is the ledger's."""
+    run = _run(subject)
+    certificate = _certificate(run)
+    content, epsilon = content_of(certificate), subject.session.epsilon
+    equal("MLflow's guarantee", certificate.leading.guarantee.epsilon, epsilon)
+    note = {NOTE: guarantee_text(certificate)} if certificate.versions.get("concord") == __version__ else {}
+    _all_equal("tag", run.tags, {**tags(certificate), **note})
+    equal("MLflow's list of parameters", sorted(run.params), sorted(content.params))
+    _all_equal("parameter", run.params, content.params)
+    equal("MLflow's list of metrics", sorted(run.metrics.keys() - set(SERIES)), sorted(content.metrics))
+    _all_equal("metric", run.metrics, content.metrics)
+    for name in SERIES:
+        if name.startswith("epsilon") and not 0 <= run.metrics.get(name, 0) <= epsilon:
+            raise NotVerified(f"MLflow's series {name} passes the guarantee")
+    return f"{len(content.metrics)} metrics, the parameters and the tags are as certified"
+
+
+def _all_equal(kind: str, found: Mapping[str, object], certified: Mapping[str, object]) -> None:
+    for name, value in certified.items():
+        equal(f"MLflow's {kind} {name}", found.get(name), value)
+
+
+def _run(subject: CheckedSession) -> Recorded:
+    if subject.run is None:
+        raise NotVerified(
+            f"MLflow has no finished run of session {subject.session.id}: a run of its plan records it again, and "
+            "spends nothing"
+        )
+    return subject.run
+
+
+def _certificate(run: Recorded) -> Certificate:
+    return Certificate.read(run.certificate, "MLflow's certificate.json")
+
+
+IN_MLFLOW: dict[str, Callable[[CheckedSession], str]] = {
+    "report and figures": run_files,
+    "model": model,
+    "MLflow": run_figures,
+}
+"""The checks of what MLflow shows of a published session."""

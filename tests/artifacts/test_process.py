@@ -118,7 +118,7 @@ FILLED = {
     *(f"flows/{name}.py" for name in ("environment", "database", "server", "serving", "hosted", "cli/app")),
     "artifacts/process.py",
     "tasks/asking/questions.py",
-    "tasks/verify/limited.py",
+    "tasks/verify/checks.py",
 }
 """What fills the environment for Prefect, MLflow and our own processes, or hands it on."""
 

@@ -24,10 +24,10 @@ from tests.world import (
     ask,
     budget_of,
     close,
+    excerpt_as_certified,
     handed_on,
     latest,
     run,
-    signed_excerpt,
     start_extension,
     verify,
 )
@@ -105,9 +105,9 @@ def test_a_question_is_certified_shown_and_answered_again_by_the_same_run(plan: 
     assert (certificate.guarantee.epsilon, certificate.teachers) == (1.0, 150)
     more = certificate.leading.model_copy(update={"teachers": 9})
     with pytest.raises(NotVerified, match="the teachers"):
-        signed_excerpt(
+        excerpt_as_certified(
             certificate.model_copy(update={"sessions": (more,)}),
-            PublishedSession.at(home / "released" / session.id).read,
+            PublishedSession.at(home / "released" / session.id).excerpt,
         )
     assert [(item.question, item.answer) for item in certificate.leading.answers] == [("larger_shade", "dark")]
     (domain,) = budget_of(home)["domains"]

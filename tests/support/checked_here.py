@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Here:
-    """Stands in for `subprocess` in concord.tasks.verify.limited: does the job."""
+    """Stands in for `subprocess` in concord.tasks.verify.checks: does the job."""
 
     PIPE = DEVNULL = None
     TimeoutExpired = TimeoutError

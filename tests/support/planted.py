@@ -1,6 +1,6 @@
 """Faults to plant in the code that decides and charges in the ledger, and walks by which ledgers come to show them.
 
-None is in code that the replay (tasks.verify.reckoning) uses. Each is found by the replay of what the faulty ledger
+None is in code that the replay (tasks.verify.replay) uses. Each is found by the replay of what the faulty ledger
 wrote along some walk, or by a model of the rule: tests/artifacts/ledger/test_ledger_model.py.
 """
 

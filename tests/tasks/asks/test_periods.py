@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from tests.support.seasons import PERIODS, QUESTIONS, STREAM, Season
 from tests.support.sentences import facts
@@ -15,9 +16,10 @@ from tests.world import (
     Kind,
     NotVerified,
     Period,
+    ReleaseForm,
+    check_season,
     keep_counted,
     periods_counted,
-    season_fault,
     tally,
     verify_kinds,
 )
@@ -105,8 +107,11 @@ def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def test_the_referee_rejects_releases_that_are_not_those_of_a_season(season: Season) -> None:
     released, settings = season.all(), Kind.of(season.session.mechanism).only(verify_kinds.Stream)
-    assert [season_fault(settings, released[:number]) for number in range(4)] == [""] * 4
-    assert {wrong for wrong, found in planted(released).items() if not season_fault(settings, found)} == set()
+    for number in range(4):
+        check_season(settings, [ReleaseForm.model_validate(release) for release in released[:number]])
+    for wrong in planted(released).values():
+        with pytest.raises((NotVerified, ValidationError)):
+            check_season(settings, [ReleaseForm.model_validate(release) for release in wrong])
 
 
 def test_what_a_period_took_is_recorded_once(season: Season) -> None:

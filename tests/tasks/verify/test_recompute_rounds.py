@@ -6,17 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from tests.support.recomputed import DELTA, least_delta, season, settings_of, sums
 from tests.world import (
     Kind,
+    NotVerified,
     Round,
+    RoundForm,
     Tallies,
     _squares,
+    check_round,
     moved_delta,
     moved_norm,
     planned_rounds,
-    round_fault,
     totals_off,
     verify_kinds,
 )
@@ -61,7 +64,15 @@ def asked_of(mechanism: Tallies, fields: int) -> dict[str, Any]:
     number = len(mechanism.rounds) - 1
     question = mechanism.question(number, range(fields), spans)
     own = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
-    return json.loads(json.dumps({**own, "sums": [0] * question.size}))  # type: ignore[no-any-return]
+    head = {
+        "session": "d-1",
+        "epsilon": 1.0,
+        "delta": DELTA,
+        "format": "concord round 2",
+        "decoded": None,
+        "next": None,
+    }
+    return json.loads(json.dumps({**head, **own, "sums": [0] * question.size}))  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -69,9 +80,19 @@ def asked_of(mechanism: Tallies, fields: int) -> dict[str, Any]:
 def test_a_released_round_is_what_was_paid_for_and_another_is_found(classes: int, fields: int) -> None:
     rounds = planned_rounds(classes=classes, fields=14, codes=450, pairs=True)
     mechanism = Tallies.calibrate(epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
-    kind, found = kind_of(settings_of(mechanism)), asked_of(mechanism, fields)
-    question = found["question"]
-    assert round_fault(kind, 3, found) == ""
+    kind, asked = kind_of(settings_of(mechanism)), asked_of(mechanism, fields)
+    question = asked["question"]
+
+    def refusal(number: int = 3, before: dict[str, Any] | None = None, **changes: Any) -> str:
+        try:
+            form = RoundForm.model_validate({**asked, **changes})
+            announced = before and RoundForm.model_validate({**asked, "next": before})
+            check_round(kind, number, form, announced or None)
+        except (NotVerified, ValidationError) as wrong:
+            return str(wrong)
+        return ""
+
+    assert refusal() == ""
     changes: dict[str, dict[str, Any]] = {
         "further than was paid for": {"steps": question["steps"] + 40, "least": question["least"] + 1},
         "further than": {"least": question["least"] - 40},
@@ -80,24 +101,23 @@ def test_a_released_round_is_what_was_paid_for_and_another_is_found(classes: int
         "another": {"count": 1},
         "another size": {"spans": question["spans"][1:]},
         "size than was paid for": {"fields": question["fields"] * 2},
-        "round 3 holds something else than whole numbers": {"least": math.inf, "steps": math.inf},
-        "holds something else": {"steps": question["steps"] - 0.5},
+        "finite number": {"least": math.inf, "steps": math.inf},
+        "valid integer": {"steps": question["steps"] - 0.5},
         "asks for a cell twice": {"spans": [question["spans"][0]] * (fields + 1)},
         "twice, or for none": {"spans": [span[::-1] for span in question["spans"]]},
         "has another size": {"fields": [question["fields"][0]] * (fields + (fields == 1))},
-        "not what tallies release": {"spans": None},
+        "valid tuple": {"spans": None},
     }
     for fault, change in changes.items():
-        assert fault in round_fault(kind, 3, {**found, "question": question | change})
-    assert "other noise" in round_fault(kind, 3, {**found, "scale": found["scale"] * 0.99})
-    assert "another size" in round_fault(kind, 3, {**found, "sums": found["sums"][1:]})
-    assert "something else" in round_fault(kind, 3, {**found, "sums": ["0"] * len(found["sums"])})
-    assert "another question" in round_fault(kind, 2, found)
+        assert fault in refusal(question=question | change)
+    assert "other noise" in refusal(scale=asked["scale"] * 0.99)
+    assert "another size" in refusal(sums=asked["sums"][1:])
+    assert "another question" in refusal(2)
     announced = {"fields": question["fields"], "model": question["model"]}
-    assert round_fault(kind, 3, found, {"next": announced}) == ""
+    assert refusal(before=announced) == ""
     for other in ({"fields": [*question["fields"], fields]}, {"model": {"columns": 1, "weights": ""}}):
-        assert "before announced" in round_fault(kind, 3, found, {"next": announced | other})
-    assert round_fault(kind, 7, found) == "round 7 is not what tallies release"
+        assert "before announced" in refusal(before=announced | other)
+    assert refusal(7, round=7) == "round 7 is not what tallies release"
 
 
 @pytest.mark.parametrize(("releases", "bits"), [(1, 8), (9, 3), (52, 8)])

@@ -20,9 +20,10 @@ from tests.world import (
     StableVoting,
     Vault,
     describe,
+    excerpt_as_certified,
     excerpt_of,
+    guarantee_as_proved,
     verify_kept,
-    verify_signed,
 )
 
 
@@ -39,15 +40,15 @@ def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
     written = Certificate.model_validate_json((copy / "released" / SESSION / "certificate.json").read_bytes())
     files = {SESSION: written.leading.files, "people-2": ()}
     made = describe(files, written.stated, ledger, home.released)
-    text = excerpt_of(made, ledger, Vault(copy / "vault")).text
+    excerpt = excerpt_of(made, ledger, Vault(copy / "vault"))
     if epsilon == 0.5:
-        assert "agree with the certified charges and claim" in verify_signed.excerpt(made, lambda _: text)
+        assert "agree with the certified charges and claim" in excerpt_as_certified(made, excerpt)
         again = made.model_copy(update={"sessions": (*made.sessions, *made.other_sessions)})
         with pytest.raises(NotVerified, match="names a session twice"):  # before each is priced
-            verify_signed.excerpt(again, lambda _: text)
+            excerpt_as_certified(again, excerpt)
     else:
         with pytest.raises(NotVerified, match=facts("session people-2", "prove δ")):
-            verify_signed.excerpt(made, lambda _: text)
+            guarantee_as_proved(made)
 
 
 def test_a_kept_certificate_is_held_by_its_home_and_denied_by_another(

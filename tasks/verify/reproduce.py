@@ -1,5 +1,6 @@
-"""Verify measures: a certificate's figures on public test rows must follow from its counts, and these from the student.
+"""Reproduce what was published of a student: its file, and its figures on public test rows.
 
+    released model or hypothesis ─ student            the same to the bit, if it is one
     certificate ─ counts ─ shares and intervals       always
     student + test table ─ counts, areas and errors   if the table is there: at its path, or at that of `--test`
 
@@ -7,29 +8,35 @@ Figures are made again by the functions that made them (tasks.student.evaluate),
 raw rows.
 
 Assumes      the certificate's student is the file that it digests, which is checked before
-Guarantees   found and named: a share or an interval that does not follow from the counts, or an interval that is
-             missing though the certificate's format has them; counts that the student does not give; groups that leave
-             out rows or give another figure together. If the table is there: an area, a calibration error or an error
-             of numbers, or its interval, that the student does not give, but for RANKED; a group of other words
-Not covered  up to TIED_SHARE of the rows, or one, since rounding on another machine may break a tie otherwise. CSV
-             whose plan declared another format than is detected: a certificate does not record it. Checked by
-             tests/tasks/verify/test_verify_figures.py and tests/tasks/student/test_evaluate.py
+Guarantees   found and named: a student's file that holds more than the student, or another than the released one; a
+             share or an interval that does not follow from the counts, or an interval that is missing though the
+             certificate's format has them; counts that the student does not give; groups that leave out rows or give
+             another figure together. If the table is there: an area, a calibration error or an error of numbers, or its
+             interval, that the student does not give, but for RANKED; a group of other words
+Not covered  a student of a type that is none of ours nor scikit-learn's, or that was fitted to released labels; up to
+             TIED_SHARE of the rows, or one, since rounding on another machine may break a tie otherwise. CSV whose plan
+             declared another format than is detected: a certificate does not record it. Checked by
+             tests/tasks/verify/test_verify_figures.py, test_every_field.py and tests/tasks/student/test_evaluate.py
 """
 
+import io
+import json
 import math
+import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import polars as pl
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
-from concord.artifacts.measures import LEAST_OF_GROUP, AnyPublicTest, Estimate, GroupMeasured, NumberTest, PublicTest
-from concord.artifacts.schemas import CertificatePart, Encoding, Ref
+from concord.artifacts.measures import LEAST_OF_GROUP, AnyPublicTest, GroupMeasured, NumberTest, PublicTest
+from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import cast_numbers, class_index, group_word
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
@@ -45,12 +52,62 @@ from concord.tasks.student.evaluate import (
     shares,
 )
 from concord.tasks.student.intervals import share
-from concord.tasks.verify.checks import ROUNDED, alike, equal
+from concord.tasks.verify.checks import ROUNDED, alike, equal, stated_bounds
+from concord.tasks.verify.forms import HypothesisForm, LearnedForm
+from concord.tasks.verify.kinds import Kind
+from concord.tasks.verify.records import PublishedSession
+from concord.tasks.verify.released import NOT_DECODED, checked_forms
 
 TIED_SHARE = 1 / 1000
 """Share of the rows that another machine may predict differently."""
 RANKED = 1 / 100
 """Tolerance for a figure and its interval there: a few rows of a rare class may change places."""
+OURS = ("concord_tallied", "concord_student")
+"""Modules of students that are what was released; any other was fitted to released labels."""
+FITTED = "it was fitted to released labels; fitting is not repeated here"
+VERSION = re.compile(rb'_(?:skops|sklearn)_version": (?:"[^"]*"|.{0,120}?"content": "[^,]*")')
+"""Matches a version that a student's file names."""
+
+
+def student_as_released(at: PublishedSession) -> str:
+    """Check that a student's file holds nothing else, and that one which is a released model, or a released hypothesis,
+    is that one to the bit. Raises NotVerified."""
+    stated, record = at.certificate.student, at.certificate.leading
+    module, _, made = stated.estimator.rpartition(".")
+    if module not in OURS and not module.startswith("sklearn."):
+        return FITTED
+    from concord.tasks.student.model import dump, load  # imports all of scikit-learn
+
+    file = at.named(stated.file)
+    whole = load(file)
+    again = dump(whole)
+    if _writers(again) == _writers(file) and again != file:  # other versions may write it otherwise
+        raise NotVerified(f"the file {stated.file.path} holds more than the student: written again, it is another")
+    if module not in OURS:
+        return FITTED
+    *_, last = checked_forms(record, [file for file in record.files if file.path.endswith(".json")], at)
+    student = whole["student"]
+    if isinstance(last, HypothesisForm):
+        said = json.loads(student.hypothesis), (*student.classes,)
+        equal("the hypothesis of the student", said, (last.content["hypothesis"], last.classes))
+        return "it is the released hypothesis"
+    assert isinstance(last, LearnedForm)
+    for name in ("weights", "intercept", *(("prior",) if made == "Tallied" else ())):
+        if not np.array_equal(np.asarray(getattr(student, name)), np.array(getattr(last.decoded, name))):
+            raise NotVerified(f"the {name} of the student are not those of the last released model")
+    if made == "TalliedNumber":
+        equal(
+            "the bounds of the student",
+            [student.low, student.high],
+            [*stated_bounds(Kind.of(record.mechanism.settings))],
+        )
+    return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.kind.of_rows)}"
+
+
+def _writers(student: bytes) -> set[bytes]:
+    """The versions of libraries that a student's file says it was written by; a certificate may be of later ones."""
+    with ZipFile(io.BytesIO(student)) as file:
+        return set(VERSION.findall(file.read("schema.json")))
 
 
 def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: str | None, home: Path | None) -> str:
@@ -81,15 +138,6 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
         warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
         _check_student(test, student, rows, truth, table)
     return f"{follows}, and those from the student and the {test.rows:,} rows of the table"
-
-
-def estimates(part: Any) -> Iterator[Estimate]:
-    """All estimates in a part of a certificate."""
-    if isinstance(part, Estimate):
-        yield part
-    elif isinstance(part, CertificatePart | tuple):
-        for each in part if isinstance(part, tuple) else dict(part).values():
-            yield from estimates(each)
 
 
 def _shares_follow(test: PublicTest) -> None:

@@ -1,31 +1,47 @@
-"""Read a published folder, or a copy of it.
+"""Read the records of a published session, or of a copy of it: each is parsed once, into its type.
+
+    folder ─ certificate ─ released files, each in the form of its kind
+           ─ key ─ statement that it signed ─ ledger's excerpt
 
 A file that is only digested is read piece by piece; one that is parsed is read whole. Labels are unpacked a batch at a
-time. What memory and time that may take is limited by who asks (tasks.verify.limited).
+time. What memory and time that may take is limited by who asks (tasks.verify.checks).
 
 Assumes      the folder does not change while it is read
-Guarantees   pipes, devices, links and files outside the published folder count as missing
+Guarantees   pipes, devices, links and files outside the published folder count as missing; a record that holds other
+             bytes than Concord writes for its content is none
              Checked by tests/tasks/verify/test_verify_folder.py
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import labels_schema, sha256
-from concord.artifacts.published import CARD_FILE, DOCUMENTS, certificate_file
+from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, payload_of
+from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
+from concord.artifacts.published import (
+    ATTESTATION_FILE,
+    CARD_FILE,
+    DOCUMENTS,
+    EVIDENCE,
+    KEY_FILE,
+    Statement,
+    certificate_file,
+)
 from concord.artifacts.schemas import Ref
 from concord.tasks.verify.checks import NotIncluded
+from concord.tasks.verify.forms import Form, form_of
+from concord.tasks.verify.kinds import Kind
 
-Read = Callable[[str], bytes]
-"""The bytes of a published file, by its path. Raises NotVerified if it is missing."""
 Schema = Callable[[int, dict[str, str]], pa.Schema]
 """The schema of a table of labels, for a number of classes and metadata."""
 LARGEST = 2**28
@@ -42,6 +58,8 @@ class PublishedSession:
     text: bytes
     folder: Path
     _digests: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _evidence: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    _forms: dict[tuple[type[Form], Ref], Form] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def at(cls, path: Path) -> Self:
@@ -56,8 +74,14 @@ class PublishedSession:
         return cls(Certificate.read(text, str(file)), text, file.parent)
 
     def read(self, path: str) -> bytes:
-        """The content of a published file. Raises NotVerified if it is missing, lies elsewhere or is too large."""
-        return b"".join(self._content(path, LARGEST))
+        """The content of a published file; that of evidence is read once. Raises NotVerified if it is missing, lies
+        elsewhere or is too large."""
+        if path in self._evidence:
+            return self._evidence[path]
+        content = b"".join(self._content(path, LARGEST))
+        if path in map(self.path, EVIDENCE):
+            self._evidence[path] = content
+        return content
 
     def digest(self, path: str) -> str:
         """SHA-256 in hex of a published file, computed once. Raises NotVerified as `read` does."""
@@ -77,6 +101,65 @@ class PublishedSession:
     def check(self, ref: Ref) -> None:
         """Raise NotVerified unless a file that the certificate names is the one that it digests."""
         _as_digested(ref, self.digest(ref.path))
+
+    def forms(self, kind: Kind, files: Sequence[Ref]) -> list[Form]:
+        """The content of released JSON files, in the form of that kind of session. Raises NotVerified."""
+        form = form_of(kind)
+        for ref in files:
+            if (form, ref) not in self._forms:
+                self._forms[form, ref] = form.read(self.named(ref), ref.path)
+        return [self._forms[form, ref] for ref in files]
+
+    @cached_property
+    def key(self) -> PublicKey:
+        """The key that is published with the certificate. Raises NotVerified if the file holds no key."""
+        try:
+            return PublicKey.of_pem(self.read(self.path(KEY_FILE)))
+        except NotVerified as wrong:
+            raise NotVerified(f"{KEY_FILE}: {wrong}") from None
+
+    @cached_property
+    def statement(self) -> Statement:
+        """The statement that the key signed. Raises NotVerified if there is none."""
+        try:
+            payload = payload_of(self.read(self.path(ATTESTATION_FILE)), PAYLOAD_TYPE, self.key)
+        except NotVerified as wrong:
+            raise NotVerified(f"{ATTESTATION_FILE} is not signed by the key in {KEY_FILE}: {wrong}") from None
+        try:
+            statement = Statement.model_validate_json(payload)
+        except ValidationError:
+            raise NotVerified(f"{ATTESTATION_FILE} holds no statement of a differential-privacy claim") from None
+        if statement.text != payload or len(statement.digests) != len(statement.subject):
+            raise NotVerified(f"{ATTESTATION_FILE} holds another statement than Concord writes")
+        return statement
+
+    @cached_property
+    def excerpt(self) -> Excerpt:
+        """The excerpt of the ledger that is published with the certificate. Raises NotVerified if there is none."""
+        return Excerpt.read(self.read(self.path(EXCERPT_FILE)))
+
+    def signer(self, trusted: str | None) -> PublicKey:
+        """The key, which must be the `trusted` one if a reader names one. Raises NotVerified."""
+        if trusted is not None and not self.key.is_named(trusted):
+            raise NotVerified(f"{KEY_FILE} holds the key {self.key.fingerprint}, which is not the one that you named")
+        return self.key
+
+    def signed_excerpt(self, trusted: str | None) -> Excerpt:
+        """The excerpt that was signed with the certificate; other published files need not be there. Raises
+        NotVerified if certificate or excerpt is not what the key signed, or the key is not the `trusted` one."""
+        self.signer(trusted)
+        for name in (CERTIFICATE_FILE, EXCERPT_FILE):
+            self.check_signed(self.path(name), self.read(self.path(name)))
+        return self.excerpt
+
+    def check_signed(self, path: str, data: bytes) -> None:
+        """Raise NotVerified unless this content of a published file is the one that was signed."""
+        if self.statement.digests.get(path) != sha256(data):
+            raise NotVerified(f"the published file {path} is not the one that was signed")
+
+    def path(self, name: str) -> str:
+        """The path of a file of the session's own folder."""
+        return f"{self.certificate.session}/{name}"
 
     def batches(self, ref: Ref, schema: Schema = labels_schema) -> Iterator[pa.RecordBatch]:
         """The batches of a file of labels, of that schema for some number of classes; the file itself is never in
@@ -101,7 +184,7 @@ class PublishedSession:
     def _handed_on(self) -> set[str]:
         """The files that an export has."""
         student = set[str]() if self.certificate.learned is None else {self.certificate.student.file.path}
-        return {*student, *(f"{self.certificate.session}/{name}" for name in DOCUMENTS)}
+        return {*student, *map(self.path, DOCUMENTS)}
 
     def _place(self, path: str) -> Path:
         session, _, inside = path.partition("/")
@@ -110,7 +193,7 @@ class PublishedSession:
         return (self.folder if session == self.certificate.session else self.folder.parent / session) / inside
 
     def _content(self, path: str, most: int | None = None) -> Iterator[bytes]:
-        file, own = self._place(path), path == f"{self.certificate.session}/{CERTIFICATE_FILE}"
+        file, own = self._place(path), path == self.path(CERTIFICATE_FILE)
         try:
             base = self.folder if file.is_relative_to(self.folder) else self.folder.parent
             if file.resolve() != base.resolve() / file.relative_to(base):  # a folder that is a link leads anywhere too
