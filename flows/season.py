@@ -25,7 +25,6 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import stage
 from concord.flows.stages import UNITS
 from concord.flows.tally import tally
-from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
 from concord.tasks.asks.stream import (
     Beginning,
     PeriodCounts,
@@ -44,6 +43,8 @@ from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.door.keys import ready_stream
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.units.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
+from concord.tasks.units.blocks import BLOCKS, Coding, columns_asked, gather
+from concord.tasks.units.sums import keep_total
 from concord.tasks.units.units import PrivateRows, names_held
 
 

@@ -140,7 +140,7 @@ class Disclosure:
     at: datetime
 
 
-Steps = Callable[[Stores, Session], Iterable[Step[Any] | Ref]]
+Steps = Callable[[Stores, Session], Iterable[Step]]
 """The steps of a session; see `tasks.door.door.release`."""
 
 

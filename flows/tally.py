@@ -26,8 +26,7 @@ from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
 from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.advice.planned import asks_pairs, check_columns, planned_sizes, planned_tallies
-from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asks.tallies import CountedRound, TalliesAsk, sums_digest
+from concord.tasks.asks.tallies import TalliesAsk, round_step
 from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.grid import recoded
@@ -35,7 +34,6 @@ from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.checkpoint import sums_folder
 from concord.tasks.door.door import Step
 from concord.tasks.mechanisms.contributions import RoundQuestion
-from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.infer import (
@@ -53,6 +51,8 @@ from concord.tasks.student.infer import (
 )
 from concord.tasks.student.sketch import SketchPlanner
 from concord.tasks.student.study import Student
+from concord.tasks.units import blocks as units_blocks
+from concord.tasks.units import sums as units_sums
 
 
 @stage("code")
@@ -83,18 +83,18 @@ def recode(place: Place, plan: Plan, private: PrivateInput, codes: Codes, units:
 def gather_in(folder: str, place: Place, plan: Plan, private: PrivateInput, codes: Codes) -> list[Ref]:
     """Write private rows as codes and classes into a folder of the vault, with the flow's workers."""
 
-    def each(step: asking_tally.Step, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def each(step: units_blocks.Step, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         given = (place, plan, private, codes)
         return on_workers(gather_part, [{"given": given, "step": step, "call": call} for call in calls])
 
-    return list(asking_tally.gather(asking_tally.Coding(private.at(place, plan), codes), folder, each))
+    return list(units_blocks.gather(units_blocks.Coding(private.at(place, plan), codes), folder, each))
 
 
 @task(name="gather", persist_result=False, cache_policy=NO_CACHE)
-def gather_part(given: tuple[Place, Plan, PrivateInput, Codes], step: asking_tally.Step, call: tuple[Any, ...]) -> Any:
+def gather_part(given: tuple[Place, Plan, PrivateInput, Codes], step: units_blocks.Step, call: tuple[Any, ...]) -> Any:
     """A step of `gather` for a part of the rows. A worker is sent no key: it opens the vault itself."""
     place, plan, private, codes = given
-    return step(asking_tally.Coding(private.at(place, plan), codes), *call)
+    return step(units_blocks.Coding(private.at(place, plan), codes), *call)
 
 
 @mapped("tally")
@@ -105,7 +105,7 @@ def tally(
     by the codes that have them."""
     asked, path = RoundQuestion.from_record(dict(question)), f"{sums_folder(block)}/{place.key}.npy"
     recode = None if codes is None else codes.paired if grid is None else partial(recoded, grid=grid, codes=codes)
-    return asking_tally.count(block, asked, place.vault, path, recode)
+    return units_sums.count(block, asked, place.vault, path, recode)
 
 
 @stage("infer")
@@ -215,7 +215,7 @@ def planner_of(run: RunContext, admitted: Admitted[Any], codes: Codes, units: Se
     """
     mechanism, vault = admitted.ask.mechanism, run.stores.vault
     if run.plan.privacy.secret == "labels":
-        rows, found = asking_tally.known_codes(units, codes, vault)
+        rows, found = units_blocks.known_codes(units, codes, vault)
         if found:
             return RoundPlanner(mechanism, codes, rows, found)
     batches = admitted.stream.batches
@@ -237,16 +237,16 @@ def counted_rounds(
     rounds are counted at the door. Raises NotVerified if the session was opened with other private data."""
     first = [tally(run, units, question.record()) for question in planner.first_questions()]
 
-    def rounds(stores: Stores, session: Session) -> Iterator[Step[Ints]]:
+    def rounds(stores: Stores, session: Session) -> Iterator[Step]:
         published = list[dict[str, Any]]()
         for number in range(len(planner.mechanism.rounds)):
             question, codes = planner.question(published), planner.codes_after(published)
             exact = sums(question, codes) if number else first[0]
             follow = partial(planner.follow, [*published], question)
-            yield CountedRound(planner.mechanism, number, question, exact).step(stores, session, follow)
+            yield round_step(planner.mechanism, number, question, exact, follow)
             published.append(json.loads(stores.released.read(stores.ledger.released_by(session.id)[number])))
 
-    digests = tuple(sums_digest(each, run.stores.vault) for each in first)
+    digests = tuple(units_sums.sums_digest(each, run.stores.vault) for each in first)
     check_ensemble(run.stores.vault, admitted.session, digests)
     return ExactNumbers(digests, [*units, *chain.from_iterable(first)], steps=rounds)
 

@@ -22,7 +22,7 @@ from concord.flows.stages import split
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking.teachers import rehearse_teachers
-from concord.tasks.asks.votes import VotesAsk, replay_votes, training
+from concord.tasks.asks.votes import VotesAsk, training
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.mechanisms.relabelled import Relabelled
 from concord.tasks.student.study import Student
@@ -65,12 +65,8 @@ def release(run: RunContext, session: Session, admitted: Admitted[VotesAsk], cou
 
 def replay(run: RunContext, session: Session, admitted: Admitted[VotesAsk]) -> Learned:
     """The labels, as released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
-
-    def work() -> tuple[list[Ref], bool]:
-        return replay_votes(run.stores, session, admitted.ask, admitted.stream.batches), True
-
-    released = run.stages.uncached("release", work)
-    return Learned(run, admitted, Disclosure(session, released, 0, run.stores.ledger.now()))
+    steps = partial(admitted.ask.steps, batches=admitted.stream.batches, votes=None)
+    return Learned(run, admitted, pass_door(run, session, steps))
 
 
 def fit(learned: Learned, where: str) -> Student:

@@ -36,7 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "artifacts/mlflow": {"numpy", "pyarrow", "pydantic", *TYPES},
     "tasks/mechanisms": {"concord.artifacts.privacy", "concord.artifacts.errors", "concord.tasks.mechanisms", *PURE}
     | {"concord.artifacts.sections.MECHANISMS", "concord.artifacts.kinds"},
-    "tasks/units": {*UNITS, "threadpoolctl", *ROWS, *TYPES},
+    "tasks/units": {*UNITS, "concord.tasks.mechanisms", "threadpoolctl", *ROWS, *TYPES},
     "tasks/data": {*UNITS, "sklearn", "threadpoolctl", *ROWS, *TYPES},
     "tasks/asking": {*UNITS, "concord.tasks.mechanisms", "concord.tasks.asking", *TYPES, *ROWS}
     | {"scipy", "sklearn", "threadpoolctl"},

@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.advice.report import EPSILONS, Account, check_cover, costs_of, largest_epsilon
     from concord.tasks.asking import (
-        questions as asking_questions, relabel as asking_relabel, tally as asking_tally,
+        questions as asking_questions, relabel as asking_relabel,
         teachers as asking_teachers
     )
     from concord.tasks.asking.answers import DEEPEST, LARGEST_INTEGER, LONGEST, NO_ANSWER, canonical, frame, from_plain
@@ -130,10 +130,6 @@ if TYPE_CHECKING:
     from concord.tasks.asking.relabel import (
         CLASSES, CUTS, RelabelledRows, candidates, cut_points, from_description, hypothesis_class,
         hypothesis_space, public_matrix, relabel, relabelling, resampled
-    )
-    from concord.tasks.asking.tally import (
-        BLOCKS, Coding, Step, _in_blocks, _labels, code_rows, columns_asked, count, gather, known_codes,
-        sums_bytes, total_of
     )
     from concord.tasks.asking.teachers import (
         PROPOSED, Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, poll,
@@ -147,13 +143,13 @@ if TYPE_CHECKING:
     from concord.tasks.asks.kinds import (
         OTHERS, RELEASES, asks_shards, delta_of, mechanism_of, outcomes_of, remarks_of, test_figures
     )
-    from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, answer_path, check_code, keep_answers
+    from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, check_code, keep_answers
     from concord.tasks.asks.sketch import SketchAsk
     from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, counted_again, keep_counted, periods_counted
     from concord.tasks.asks.student_test import StudentTestAsk, planned_test
-    from concord.tasks.asks.tallies import CountedRound, TalliesAsk
+    from concord.tasks.asks.tallies import TalliesAsk, round_step
     from concord.tasks.asks.unit_counts import Confusion, NumberErrors, classes_given, count_units, numbers_given
-    from concord.tasks.asks.votes import VotesAsk, read_votes, replay_votes
+    from concord.tasks.asks.votes import VotesAsk
     from concord.tasks.data import (
         cells as data_cells, concord_pictures as data_concord_pictures, concord_student as data_concord_student,
         csv_files as data_csv_files, files as data_files, frames as data_frames, places as data_places,
@@ -202,8 +198,9 @@ if TYPE_CHECKING:
         Checkpoint, PublicSource, Randomness, commitment, read_checkpoint, sums_folder, votes_folder,
         write_checkpoint
     )
-    from concord.tasks.door.door import release
+    from concord.tasks.door.door import Drawn, release
     from concord.tasks.door.erase import close, erase, erased_units, forget
+    from concord.tasks.door.exact import read_votes
     from concord.tasks.door.locks import RUN, a_run_in
     from concord.tasks.mechanisms import (
         contributions as mechanisms_contributions, distance as mechanisms_distance,
@@ -317,17 +314,21 @@ if TYPE_CHECKING:
     )
     from concord.tasks.student.trust import trusted_types
     from concord.tasks.units import (
-        arrivals as units_arrivals, identifiers as units_identifiers, parts as units_parts, spill as units_spill,
-        split as units_split, units as units_units
+        arrivals as units_arrivals, blocks as units_blocks, identifiers as units_identifiers, parts as units_parts,
+        spill as units_spill, split as units_split, sums as units_sums, units as units_units
     )
     from concord.tasks.units.arrivals import (
         NAME, Arriving, Period, check_unchanged, contents_by_place, files_by_place, table_of, take
+    )
+    from concord.tasks.units.blocks import (
+        BLOCKS, Coding, Step, _in_blocks, _labels, code_rows, columns_asked, gather, known_codes
     )
     from concord.tasks.units.guard import private_stage, silenced
     from concord.tasks.units.identifiers import LONGEST_TEXT, PLAIN, _named, name_of
     from concord.tasks.units.parts import NULL_CELL, division_of, naming_rule, of_part, public_key, row_names
     from concord.tasks.units.spill import SPILLS, spilling
     from concord.tasks.units.split import ASIDE, SHARD, one_row_a_unit, split, with_public
+    from concord.tasks.units.sums import count, keep_sums, total_of
     from concord.tasks.units.units import (
         NOBODY, UNIT, Erased, PrivateRows, keyed_bits, names_held, private_table, rows_with_units,
         sampled, shards_of, unit_names

@@ -168,10 +168,6 @@ class Released:
         with place.open("rb") as file:
             return Ref(path=path, digest=hashlib.file_digest(file, "sha256").hexdigest())
 
-    def write_labels(self, session: str, index: int, table: pa.Table) -> Ref:
-        """Publish the labels released for a batch (`labels_table`). The same table gives the same bytes."""
-        return self.write(labels_path(session, index), table_bytes(table.columns, table.schema))
-
     def restamp(self, refs: Sequence[Ref]) -> None:
         """Rewrite files unchanged, so that neither their times nor their folders' tell when each was first written.
 
@@ -264,14 +260,15 @@ def table_bytes(columns: Sequence[Any], schema: pa.Schema) -> bytes:
     return content
 
 
-def round_path(session: str, number: int) -> str:
-    """The path at which a round of a session is released."""
-    return f"{session}/rounds/round-{number:05d}.json"
+ROUND_FILE = "rounds/round-{:05d}.json"
+"""Path below a session's folder at which a round is released."""
+LABELS_FILE = "labels/batch-{:05d}.arrow"
+"""Path below a session's folder at which the labels of a batch are released."""
 
 
 def labels_path(session: str, index: int) -> str:
     """The path at which the labels of a session's batch are released."""
-    return f"{session}/labels/batch-{index:05d}.arrow"
+    return f"{session}/{LABELS_FILE.format(index)}"
 
 
 def sha256(data: bytes) -> str:

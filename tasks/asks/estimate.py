@@ -25,7 +25,8 @@ from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.matrix import encode
 from concord.tasks.door.ask import SingleAsk
-from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.door.door import Drawn
+from concord.tasks.door.exact import FormName
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.units.guard import private_stage, silenced
 from concord.tasks.units.split import ASIDE, SHARD
@@ -36,6 +37,7 @@ class EstimateAsk(SingleAsk[ErrorEstimate]):
     """An error estimate; `about` is the public share of units that are set aside."""
 
     purpose: ClassVar[str] = "an estimate"
+    form: ClassVar[FormName] = "errors"
     file: ClassVar[str] = "estimate.json"
 
     @property
@@ -51,14 +53,9 @@ class EstimateAsk(SingleAsk[ErrorEstimate]):
             "estimate": self.settings(),
         }
 
-    def draw(self, exact: bytes, source: RandomSource) -> Ints:
-        """The noisy sum, (1,), from the files of `measure`, block by block."""
-        errors, tested = np.frombuffer(exact, dtype=np.int64).reshape(-1, 2).T
-        return np.array([self.mechanism.release(self.mechanism.total(errors, tested), source)])
-
-    def result(self, drawn: Ints) -> dict[str, Any]:
+    def result(self, drawn: Drawn) -> dict[str, Any]:
         """The sum, and the settings by which it is read."""
-        return {"format": "concord error estimate 2", "settings": self.settings(), "sum": int(drawn[0])}
+        return {"format": "concord error estimate 2", "settings": self.settings(), "sum": int(drawn.arrays[0][0])}
 
 
 class Suggestion(BaseModel):

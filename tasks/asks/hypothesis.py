@@ -26,7 +26,8 @@ from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.matrix import encode
 from concord.tasks.door.ask import SingleAsk
-from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.door.door import Drawn
+from concord.tasks.door.exact import FormName
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.units.guard import private_stage
@@ -48,6 +49,7 @@ class HypothesisAsk(SingleAsk[Universal]):
 
     purpose: ClassVar[str] = LABELS
     stage = "choose"
+    form: ClassVar[FormName] = "scores"
     file: ClassVar[str] = "hypothesis.json"
 
     @classmethod
@@ -75,13 +77,9 @@ class HypothesisAsk(SingleAsk[Universal]):
         """The question, and the budget."""
         return {"privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True), **self.question}
 
-    def draw(self, exact: bytes, source: RandomSource) -> Ints:  # noqa: ARG002, since it draws by itself
-        """Index of a candidate, (1,), from the file of `count_errors`."""
-        return np.array([self.mechanism.choose(-np.load(io.BytesIO(exact), allow_pickle=False))])
-
-    def result(self, drawn: Ints) -> dict[str, Any]:
+    def result(self, drawn: Drawn) -> dict[str, Any]:
         """The hypothesis."""
-        chosen = {"classes": list(self.classes), "hypothesis": self.candidates.describe(int(drawn[0]))}
+        chosen = {"classes": list(self.classes), "hypothesis": self.candidates.describe(int(drawn.arrays[0][0]))}
         return {"format": "concord hypothesis 2", **chosen}
 
 

@@ -17,7 +17,6 @@ Not covered  a ledger restored from an older copy. Two questions with the same n
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,20 +25,18 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
-from concord.artifacts.sessions import Batch, BatchOutcome, Session
+from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asking.answers import NO_ANSWER
 from concord.tasks.asking.questions import Question
 from concord.tasks.door.ask import StreamAsk
-from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.door import Step, digest_in, publish_answer, replayed
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.queries import FORMS, SingleRelease, ask, leaders
+from concord.tasks.door.door import Drawn, Step, batch_of, digest_in, publish_json
+from concord.tasks.door.exact import Exact
+from concord.tasks.mechanisms.queries import FORMS, SingleRelease
 from concord.tasks.mechanisms.stable import StableVoting
 
 ANSWER_FORMAT = "concord answer 2"
-REFUSED_ANSWER, ANSWERED = 0, 1
-"""How the outcome of a draw is stored."""
+ANSWER_FILE = "answers/answer-{:05d}.json"
+"""Path of the released answer to a question, below its session's folder."""
 
 
 @dataclass(frozen=True)
@@ -114,71 +111,59 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
             "questions": self.settings(),
         }
 
-    def steps(self, stores: Stores, session: Session, name: str) -> Iterator[Step[bool] | Ref]:
+    def steps(self, stores: Stores, session: Session, name: str) -> Iterator[Step]:
         """The question of that name, answered from the stored answers of shards, or its released file; before it, one
         that was begun by a process that is gone. Raises NotVerified if stored answers are gone."""
         for begun in _pending(stores, session.id):
-            yield self._step(stores, session, begun)
+            yield self._step(begun)
         known = batch_of(stores, session.id, name)
         if known is not None and known.outcome is not None:
-            yield replayed(stores, known.outcome)
+            yield self._step(ShardAnswers(name, "", None))
             return
         kept = stores.vault.find(_kept(stores.vault, session.id, name))
         if kept is None:
             raise NotVerified(f"what shards answered to question {name!r} of session {session.id} is not in the vault")
-        yield self._step(stores, session, ShardAnswers.read(stores.vault, kept))
+        yield self._step(ShardAnswers.read(stores.vault, kept))
 
-    def _step(self, stores: Stores, session: Session, asked: "ShardAnswers") -> Step[bool]:
-        if len(asked.answers) != session.teachers:
-            raise NotVerified(
-                f"{len(asked.answers)} shards answered question {asked.question!r}, but session {session.id} was "
-                f"opened for {session.teachers}: a shard must not be left out"
-            )
-        winner, _ = leaders(asked.answers)
-
-        def draw(before: Session, source: Randomness, begun: Batch) -> bool:
-            def outcome() -> Ints:
-                answer = ask(self.mechanism, [asked.answers], source, begun.first, before.refused)
-                return np.array([ANSWERED if answer == [winner] else REFUSED_ANSWER])
-
-            return int(source.once(f"answer-{begun.index:05d}", outcome)[0]) == ANSWERED
-
-        def publish(begun: Batch, answered: bool) -> BatchOutcome:
-            result = {
-                "format": ANSWER_FORMAT,
-                "mechanism": session.kind.name,
-                "question": asked.question,
-                "code": asked.code,
-                "shards": session.teachers,
-                "outcome": "refused" if not answered else "no answer" if winner == NO_ANSWER else "answered",
-                "answer": json.loads(winner) if answered else None,
-            }
-            file = publish_answer(stores, session, f"answers/answer-{begun.index:05d}.json", result)
-            return begun.released_as(file, answered=int(answered), refused=int(not answered))
-
+    def _step(self, asked: "ShardAnswers") -> Step:
         return Step(
             question=asked.question,
-            exact=asked.answers,
-            draw=draw,
-            publish=publish,
-            known=partial(_begun, stores, session.id),
-            path=answer_path,
+            exact=None if asked.file is None else Exact("answers", ((asked.file,),)),
+            mechanism=self.mechanism,
+            publish=publish_json,
+            about=asked,
+            draw="answer-{:05d}",
+            path=ANSWER_FILE,
         )
 
 
 @dataclass(frozen=True)
 class ShardAnswers:
-    """A question's stored answers: its name, its code, and the answer of each shard."""
+    """A question that was put to shards: its name, its code, and the file of the answers; None once it is released."""
 
     question: str
     code: str
-    answers: tuple[str, ...]
+    file: Ref | None
 
     @classmethod
     def read(cls, vault: Vault, ref: Ref) -> "ShardAnswers":
-        """Read the answers from a file of the vault."""
+        """What a file of the vault holds the answers to."""
         kept = json.loads(vault.read(ref))
-        return cls(kept["question"], kept["code"], tuple(kept["answers"]))
+        return cls(kept["question"], kept["code"], ref)
+
+    def result(self, drawn: Drawn) -> dict[str, Any]:
+        """The released answer as JSON."""
+        (answered,), text = drawn.arrays
+        answer = json.loads(bytes(text.astype(np.uint8))) if answered else None
+        return {
+            "format": ANSWER_FORMAT,
+            "mechanism": drawn.session.kind.name,
+            "question": self.question,
+            "code": self.code,
+            "shards": drawn.session.teachers,
+            "outcome": "refused" if not answered else "no answer" if answer is None else "answered",
+            "answer": answer,
+        }
 
 
 def keep_answers(vault: Vault, session: str, question: Question, answers: Sequence[str]) -> Ref:
@@ -187,15 +172,6 @@ def keep_answers(vault: Vault, session: str, question: Question, answers: Sequen
     with vault.create(_kept(vault, session, question.name)) as sink:
         sink.write(canonical_json(kept).encode())
     return sink.ref
-
-
-def batch_of(stores: Stores, session: str, question: str) -> Batch | None:
-    """The batch of the question with this name in its session; None if it is not begun."""
-    return _begun(stores, session, _question_digest(stores, session, question))
-
-
-def _begun(stores: Stores, session: str, digest: str) -> Batch | None:
-    return next((batch for batch in stores.ledger.batches(session) if batch.question_digest == digest), None)
 
 
 def check_code(question: Question, released: bytes, session: str) -> bool:
@@ -210,11 +186,6 @@ def check_code(question: Question, released: bytes, session: str) -> bool:
     return bool(code and question.code)
 
 
-def answer_path(session: str, index: int) -> str:
-    """Path of the released answer to a question."""
-    return f"{session}/answers/answer-{index:05d}.json"
-
-
 def _pending(stores: Stores, session: str) -> Iterator[ShardAnswers]:
     """The stored answers of a question that was begun and not released. Raises NotVerified if they are gone."""
     state = stores.ledger.session(session)
@@ -224,7 +195,7 @@ def _pending(stores: Stores, session: str) -> Iterator[ShardAnswers]:
     for file in sorted((stores.vault.root / folder).glob("*.json")):
         kept = stores.vault.find(f"{folder}/{file.name}")
         asked = None if kept is None else ShardAnswers.read(stores.vault, kept)
-        if asked and _question_digest(stores, session, asked.question) == state.pending.question_digest:
+        if asked and digest_in(stores, session, "question", asked.question) == state.pending.question_digest:
             yield asked
             return
     raise NotVerified(f"session {session} has a question begun, and what shards answered to it is not in the vault")
@@ -232,8 +203,3 @@ def _pending(stores: Stores, session: str) -> Iterator[ShardAnswers]:
 
 def _kept(vault: Vault, session: str, question: str) -> str:
     return f"sessions/{session}/questions/{vault.digest('question', question)[:32]}.json"
-
-
-def _question_digest(stores: Stores, session: str, question: str) -> str:
-    """The digest of a question's name under which the ledger records it."""
-    return digest_in(stores, session, "question", question)

@@ -27,15 +27,16 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import ROUND_FILE
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
-from concord.artifacts.sessions import Batch, BatchOutcome, Session
+from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import Codes
-from concord.tasks.door.checkpoint import PublicSource, Randomness
-from concord.tasks.door.door import Step, digest_in, publish_round
+from concord.tasks.door.checkpoint import PublicSource
+from concord.tasks.door.door import Drawn, Step
+from concord.tasks.door.exact import Exact
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
@@ -161,62 +162,38 @@ class SeasonAsk(TalliesAsk):
         counted: Sequence[PeriodCounts],
         again: Sequence[Sequence[Ref]],
         follow: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-    ) -> Iterator[Step[list[Ints]]]:
+    ) -> Iterator[Step]:
         """The only step: the release of the last of these periods.
 
         counted  all periods so far, in order
         again    their sums in place of those on record, if units were erased since
         follow   returns further results, computed from the release's file so far and public things alone
-        Raises NotVerified if an earlier period's question, sums or names are not those on record.
         """
-        number, mechanism, questions = len(counted) - 1, self.mechanism, self.questions
-        periods = [canonical_json(period.model_dump(mode="json")) for period in counted]
-        before = stores.ledger.batches(session.id)[:number]
-        drawn_for = [digest_in(stores, session.id, "votes", own) for own in periods[:-1]]
-        if [batch.exact_digest for batch in before] != drawn_for:
-            raise NotVerified(f"the periods of session {session.id} are not those that its releases were drawn for")
-        past = [json.loads(stores.released.read(batch.outcome.released)) for batch in before if batch.outcome]
-        self._check_paid(past)
-        asked = {"questions": [question.record() for question in questions]}
         if again and not any(remark.kind == "erased" for remark in stores.ledger.remarks(session.domain)):
             raise NotVerified("sums of a period are counted again if a unit was erased, and none was")
-        sums, each = again or [period.sums for period in counted], range(len(questions))
-        arrived = [[total_of([of_period[at]], stores.vault) for of_period in sums] for at in each]
-
-        def draw(_: Session, source: Randomness, __: Batch) -> list[Ints]:
-            at_once = [(number * len(each) + at, mechanism.mixed(arrived[at])) for at in each]
-            return source.kept(f"round-{number:05d}", lambda: [mechanism.release(*one, source) for one in at_once])
-
-        def publish(step: Batch, noisy: list[Ints]) -> BatchOutcome:
-            def content() -> dict[str, Any]:
-                release = {**asked, **_read(mechanism, [release["sums"] for release in past], noisy)}
-                return {**release, **follow(release)}
-
-            return publish_round(stores, session, step, content)
-
+        *earlier, last = (canonical_json(period.model_dump(mode="json")) for period in counted)
+        sums = tuple((file,) for period in again or [period.sums for period in counted] for file in period)
+        batches = stores.ledger.batches(session.id)[: len(earlier)]
+        past = [json.loads(stores.released.read(batch.outcome.released)) for batch in batches if batch.outcome]
+        asked = {"questions": [question.record() for question in self.questions]}
         yield Step(
-            question=canonical_json({"release": number, **asked}),
-            exact=[periods[-1]],
-            draw=draw,
-            publish=publish,
-            number=number,
-            names=("rows", "votes"),
+            question=canonical_json(asked),
+            exact=Exact("periods", sums, last, tuple(earlier)),
+            mechanism=self.mechanism,
+            publish=release_file,
+            about=(asked, self.mechanism, [release["sums"] for release in past], follow),
+            draw="round-{:05d}",
+            path=ROUND_FILE,
+            number=len(earlier),
+            once=True,
         )
 
-    def _check_paid(self, past: Sequence[Mapping[str, Any]]) -> None:
-        """Raise NotVerified if the questions are not those that the season paid for, or not those of its first
-        release."""
-        questions = self.questions
-        try:
-            for at, question in enumerate(questions):
-                self.mechanism.check(at, question)
-        except ValueError as wrong:
-            raise NotVerified(f"{wrong}: nothing was drawn") from None
-        if len(questions) != len(self.mechanism.rounds):
-            raise NotVerified("a release asks every question of its season: nothing was drawn")
-        asked = canonical_json([question.record() for question in questions])
-        if past and canonical_json(past[0]["questions"]) != asked:
-            raise NotVerified("the questions of a season stay those of its first release: nothing was drawn")
+
+def release_file(drawn: Drawn) -> bytes:
+    """The file of a release: its questions and noisy sums, running totals, and what follows from them."""
+    asked, mechanism, past, follow = drawn.about
+    release = {**asked, **_read(mechanism, past, drawn.arrays)}
+    return canonical_json({**drawn.claim, **release, **follow(release)}).encode()
 
 
 def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Sequence[Ints]) -> dict[str, Any]:

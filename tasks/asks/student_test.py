@@ -17,15 +17,14 @@ Not covered  a student that was chosen by earlier results on the same units: its
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from concord.artifacts.domains import Domain
 from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import STUDENT_TEST
 from concord.tasks.door.ask import SingleAsk
-from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.door.door import Drawn
+from concord.tasks.door.exact import FormName
 from concord.tasks.mechanisms.private_test import Noisy, PrivateTest
 
 
@@ -37,6 +36,7 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
 
     purpose: ClassVar[str] = STUDENT_TEST
     stage = "test"
+    form: ClassVar[FormName] = "counts"
     file: ClassVar[str] = "test.json"
     part: ClassVar[str] = TEST
 
@@ -70,17 +70,14 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
         """Its settings."""
         return {"tried": self.settings()}
 
-    def draw(self, exact: bytes, source: RandomSource) -> Ints:
-        """Noisy counts, as `PrivateTest.release` has them, from the file of `Confusion` or `NumberErrors`."""
-        return self.mechanism.release(np.frombuffer(exact, dtype="<i8"), source)
-
-    def result(self, drawn: Ints) -> dict[str, Any]:
+    def result(self, drawn: Drawn) -> dict[str, Any]:
         """The noisy counts by name."""
+        (counts,) = drawn.arrays
         head = {"format": "concord private test 2", "settings": self.settings()}
         if not self.mechanism.classes:
-            errors, of_constant = drawn.reshape(2, -1).tolist()
+            errors, of_constant = counts.reshape(2, -1).tolist()
             return {**head, "errors": errors, "constant_errors": of_constant}
-        noisy = Noisy.of(self.mechanism, drawn.tolist())
+        noisy = Noisy.of(self.mechanism, counts.tolist())
         right, wrong = noisy.pair.tolist()
         found = {"classes": list(self.classes), "right": right, "wrong": wrong, "matrix": noisy.matrix.tolist()}
         return {**head, **found}

@@ -17,16 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.released import ROUND_FILE
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Bounds, Ref, canonical_json
-from concord.artifacts.sessions import LABELS, Batch, BatchOutcome, Session
-from concord.artifacts.stores import Stores
-from concord.tasks.asking.tally import sums_bytes, total_of
+from concord.artifacts.sessions import LABELS
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.ask import Ask
-from concord.tasks.door.door import Step, publish_round
+from concord.tasks.door.door import Drawn, Step
+from concord.tasks.door.exact import Exact
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
@@ -82,50 +80,30 @@ class TalliesAsk(Ask[Tallies]):
         }
 
 
-@dataclass(frozen=True)
-class CountedRound:
-    """A round that paid for its question, with the files of its exact sums, as `tasks.asking.tally.count` wrote them.
+Follow = Callable[[Ints], Mapping[str, Any]]
+"""Further results of a round, computed from its noisy sums and public things alone."""
 
-    Raises NotVerified if round `number` of the mechanism did not pay for the question.
+
+def round_step(mechanism: Tallies, number: int, question: RoundQuestion, blocks: Sequence[Ref], follow: Follow) -> Step:
+    """The step that releases a round.
+
+    blocks   files of its exact sums, as `tasks.units.sums.count` wrote them
     """
-
-    mechanism: Tallies
-    number: int
-    question: RoundQuestion
-    blocks: Sequence[Ref]
-
-    def __post_init__(self) -> None:
-        try:
-            self.mechanism.check(self.number, self.question)
-        except ValueError as wrong:
-            raise NotVerified(f"{wrong}: nothing was drawn") from None
-
-    def step(self, stores: Stores, session: Session, follow: Callable[[Ints], Mapping[str, Any]]) -> Step[Ints]:
-        """The step of a session that releases it.
-
-        follow   returns further results, computed from the noisy sums and public things alone
-        Raises NotVerified if the sums are of another question.
-        """
-        mechanism, number, exact = self.mechanism, self.number, total_of(self.blocks, stores.vault)
-        if exact.shape != (self.question.size,):
-            raise NotVerified(f"round {number} was counted for another question than it asks: nothing was drawn")
-        asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": self.question.record()}
-
-        def publish(step: Batch, noisy: Ints) -> BatchOutcome:
-            own = {"format": ROUND_FORMAT, **asked, "sums": noisy.tolist()}
-            return publish_round(stores, session, step, lambda: {**own, **follow(noisy)})
-
-        return Step(
-            question=canonical_json(asked),
-            exact=[sums_bytes(exact)],
-            draw=lambda _, source, __: source.once(
-                f"round-{number:05d}", lambda: mechanism.release(number, exact, source)
-            ),
-            publish=publish,
-            number=number,
-        )
+    asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
+    return Step(
+        question=canonical_json(asked),
+        exact=Exact("sums", (tuple(blocks),)),
+        mechanism=mechanism,
+        publish=round_file,
+        about=({"format": ROUND_FORMAT, **asked}, follow),
+        draw="round-{:05d}",
+        path=ROUND_FILE,
+        number=number,
+        once=True,
+    )
 
 
-def sums_digest(blocks: Sequence[Ref], vault: Vault) -> str:
-    """Keyed digest of the sums of all blocks; it does not depend on how rows are spread over them."""
-    return vault.digest("sums", sums_bytes(total_of(blocks, vault)))
+def round_file(drawn: Drawn) -> bytes:
+    """The file of a round: its question and noisy sums, and what follows from them."""
+    (asked, follow), (noisy,) = drawn.about, drawn.arrays
+    return canonical_json({**drawn.claim, **asked, "sums": noisy.tolist(), **follow(noisy)}).encode()

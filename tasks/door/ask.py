@@ -18,8 +18,8 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.door.door import Step, publish_answer
-from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.door.door import Drawn, Step, publish_json
+from concord.tasks.door.exact import Exact, FormName
 
 ROUNDING = 1e-9
 """Relative difference up to which two floats are one setting: processors differ in the last bits."""
@@ -177,11 +177,13 @@ class SingleAsk(Ask[Single]):
 
     about   other public facts of the question, as JSON
 
+    form    of its exact numbers
     file    name of the released file, JSON
     """
 
     about: dict[str, Any]
 
+    form: ClassVar[FormName]
     file: ClassVar[str]
 
     @property
@@ -208,23 +210,19 @@ class SingleAsk(Ask[Single]):
         """The question as JSON, of which the ledger keeps a keyed digest."""
         return self.settings()
 
-    def steps(self, stores: Stores, session: Session, exact: Sequence[Ref]) -> Iterator[Step[Ints]]:
+    def steps(self, stores: Stores, session: Session, exact: Sequence[Ref]) -> Iterator[Step]:  # noqa: ARG002
         """Its one step; `exact` are the files of the private numbers that it draws from."""
-        numbers = b"".join(map(stores.vault.read, exact))
         yield Step(
             question=canonical_json(self.question),
-            exact=[numbers],
-            draw=lambda _, source, __: source.once("answer", lambda: self.draw(numbers, source)),
-            publish=lambda step, drawn: step.released_as(
-                publish_answer(stores, session, self.file, self.result(drawn))
-            ),
+            exact=Exact(self.form, (tuple(exact),)),
+            mechanism=self.mechanism,
+            publish=publish_json,
+            about=self,
+            draw="answer",
+            path=self.file,
             number=0,
         )
 
     @abstractmethod
-    def draw(self, exact: bytes, source: RandomSource) -> Ints:
-        """The answer, drawn from the exact private numbers, as their file holds them."""
-
-    @abstractmethod
-    def result(self, drawn: Ints) -> dict[str, Any]:
+    def result(self, drawn: Drawn) -> dict[str, Any]:
         """The released answer as JSON: a function of what was drawn and of public things alone."""

@@ -2,8 +2,9 @@
 
     for each step:  ledger.begin ─ draw ─ ledger.draw ─ published file durable ─ ledger.commit
 
-A step is a public question of a session and the exact private answer to it: votes on a batch, sums of a round, counts.
-Each ask in tasks.asks makes its own; `release` is the one loop over them.
+A step is a public question of a session, and a handle of the exact private answer to it: votes on a batch, sums of a
+round, counts. It holds values alone: what is published is made by a function of a module's top level, which gets what
+was drawn and public things. Each ask in tasks.asks makes its own steps; `release` is the one loop over them.
 One that was committed is replayed from its released file. One that was only begun is drawn for again with the same
 randomness: keyed draws follow from the session key and the row's index; noise is in the vault, and on record by a keyed
 digest, before anyone sees what is made of it.
@@ -18,23 +19,80 @@ Not covered  a ledger restored from an older copy. Checked by tests/promises/tes
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from pathlib import PurePath
+from typing import Any
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import derive, keyed_digest
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.door.checkpoint import Randomness, check_key, session_key
+from concord.tasks.door.exact import NOTHING_DRAWN, Exact, Form, opened
 from concord.tasks.door.locks import alone
+from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.units.guard import private_stage
 
-Drawn = TypeVar("Drawn")
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a publication is made of: the session before the step, the step as it was begun, and what was drawn; and
+    `about`, the public things that the step came with. Of a step that is not asked, nothing is drawn."""
+
+    session: Session
+    batch: Batch
+    arrays: Sequence[Ints]
+    about: Any
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        """The session and its guarantee, as published files state them."""
+        return {"session": self.session.id, "epsilon": self.session.epsilon, "delta": self.session.delta}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a session: a public question, the exact private answer to it, and what is made of that.
+
+    question   text or bytes of which the ledger has a keyed digest
+    exact      a handle of the answer; None if nothing was counted, because the step is on record or the session ended
+    mechanism  draws from the answer
+    publish    a function of a module's top level: the bytes of the released file
+    about      the public things that `publish` needs
+
+    draw, path     name of what is drawn, and path of the file below the session's folder, both by the step's index
+    rows           rows that it asks
+    number         its place, if the session's steps are numbered; else it is the one on record with its question, or
+                   follows those that were begun
+    may_be_unasked whether a file says so if the session has ended without it; else it is refused
+    once           whether the file is made once and kept in the vault, since floating point may differ elsewhere
+    """
+
+    question: str | bytes
+    exact: Exact | None
+    mechanism: Any
+    publish: Callable[[Drawn], bytes]
+    about: Any
+
+    draw: str
+    path: str
+    rows: int = 1
+    number: int | None = None
+    may_be_unasked: bool = False
+    once: bool = False
+
+    def file(self, session: str, index: int) -> str:
+        """The path of the released file."""
+        return f"{session}/{self.path.format(index)}"
+
+    @property
+    def asked(self) -> Any:
+        """The question: JSON of numbered steps, else as it is."""
+        return json.loads(self.question) if self.number is not None else self.question
 
 
 @contextmanager
@@ -50,64 +108,59 @@ def digest_in(stores: Stores, session: str, what: str, *content: str | bytes) ->
     return keyed_digest(derive(session_key(stores.vault, session), "digests"), what, *content)
 
 
-@dataclass(frozen=True)
-class Step(Generic[Drawn]):
-    """One step of a session: a public question, the exact private answer to it, and what is made of that.
-
-    question, exact  contents of which the ledger has keyed digests, under these `names`
-    draw             draws from the exact answer, given the session before the step, the session's randomness, and the
-                     step as it was begun
-    publish          writes what was drawn for the step, with bytes that depend on it and public things alone
-    number           its place, if the session's steps are numbered; else it follows those that were begun, and
-
-    known            returns the step on record with that digest of the question, if it was begun
-    rows, path       rows that it asks; path of the released file of a session's step
-    unasked          writes the file that says that the session has ended without it; None if that is refused
-    """
-
-    question: str | bytes
-    exact: Sequence[str | bytes]
-    draw: Callable[[Session, Randomness, Batch], Drawn]
-    publish: Callable[[Batch, Drawn], BatchOutcome]
-    number: int | None = None
-    names: tuple[str, str] = ("question", "exact")
-
-    known: Callable[[str], Batch | None] = lambda _: None
-    rows: int = 1
-    path: Callable[[str, int], str] = round_path
-    unasked: Callable[[Session], Ref] | None = None
+def batch_of(stores: Stores, session: str, question: str | bytes) -> Batch | None:
+    """The batch of a question in its session; None if it is not begun."""
+    digest = digest_in(stores, session, "question", question)
+    return next((batch for batch in stores.ledger.batches(session) if batch.question_digest == digest), None)
 
 
 @private_stage
-def release(stores: Stores, session: Session, steps: Iterable[Step[Any] | Ref]) -> list[Ref]:
+def release(stores: Stores, session: Session, steps: Iterable[Step]) -> list[Ref]:
     """Pass the steps of a session through the door one after another, or replay them; returns the released files.
 
-    steps   each is made when the one before is released, from which it may follow, and outside the session's lock. A
-            file stands for a step that is not asked
+    steps   each is made when the one before is released, from which it may follow, and outside the session's lock
     Raises NotVerified if the session's key is not the one it was opened with, and as `pass_step`.
     """
     check_key(stores.vault, session)
-    released = list[Ref]()
+    released, unasked = list[Ref](), list[int]()
     for step in steps:
-        if isinstance(step, Ref):
-            released.append(step)
-            continue
         with open_door(stores, session):
             before = stores.ledger.session(session.id)
-            question = digest_in(stores, session.id, step.names[0], step.question)
-            known = step.known(question)
-            if known is None and before.ended and step.unasked:  # as if it was closed meanwhile
-                released.append(step.unasked(before))
-                continue
-            index, first = _place(stores, before, step, known)
-            exact = digest_in(stores, session.id, step.names[1], *step.exact)
-            batch = Batch(index=index, first=first, rows=step.rows, question_digest=question, exact_digest=exact)
-            draw, publish = partial(step.draw, before), partial(step.publish, batch)
-            released.append(pass_step(stores, session.id, batch, draw, publish))
+            known = None if step.number is not None else batch_of(stores, session.id, step.question)
+            if known is not None and known.outcome is None and before.status != "open" and step.may_be_unasked:
+                known = None
+            if known is None and before.ended and step.may_be_unasked:  # as if it was closed meanwhile
+                index, first = before.batches + len(unasked), before.next_row + sum(unasked)
+                batch = Batch(index=index, first=first, rows=step.rows, question_digest="", exact_digest="")
+                released.append(_write(stores, step, Drawn(before, batch, (), step.about)))
+                unasked.append(step.rows)
+            elif step.exact is None and known is not None and known.outcome is not None:
+                released.append(replayed(stores, known.outcome))
+            else:
+                released.append(_ask(stores, before, step, known))
     return released
 
 
-def _place(stores: Stores, before: Session, step: Step[Any], known: Batch | None) -> tuple[int, int]:
+def _ask(stores: Stores, before: Session, step: Step, known: Batch | None) -> Ref:
+    """Check a step against its question, the record and its exact numbers, and pass it through the door."""
+    if step.exact is None:
+        raise NotVerified(f"session {before.id} has a step without exact numbers: {NOTHING_DRAWN}")
+    index, first = _place(stores, before, step, known)
+    question = digest_in(stores, before.id, "question", step.question)
+    drawn_for = [digest_in(stores, before.id, "exact", record) for record in step.exact.earlier]
+    earlier = stores.ledger.batches(before.id)[: len(drawn_for)]
+    if [batch.exact_digest for batch in earlier] != drawn_for:
+        raise NotVerified(f"the periods of session {before.id} are not those that its releases were drawn for")
+    if any(batch.question_digest != question for batch in earlier):
+        raise NotVerified(f"the questions of a season stay those of its first release: {NOTHING_DRAWN}")
+    numbers = opened(step.exact, stores.vault)
+    exact = digest_in(stores, before.id, "exact", *numbers.content)
+    batch = Batch(index=index, first=first, rows=step.rows, question_digest=question, exact_digest=exact)
+    numbers.check(step.mechanism, step.asked, before, batch)
+    return pass_step(stores, before, step, batch, numbers)
+
+
+def _place(stores: Stores, before: Session, step: Step, known: Batch | None) -> tuple[int, int]:
     """The index and the first row of a step.
 
     Raises NotVerified if the next step was released already: its draws were used for another question.
@@ -116,7 +169,7 @@ def _place(stores: Stores, before: Session, step: Step[Any], known: Batch | None
         return step.number, step.number
     if known is not None:
         return known.index, known.first
-    if stores.released.find(path := step.path(before.id, before.batches)) is not None:
+    if stores.released.find(path := step.file(before.id, before.batches)) is not None:
         raise NotVerified(
             f"{path} was released, and the ledger does not know of it: the ledger was restored from a backup; restore "
             f"the newer copy, or end the session by `concord close {before.id} --whole`"
@@ -124,25 +177,30 @@ def _place(stores: Stores, before: Session, step: Step[Any], known: Batch | None
     return before.batches, before.next_row
 
 
-def pass_step(
-    stores: Stores,
-    session: str,
-    step: Batch,
-    draw: Callable[[Randomness, Batch], Drawn],
-    publish: Callable[[Drawn], BatchOutcome],
-) -> Ref:
+def pass_step(stores: Stores, before: Session, step: Step, batch: Batch, numbers: Form) -> Ref:
     """Pass one step through the open door, or replay it; returns its released file.
 
-    draw      draws from the exact answer, by the session's randomness
-    publish   writes what was drawn, with bytes that depend on it and public things alone
     Raises NotVerified if question or exact answer are not those on record, BudgetRefused if the session has ended.
     """
-    begun = stores.ledger.begin_batch(session, step)
+    begun = stores.ledger.begin_batch(before.id, batch)
     if begun.outcome is not None:
         return replayed(stores, begun.outcome)
-    outcome = publish(draw(Randomness(stores.vault, stores.ledger, session), begun))
-    stores.ledger.commit_batch(session, outcome)
-    return outcome.released
+    source = Randomness(stores.vault, stores.ledger, before.id)
+    draw = partial(numbers.draw, step.mechanism, source, before, begun)
+    keyed = numbers.keyed and step.mechanism.keyed  # such draws are the same at every call
+    arrays = draw() if keyed else source.kept(step.draw.format(begun.index), draw)
+    released = _write(stores, step, Drawn(before, begun, arrays, step.about))
+    stores.ledger.commit_batch(before.id, numbers.outcome(begun, released, arrays))
+    return released
+
+
+def _write(stores: Stores, step: Step, drawn: Drawn) -> Ref:
+    """Write the released file of a step: with bytes that depend on what was drawn and on public things alone."""
+    path = step.file(drawn.session.id, drawn.batch.index)
+    if not step.once:
+        return stores.released.write(path, step.publish(drawn))
+    kept = stores.vault.keep(f"sessions/{drawn.session.id}/{PurePath(path).name}", partial(step.publish, drawn))
+    return stores.released.write(path, stores.vault.read(kept))
 
 
 def replayed(stores: Stores, outcome: BatchOutcome) -> Ref:
@@ -151,19 +209,6 @@ def replayed(stores: Stores, outcome: BatchOutcome) -> Ref:
     return outcome.released
 
 
-def publish_round(
-    stores: Stores, session: Session, step: Batch, content: Callable[[], Mapping[str, Any]]
-) -> BatchOutcome:
-    """Write the file of a round, made once by `content` and kept in the vault: floating point may differ elsewhere."""
-    claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
-    made = stores.vault.keep(
-        f"sessions/{session.id}/round-{step.index:05d}.json", lambda: canonical_json({**claim, **content()}).encode()
-    )
-    return step.released_as(stores.released.write(round_path(session.id, step.index), stores.vault.read(made)))
-
-
-def publish_answer(stores: Stores, session: Session, name: str, result: Mapping[str, Any]) -> Ref:
-    """Write the answer of a session, `result` as JSON with its guarantee, to the released file of that name."""
-    claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
-    text = json.dumps({**claim, **result}, indent=2, sort_keys=True)
-    return stores.released.write(f"{session.id}/{name}", text.encode())
+def publish_json(drawn: Drawn) -> bytes:
+    """What `about.result` makes of the drawn arrays as JSON, with the guarantee."""
+    return json.dumps({**drawn.claim, **drawn.about.result(drawn)}, indent=2, sort_keys=True).encode()

@@ -259,6 +259,20 @@ def row_sums(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
     return total
 
 
+def within(question: RoundQuestion, codes: CodeRows) -> CodeRows:
+    """The codes (rows, fields), each within what the question knows: its field's span, or the weights of its model.
+    Codes of an encoder without a fault are returned as they are."""
+    last = np.iinfo(np.int32).max if question.model is None else len(question.model.weights) - 1
+    spans = dict(zip(question.fields, question.spans, strict=True))
+    for number in range(codes.shape[1]):
+        low, high = spans.get(number, (0, last + 1))
+        column = codes[:, number]
+        if len(column) and (column.min() < low or column.max() >= high):
+            codes = codes.copy(order="F")
+            codes[:, number] = column.clip(low, high - 1)
+    return codes
+
+
 def unit_mean(sums: Ints, rows: int | Ints) -> Ints:
     """A unit's contribution from the sums of its `rows` rows: truncated towards zero."""
     return np.asarray(np.sign(sums) * (np.abs(sums) // rows))
@@ -271,6 +285,9 @@ def tally(question: RoundQuestion, codes: CodeRows, labels: Ints, units: Ints | 
     labels   (rows,) class numbers, or steps of a number; ignored if only codes are counted
     units    (rows,) the unit of each row, any numbers; None if each row is a unit
     """
+    codes = within(question, codes)
+    if not len(codes) == len(labels) == len(codes if units is None else units):
+        raise ValueError("each row needs its codes, its label and its unit")
     if units is None:
         return row_sums(question, codes, labels)
     _, unit, rows = np.unique(units, return_inverse=True, return_counts=True)

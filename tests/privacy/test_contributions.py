@@ -326,10 +326,19 @@ def test_a_model_that_could_overflow_is_refused(weights: Ints) -> None:
 
 
 def test_a_code_outside_its_span_is_never_put_in_another_fields_cell() -> None:
-    for units, code in product((None, np.zeros(2, np.int64)), (3, -1, 9)):
-        codes = np.array([[0, 3, 4], [code, 3, 4]], np.int32)
-        with pytest.raises((ValueError, IndexError)):
-            tally(question(2, least=1 << 15, seed=None), codes, np.zeros(2, np.int64), units)
+    """The planted bug of an encoder: its code counts as the nearest of its field, so no unit adds more than it may."""
+    for units, (code, nearest) in product((None, np.zeros(2, np.int64)), ((3, 2), (-1, 0), (9, 2))):
+        codes, meant = (np.array([[0, 3, 4], [at, 3, 4]], np.int32) for at in (code, nearest))
+        asked, labels = question(2, least=1 << 15), np.zeros(2, np.int64)
+        assert tally(asked, codes, labels, units).tolist() == tally(asked, meant, labels, units).tolist()
+
+
+def test_a_row_more_than_there_are_labels_is_refused() -> None:
+    """The planted bug of an encoder that doubles a row."""
+    codes = np.array([[0, 3, 4], [0, 3, 4]], np.int32)
+    for units in (None, np.zeros(1, np.int64)):
+        with pytest.raises(ValueError, match="each row"):
+            tally(question(2, least=1 << 15), codes, np.zeros(1, np.int64), units)
 
 
 @pytest.mark.parametrize("asked", QUESTIONS)

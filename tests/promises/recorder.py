@@ -29,7 +29,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -185,16 +185,15 @@ def _frozen(patch: pytest.MonkeyPatch, made: Recording, before: Recording | None
         freeze(owner, method)
     true_step, true_digest = door_door.pass_step, door_door.digest_in
 
-    def pass_step(stores: Any, session: str, step: Any, draw: Callable[..., Any], publish: Any) -> Any:
-        made.questions.append((session, step.index, step.first, step.rows, step.question_digest))
-        made.exact.append(step.exact_digest)
+    def pass_step(stores: Any, before: Any, step: Any, batch: Any, numbers: Any) -> Any:
+        made.questions.append((before.id, batch.index, batch.first, batch.rows, batch.question_digest))
+        made.exact.append(batch.exact_digest)
 
-        def noted(source: Any, begun: Any) -> Any:
-            outcome = draw(source, begun)
-            made.drawn.append(pickle.dumps(outcome))
-            return outcome
+        def noted(drawn: Any) -> bytes:
+            made.drawn.append(pickle.dumps(drawn.arrays))
+            return bytes(step.publish(drawn))
 
-        return true_step(stores, session, step, noted, publish)
+        return true_step(stores, before, replace(step, publish=noted), batch, numbers)
 
     def digest_in(stores: Any, session: str, what: str, *content: str | bytes) -> str:
         found = true_digest(stores, session, what, *content)

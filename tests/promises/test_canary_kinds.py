@@ -100,7 +100,7 @@ def telling(*given: Any, **named: Any) -> Any:
 
 
 Step = tuple[type, str]
-PUBLISH: tuple[Step, ...] = ((Released, "write"), (Released, "write_labels"))
+PUBLISH: tuple[Step, ...] = ((Released, "write"),)
 DOOR: tuple[tuple[tuple[Step, ...], Callable[..., Any]], ...] = (
     (((Ledger, "begin_batch"),), dies),
     (((Ledger, "record_draw"), *PUBLISH), dies),

@@ -76,7 +76,6 @@ def steps_of(home: Path, kind: Kind) -> list[str]:
             (Ledger, "begin_batch", "begin"),
             (Ledger, "record_draw", "record"),
             (Released, "write", "publish"),
-            (Released, "write_labels", "publish"),
             (Ledger, "commit_batch", "commit"),
             *((mechanisms_noise, name, "draw") for name in NOISE),
         ):
@@ -229,7 +228,6 @@ def test_a_session_that_was_closed_first_draws_nothing(home: Path, kind: Kind, m
 def test_what_was_begun_is_paid_though_the_session_is_closed_before_it_is_released(home: Path, kind: Kind) -> None:
     with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
         patch.setattr(Released, "write", dies)
-        patch.setattr(Released, "write_labels", dies)
         kind.ask(home)
     pending = session_of(home).pending
     assert pending is not None

@@ -230,12 +230,12 @@ def in_the_next_question(patch: pytest.MonkeyPatch, exact: Exact) -> None:
 
 def beside_the_noise(patch: pytest.MonkeyPatch, exact: Exact) -> None:
     """What passes the door is not what the mechanism drew alone."""
-    once = Randomness.once
+    kept = Randomness.kept
 
     def shifted(source: Randomness, name: str, draw: Callable[[], Any]) -> Any:
-        return once(source, name, draw) + exact.some
+        return [array + exact.some for array in kept(source, name, draw)]
 
-    patch.setattr(Randomness, "once", shifted)
+    patch.setattr(Randomness, "kept", shifted)
 
 
 LEAKS: dict[str, tuple[Callable[[pytest.MonkeyPatch, Exact], None], str]] = {

@@ -50,7 +50,7 @@ ROWS = 40
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-6, cutoff=20)
 NOISY = NoisyVotes.calibrate(epsilon=1.0, delta=1e-6, queries=2 * ROWS, classes=2)
 CAP = {"epsilon": 4.0, "delta": 1e-4}
-WHERE = [(Ledger, "begin_batch"), (Released, "write_labels"), (Ledger, "commit_batch"), (Ledger, "settle")]
+WHERE = [(Ledger, "begin_batch"), (Released, "write"), (Ledger, "commit_batch"), (Ledger, "settle")]
 
 
 HERE = object()
@@ -251,7 +251,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
 
 
 SCRIPT: list[Callable[[Sessions], None]] = [
-    lambda home: home.extend_and_die(HERE, seed=1, where=(Released, "write_labels"), before=False),
+    lambda home: home.extend_and_die(HERE, seed=1, where=(Released, "write"), before=False),
     lambda home: home.extend(HERE, seed=2),
     lambda home: home.change_votes(HERE, seed=5),
     lambda home: home.extend_and_die(HERE, seed=3, where=(Ledger, "commit_batch"), before=True),

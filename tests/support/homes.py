@@ -16,6 +16,7 @@ from tests.world import (
     Released,
     Stores,
     Summary,
+    labels_path,
     read_checkpoint,
     start_extension,
 )
@@ -71,14 +72,14 @@ def killed_at(*step: Any, by: Callable[..., Any] = dies) -> Iterator[None]:
 
 def die_extending(session: str, public: Path, home: Path) -> None:
     """Extend a session of three batches, and die before the labels of the second new one are written."""
-    true = Released.write_labels
+    true = Released.write
 
-    def dying(released: Released, name: str, index: int, *args: Any, **kwargs: Any) -> Any:
-        if index == 4:
+    def dying(released: Released, path: str, data: Any) -> Any:
+        if path == labels_path(session, 4):
             dies()
-        return true(released, name, index, *args, **kwargs)
+        return true(released, path, data)
 
-    with killed_at(Released, "write_labels", by=dying):
+    with killed_at(Released, "write", by=dying):
         start_extension(session, public, home)
 
 

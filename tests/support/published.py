@@ -32,12 +32,14 @@ from tests.world import (
     Vault,
     certificate_of,
     evaluate,
+    labels_path,
     labels_table,
     learn_encoding,
     parse_plan,
     publish_student,
     stage_public,
     study,
+    table_bytes,
     written_now,
 )
 from tests.world import write_certificate as write
@@ -75,9 +77,9 @@ class World:
     ) -> list[Ref]:
         """Write released files of labels (asked,) over all rows, one per batch; negative is refused."""
         return [
-            self.released.write_labels(
-                SESSION,
-                index,
+            write_labels(
+                self.released,
+                labels_path(SESSION, index),
                 labels_table(
                     range(batch.first, batch.first + batch.rows),
                     labels[batch.first : batch.first + batch.rows],
@@ -91,6 +93,11 @@ class World:
 
     def labels(self, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None) -> pa.Table:
         return self.released.labels(self.write(labels, counts))
+
+
+def write_labels(released: Released, path: str, table: pa.Table) -> Ref:
+    """Write labels as they are released."""
+    return released.write(path, table_bytes(table.columns, table.schema))
 
 
 def world(home: Path, rows: int = 300, batch: int = 128) -> World:

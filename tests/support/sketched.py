@@ -10,7 +10,6 @@ import numpy as np
 
 from tests.support.at_door import opened
 from tests.world import (
-    CountedRound,
     DeclaredCategories,
     DeclaredRange,
     Sketch,
@@ -19,10 +18,11 @@ from tests.world import (
     Stores,
     TableSchema,
     grid_of,
+    keep_sums,
     recoded,
     release,
+    round_step,
     sketch_rounds,
-    sums_bytes,
     tally,
 )
 
@@ -68,11 +68,11 @@ class Sketched:
         for number in range(len(SKETCH.rounds)):
             question = PLANNER.question(published)
             own = recoded(ROWS[:rows], GRID, PLANNER.codes_after(published))
-            with self.door.vault.create(f"sums/d/{number}.npy") as sink:
-                sink.write(sums_bytes(tally(question, own, LABELS[:rows])))
+            exact, path = tally(question, own, LABELS[:rows]), f"sums/d/{number}.npy"
+            sums = keep_sums(self.door.vault, path, question, exact, path)
             follow = partial(PLANNER.follow, published, question)
             session = self.door.ledger.session("d-1")
-            step = CountedRound(SKETCH, number, question, [sink.ref]).step(self.door, session, follow)
+            step = round_step(SKETCH, number, question, [sums], follow)
             (released,) = release(self.door, session, [step])
             published.append(json.loads(self.door.released.read(released)))
         return published

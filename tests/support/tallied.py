@@ -10,7 +10,6 @@ import numpy as np
 from tests.support import openings
 from tests.world import (
     STEPS_A_NAT,
-    CountedRound,
     Decoded,
     Domain,
     IntegerModel,
@@ -24,10 +23,11 @@ from tests.world import (
     TalliesAsk,
     WrongInput,
     commitment,
+    keep_sums,
     next_model,
     planned_rounds,
     release,
-    sums_bytes,
+    round_step,
     tally,
 )
 
@@ -101,7 +101,7 @@ class Rounds:
             self.followed.append(number)
             return follow(number, sums)
 
-        step = CountedRound(TALLIES, number, asked, blocks).step(self.door, self.session, followed)
+        step = round_step(TALLIES, number, asked, blocks, followed)
         return release(self.door, self.session, [step])[0]
 
     def all(self, rows: int = len(ROWS), until: int = len(TALLIES.rounds)) -> list[dict[str, Any]]:
@@ -118,9 +118,8 @@ class Rounds:
 
     def _block(self, number: int, part: int, asked: RoundQuestion, rows: int) -> Ref:
         own = slice(part, rows, 2)
-        with self.door.vault.create(f"sums/d/{number}-{part}.npy") as sink:
-            sink.write(sums_bytes(tally(asked, ROWS[own], LABELS[own])))
-        return sink.ref
+        path, sums = f"sums/d/{number}-{part}.npy", tally(asked, ROWS[own], LABELS[own])
+        return keep_sums(self.door.vault, path, asked, sums, f"units/d/{part}")
 
 
 def opening(committed: str) -> Opening:

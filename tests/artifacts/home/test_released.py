@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.processes import FRESH
+from tests.support.published import write_labels
 from tests.world import (
     HELD,
     EnvironmentFailed,
     NotVerified,
     Ref,
     Released,
+    labels_path,
     labels_schema,
     labels_table,
     publish_together,
@@ -34,7 +36,7 @@ def write(released: Released, labels: list[int], counts: list[list[int]] | None 
     array = None if counts is None else np.array(counts, dtype=np.int64).reshape(-1, 2)
     given = np.array(labels, dtype=np.int64)
     table = labels_table(range(7, 7 + rows), given, array, CLASSES, GUARANTEE)
-    return released.write_labels("s-1", 0, table)
+    return write_labels(released, labels_path("s-1", 0), table)
 
 
 def test_labels_hold_every_row_and_say_what_became_of_it(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ from tests.world import (
     keyed_digest,
     labels_path,
     locked,
-    replay_votes,
     votes_schema,
 )
 
@@ -125,7 +124,7 @@ def test_a_batch_begun_before_the_session_was_closed_is_not_asked_and_the_labels
         *range(ROWS),
         *range(2 * ROWS, 4 * ROWS),
     ]
-    again = replay_votes(case.door, case.door.ledger.session("d-1"), labels_by(case.mechanism), case.batches)
+    again = files_of(case.door, case.session, labels_by(case.mechanism), case.batches, None)
     assert case.door.released.labels(again).equals(labels)
     written = case.door.released.labels([case.door.released.find(labels_path("d-1", 1)) or again[0]])
     assert written["row"].to_pylist() == list(range(ROWS, 2 * ROWS))  # what left the door stays as it left

@@ -15,7 +15,7 @@ import pytest
 from tests.support import postgresql
 from tests.support.chained import database
 from tests.support.copies import copied
-from tests.support.published import CLASSES, SESSION, opening, world
+from tests.support.published import CLASSES, SESSION, opening, world, write_labels
 from tests.support.sentences import says
 from tests.support.tracked import tracked
 from tests.tasks.verify.signed_folder import failing
@@ -31,6 +31,7 @@ from tests.world import (
     Session,
     StableVoting,
     describe,
+    labels_path,
     labels_table,
     verify,
     verify_certificate,
@@ -120,7 +121,7 @@ def answer(home: Path) -> Session:
     ledger.begin_batch(SESSION, batch)
     asked = range(state.next_row, state.next_row + 1)
     table = labels_table(asked, np.array([1]), None, CLASSES, {"session": SESSION})
-    ref = released.write_labels(SESSION, state.batches, table)
+    ref = write_labels(released, labels_path(SESSION, state.batches), table)
     return ledger.commit_batch(SESSION, batch.released_as(ref))
 
 
@@ -181,7 +182,9 @@ def certify_anew(home: Path, name: str) -> None:
     ledger, released = Ledger.of(home), Released(home)
     ledger.open_session(opening(StableVoting.calibrate(epsilon=0.1, delta=1e-7, cutoff=3), name), further=True)
     begun = ledger.begin_batch(name, Batch(index=0, first=0, rows=1, question_digest=name, exact_digest=name))
-    ref = released.write_labels(name, 0, labels_table(range(1), np.array([1]), None, CLASSES, {"session": name}))
+    ref = write_labels(
+        released, labels_path(name, 0), labels_table(range(1), np.array([1]), None, CLASSES, {"session": name})
+    )
     ledger.commit_batch(name, begun.released_as(ref))
     model = Certificate.model_validate_json((home / "released" / SESSION / "certificate.json").read_bytes())
     certificate = describe({name: [ref]}, model.stated, ledger, released)

@@ -19,7 +19,6 @@ from tests.world import (
     PrivateRows,
     Ref,
     RoundPlanner,
-    asking_tally,
     cast_rows,
     count,
     derive,
@@ -33,6 +32,7 @@ from tests.world import (
     sampled,
     total_of,
     unit_names,
+    units_blocks,
     with_public,
 )
 
@@ -133,7 +133,7 @@ def test_it_knows_one_row_of_each_unit_and_how_many_there_are(tmp_path: Path, un
 
 
 def test_of_many_units_it_knows_every_so_manieth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking_tally, "MOST_DECODED", 100)
+    monkeypatch.setattr(units_blocks, "MOST_DECODED", 100)
     one = Asked(tmp_path / "one", PEOPLE, None)
     rows, units = known_codes(one.blocks, one.codes, one.vault)
     assert 50 < len(rows) <= 100 < units
@@ -144,11 +144,11 @@ def test_a_row_left_out_for_its_label_would_be_found(tmp_path: Path, monkeypatch
 
     One row lies among the public ones with probability `SHARE`, all 40 with probability 1e-24.
     """
-    true = asking_tally._coded
+    true = units_blocks._coded
 
     def dropping(raw: pl.DataFrame, *given: Any) -> pl.DataFrame:
         return true(raw.filter(pl.col("outcome").is_in(["no", "yes"])), *given)
 
-    monkeypatch.setattr(asking_tally, "_coded", dropping)
+    monkeypatch.setattr(units_blocks, "_coded", dropping)
     one, other = asked_twice(tmp_path, None, pl.lit("neither"), rows=40)
     assert any(not a.equals(b) for a, b in zip(one.unlabelled, other.unlabelled, strict=True))

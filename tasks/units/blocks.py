@@ -1,4 +1,4 @@
-"""Tally: exact integer sums over private rows, for one round of tallies.
+"""Blocks: private rows as codes, all rows of a unit together, from which exact sums are counted (tasks.units.sums).
 
     private table ─ shares ─ code ─┬──────────────── blocks of coded units ─ count ─ exact sums ─┃ the door
                                    └ parts ─ meet ───┘
@@ -9,14 +9,13 @@ bounds, in whole steps. Rows of a unit meet in one block; blocks are added. Shar
 meet, and blocks that are counted can each be worked on anywhere.
 
 Assumes      codes and question are public: from public rows, from the plan, or from sums released by earlier rounds
-Guarantees   sums are int64 and the same to the bit however rows lie in files, shares, frames and blocks, and whichever
-             worker reads which; they stay in the vault. If labels alone are secret, no label decides which rows are
-             counted, in which block, or what `known_codes` reads
+Guarantees   a row's codes and class are the same to the bit however rows lie in files, shares and frames, and whichever
+             worker reads which; they stay in the vault. A code beyond those there are becomes the nearest. If labels
+             alone are secret, no label decides which rows are counted, in which block, or what `known_codes` reads
 Not covered  rows whose unit is null: they belong to no unit that a guarantee could cover, so they are left out.
-             Checked by tests/tasks/asking/test_tally.py
+             Checked by tests/tasks/units/test_tally.py
 """
 
-import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -38,8 +37,6 @@ from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_bet
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.tables import Share, Table
-from concord.tasks.mechanisms.contributions import RoundQuestion, tally
-from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import STEPS
 from concord.tasks.units.arrivals import Arriving
 from concord.tasks.units.guard import private_stage
@@ -186,42 +183,27 @@ def columns_asked(plan: Plan, encoding: Encoding) -> dict[str, str]:
     return features | columns_of_names(plan) | {plan.data.label: "data.label"}
 
 
-Recode = Callable[[CodeMatrix], CodeMatrix]
-"""The codes (rows, F) that a question is about, from those of a block."""
-
-
-@private_stage
-def count(block: Ref, question: RoundQuestion, vault: Vault, path: str, recode: Recode | None = None) -> Ref:
-    """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault. The
-    question is about the block's own codes, or what `recode` makes of them."""
-    total = np.zeros(question.size, dtype=np.int64)
-    with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
-        for batch in batches:
-            units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
-            rows = _matrix(batch) if recode is None else recode(_matrix(batch))
-            total += tally(question, rows, batch[LABEL].to_numpy().astype(np.int64), units)
-    with vault.create(path) as sink:
-        sink.write(sums_bytes(total))
-    return sink.ref
-
-
 @private_stage
 def known_codes(blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[CodeMatrix, int]:
     """If only labels are secret: the codes (m, F) of one row of each unit, or of every n-th unit if there are more than
     MOST_DECODED units; and the number of units. No label is read.
     """
     parts = []
-    for block in blocks:
-        with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
-            for batch in batches:
-                first = np.unique(batch[UNIT], return_index=True)[1] if UNIT in batch.schema.names else slice(None)
-                parts.append(_matrix(batch)[first])
+    for batch in chain.from_iterable(batches_of(block, vault) for block in blocks):
+        first = np.unique(batch[UNIT], return_index=True)[1] if UNIT in batch.schema.names else slice(None)
+        parts.append(codes_in(batch)[first])
     units = sum(map(len, parts))
     together = np.concatenate([np.empty((0, codes.width), np.int32), *parts])
     return together[:: max(1, -(-units // MOST_DECODED))], units
 
 
-def _matrix(batch: pa.RecordBatch) -> CodeMatrix:
+def batches_of(block: Ref, vault: Vault) -> Iterator[pa.RecordBatch]:
+    """The record batches of a block, each of whole units."""
+    with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
+        yield from batches
+
+
+def codes_in(batch: pa.RecordBatch) -> CodeMatrix:
     """The codes (rows, F) of a batch, in Fortran's order."""
     codes = [
         column for name, column in zip(batch.schema.names, batch.columns, strict=True) if name not in (LABEL, UNIT)
@@ -232,31 +214,8 @@ def _matrix(batch: pa.RecordBatch) -> CodeMatrix:
     return found
 
 
-def sums_bytes(sums: Ints) -> bytes:
-    """Sums as a NumPy file."""
-    buffer = io.BytesIO()
-    np.save(buffer, sums.astype("<i8"), allow_pickle=False)
-    return buffer.getvalue()
-
-
-def total_of(blocks: Sequence[Ref], vault: Vault) -> Ints:
-    """The sums of all blocks: int64 (question.size,). Raises NotVerified if a file is not what was written."""
-    files = (io.BytesIO(vault.read(block)) for block in blocks)
-    parts = (np.asarray(np.load(file, allow_pickle=False), dtype=np.int64) for file in files)
-    return sum(parts, next(parts))
-
-
-@private_stage
-def keep_total(blocks: Sequence[Ref], question: RoundQuestion, vault: Vault, path: str) -> Ref:
-    """Write the sum of all blocks, or of none, to a file of the vault: int64 (question.size,)."""
-    total = total_of(blocks, vault) if blocks else np.zeros(question.size, np.int64)
-    with vault.create(path) as sink:
-        sink.write(sums_bytes(total))
-    return sink.ref
-
-
 def _coded(raw: pl.DataFrame, encoding: Encoding, codes: Codes) -> pl.DataFrame:
-    found, schema = codes.of_raw(raw, encoding.columns), _schema(codes, encoding)
+    found, schema = codes.of_raw(raw, encoding.columns).clip(0, codes.size - 1), _schema(codes, encoding)
     columns = dict(zip(schema, [*found.T, _labels(raw[encoding.label], encoding)], strict=True))
     return pl.DataFrame(columns, schema=schema)
 

@@ -32,7 +32,6 @@ from tests.world import (
     WordField,
     _in_blocks,
     _labels,
-    asking_tally,
     cast_rows,
     count,
     gather,
@@ -42,6 +41,7 @@ from tests.world import (
     planned_rounds,
     tally,
     total_of,
+    units_sums,
     with_pairs,
 )
 
@@ -151,7 +151,7 @@ def test_a_thousand_copies_of_a_person_s_row_say_as_much_as_one(
     def by_row(question: RoundQuestion, codes: Any, labels: Any, units: Any) -> Ints:
         return true(question, codes, labels, None if units is None else np.arange(len(units)))
 
-    monkeypatch.setattr(asking_tally, "tally", by_row)  # the planted bug: rows of a person are persons of their own
+    monkeypatch.setattr(units_sums, "tally", by_row)  # the planted bug: rows of a person are persons of their own
     assert counted.of(pl.concat([ROWS[:1]] * 1000)).tobytes() != single
 
 

@@ -1,0 +1,202 @@
+"""Exact private numbers: a handle that the door alone opens, and what is drawn from the numbers behind it.
+
+    form      in the vault                                    drawn from
+    votes     an Arrow file, counts (rows, classes)           each row's counts: a label, or a refusal
+    sums      files of `keep_sums`, which are added           numbers, each with noise
+    periods   the same of each period, for each question      mixtures of the sums of all periods, with noise
+    answers   the answers of all shards, JSON                 the most frequent one, or a refusal
+    counts    whole numbers                                   each with noise
+    errors    errors and tested rows of each shard            the sum of rates, with noise
+    scores    errors of each candidate                        the index of one
+
+Assumes      files are those that `tasks.units` wrote; a mechanism is the one its session was opened with
+Guarantees   numbers are opened at the door, and handed to a mechanism and nothing else. Each form is checked first, by
+             facts that no row decides: every teacher voted once on a row, sums are those of the question that is asked,
+             which its round paid for, and every shard answered
+Not covered  what the numbers are of: `tasks.units` bounds what a unit adds. Checked by tests/privacy/test_core.py
+"""
+
+import io
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Batch, BatchOutcome, Session
+from concord.tasks.mechanisms.contributions import RoundQuestion
+from concord.tasks.mechanisms.distance import REFUSED, Ints, RandomSource
+from concord.tasks.mechanisms.queries import ask, leaders
+from concord.tasks.units.sums import added, npy_bytes, question_digest
+
+FormName = Literal["votes", "sums", "periods", "answers", "counts", "errors", "scores"]
+NOTHING_DRAWN = "nothing was drawn"
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Exact private numbers of one step, by their files in the vault: it holds none of them.
+
+    files    of "periods" one group for each period and question, else one group
+    record   a text that binds the numbers by keyed digests, and is on record in their place; of "periods" alone
+    earlier  that text of each step before
+    """
+
+    form: FormName
+    files: tuple[tuple[Ref, ...], ...]
+    record: str = ""
+    earlier: tuple[str, ...] = ()
+
+
+class Form(ABC):
+    """Numbers that were opened.
+
+    keyed    whether what a keyed mechanism draws from them need not be kept
+    content  of which the ledger has a keyed digest
+    """
+
+    keyed = False
+    content: Sequence[bytes | str]
+
+    @abstractmethod
+    def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:
+        """Draw from the numbers, in the session as it was `before` the step."""
+
+    def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: B027
+        """Raise NotVerified if the numbers are not those of the question, or if the step did not pay for it."""
+
+    def outcome(self, batch: Batch, file: Ref, drawn: Sequence[Ints]) -> BatchOutcome:  # noqa: ARG002
+        """The outcome of the batch, released as that file: how many of its rows were answered, and refused."""
+        return batch.released_as(file)
+
+
+def opened(exact: Exact, vault: Vault) -> Form:
+    """The numbers behind a handle, for the door alone. Raises NotVerified if a file is not what was written."""
+    groups = [[vault.read(file) for file in group] for group in exact.files]
+    match exact.form:
+        case "votes":
+            return _Votes(read_votes(groups[0][0]))
+        case "sums":
+            return _Sums(groups[0])
+        case "periods":
+            return _Periods(groups, exact.record)
+        case "answers":
+            return _Answers(json.loads(groups[0][0]))
+        case "counts" | "errors" | "scores":
+            return _Numbers(exact.form, b"".join(groups[0]))
+
+
+class _Votes(Form):
+    keyed = True
+
+    def __init__(self, votes: Ints) -> None:
+        self.votes = votes
+        self.content = [np.ascontiguousarray(votes, dtype="<u4").tobytes()]
+
+    def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
+        if len(self.votes) != batch.rows or (self.votes.sum(axis=1) != before.teachers).any():
+            raise NotVerified(
+                f"each of {before.teachers} teachers votes once on each of {batch.rows} rows of batch {batch.index} of "
+                f"session {before.id}, and the votes in the vault are others: {NOTHING_DRAWN}"
+            )
+
+    def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:
+        room = None if before.queries is None else before.queries - before.asked
+        answers = mechanism.release(self.votes[:room], source, batch.first, before.refused)
+        return [answers.labels] if answers.counts is None else [answers.labels, answers.counts]
+
+    def outcome(self, batch: Batch, file: Ref, drawn: Sequence[Ints]) -> BatchOutcome:
+        refused = int(np.count_nonzero(drawn[0] == REFUSED))
+        return batch.released_as(file, answered=len(drawn[0]) - refused, refused=refused)
+
+
+class _Sums(Form):
+    def __init__(self, files: Sequence[bytes]) -> None:
+        self.sums, self.questions = added(files)
+        self.content = [npy_bytes(self.sums)]
+
+    def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
+        _check_paid(mechanism, batch.index, question["question"], (self.sums, self.questions))
+
+    def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
+        return [mechanism.release(batch.index, self.sums, source)]
+
+
+class _Periods(Form):
+    def __init__(self, groups: Sequence[Sequence[bytes]], record: str) -> None:
+        self.arrived = [added(files) for files in groups]
+        self.content = [record]
+
+    def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
+        asked = question["questions"]
+        if len(asked) != len(mechanism.rounds) or len(self.arrived) != len(asked) * (batch.index + 1):
+            raise NotVerified(f"a release asks every question of its season, of every period: {NOTHING_DRAWN}")
+        for at, record in enumerate(asked):
+            _check_paid(mechanism, at, record, *self.arrived[at :: len(asked)])
+
+    def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
+        each = len(mechanism.rounds)
+        mixed = [mechanism.mixed([sums for sums, _ in self.arrived[at::each]]) for at in range(each)]
+        return [mechanism.release(batch.index * each + at, own, source) for at, own in enumerate(mixed)]
+
+
+class _Answers(Form):
+    def __init__(self, kept: Mapping[str, Any]) -> None:
+        self.question, self.answers = str(kept["question"]), [str(answer) for answer in kept["answers"]]
+        self.content = self.answers
+
+    def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
+        if len(self.answers) != before.teachers or self.question != question:
+            raise NotVerified(
+                f"{len(self.answers)} shards answered question {self.question!r}, but session {before.id} was opened "
+                f"for {before.teachers}: a shard must not be left out"
+            )
+
+    def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:
+        """One for an answer and zero for a refusal, and the bytes of what was answered."""
+        winner, _ = leaders(self.answers)
+        answered = ask(mechanism, [self.answers], source, batch.first, before.refused) == [winner]
+        text = winner.encode() if answered else b""
+        return [np.array([int(answered)]), np.frombuffer(text, np.uint8).astype(np.int64)]
+
+    def outcome(self, batch: Batch, file: Ref, drawn: Sequence[Ints]) -> BatchOutcome:
+        answered = int(drawn[0][0])
+        return batch.released_as(file, answered=answered, refused=1 - answered)
+
+
+class _Numbers(Form):
+    def __init__(self, form: str, content: bytes) -> None:
+        self.form, self.bytes, self.content = form, content, [content]
+
+    def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
+        if self.form == "scores":
+            return [np.array([mechanism.choose(-np.load(io.BytesIO(self.bytes), allow_pickle=False))])]
+        numbers = np.frombuffer(self.bytes, "<i8")
+        if self.form == "counts":
+            return [mechanism.release(numbers, source)]
+        errors, tested = numbers.reshape(-1, 2).T
+        return [np.array([mechanism.release(mechanism.total(errors, tested), source)])]
+
+
+def _check_paid(mechanism: Any, number: int, record: Mapping[str, Any], *counted: tuple[Ints, set[str]]) -> None:
+    """Raise NotVerified if round `number` did not pay for the question, or if sums of another one were counted."""
+    question = RoundQuestion.from_record(dict(record))
+    try:
+        mechanism.check(number, question)
+    except ValueError as wrong:
+        raise NotVerified(f"{wrong}: {NOTHING_DRAWN}") from None
+    own = question_digest(record)
+    if any(questions != {own} or sums.shape != (question.size,) for sums, questions in counted):
+        raise NotVerified(f"round {number} was counted for another question than it asks: {NOTHING_DRAWN}")
+
+
+def read_votes(data: bytes) -> Ints:
+    """Counts of votes from an Arrow IPC file, (rows, classes)."""
+    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    return np.column_stack([column.to_numpy() for column in table.columns])
