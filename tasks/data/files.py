@@ -1,11 +1,9 @@
-"""Files of rows: Parquet, Arrow IPC or CSV, as a file, a folder or a glob; objects of a store; files of a snapshot.
+"""Files of a table: Parquet, Arrow IPC or CSV, as a file, a folder or a glob; objects of a store; files of a snapshot.
 
 A line of a CSV file is a row. Private and public files are cut into cells by the same declared rules
-(tasks.data.csv_files), so that a cell is the same category on both sides. All columns are in the files: a folder whose
-paths name some (NAME=VALUE) is refused.
-
-Queries. The result of a database query is read like a CSV file of the default format, by its words.
-Checked by tests/tasks/data/test_tables.py.
+(tasks.data.csv_files), so that a cell is the same category on both sides. The result of a database query is read like a
+CSV file of the default format, by its words. All columns are in the files: a folder whose paths name some (NAME=VALUE)
+is refused. Checked by tests/tasks/data/test_tables.py.
 """
 
 import glob
@@ -28,12 +26,12 @@ from concord.tasks.data.csv_files import UTF_16, by_first_line, csv_names, decla
 from concord.tasks.data.places import Format, Remote, SnapshotTable, StoredFile, objects, reachable
 from concord.tasks.data.stored_columns import (
     SizedColumns,
-    beside,
     columns_by_words,
     parquet_footer,
     polars_type,
     read_column,
     sized_columns,
+    with_words,
     words_and_places,
     words_as_enum,
 )
@@ -121,7 +119,7 @@ class TableFile:
         pieces: Sequence[int] | None = None,
         missing: Mapping[str, Collection[str]] = USUAL,
     ) -> Iterator[pl.DataFrame]:
-        """Frames of those `columns` that the file has; of a CSV file, all of them, absent ones null. Raises WrongInput.
+        """Frames of these columns, all of which the file has. Raises WrongInput if it cannot be read.
 
         names   columns whose cells are never numbers (`clean_text`)
         once    columns of text that may come as an Enum, if the file stores each word once (tasks.data.stored_columns)
@@ -130,23 +128,22 @@ class TableFile:
         """
         with self.readable():
             if self.format == "csv":
-                frames = self._text_frames(columns, names, missing)
+                form, frames = self.form, self._text_frames(columns)
             else:
-                frames = self._stored_frames([name for name in columns if name in self._stored], once, pieces)
-            plain = TextFormat(missing=self.form.missing)
+                form, frames = TextFormat(missing=self.form.missing), self._stored_frames(columns, once, pieces)
             for frame in frames:
-                yield clean_text(frame, plain, names, missing) if self.format == "text" and frame.width else frame
+                yield clean_text(frame, form, names, missing) if self.is_text and frame.width else frame
 
     def _stored_frames(
         self, columns: Sequence[str], once: Collection[str], pieces: Sequence[int] | None
     ) -> Iterator[pl.DataFrame]:
-        present = {name: self.stored_as(name) for name in columns}
+        types = {name: self.stored_as(name) for name in columns}
         stored = {name.strip(): name for name in self._schema.names}
-        known = [stored[name] for name, kind in present.items() if polars_type(kind) != pl.Unknown]
-        for height, batch in self._batches(known, {stored[name] for name in present if name in once}, pieces):
+        readable = [stored[name] for name, kind in types.items() if polars_type(kind) != pl.Unknown]
+        for height, batch in self._batches(readable, {stored[name] for name in columns if name in once}, pieces):
             cells = []
-            for name, kind in present.items():
-                if stored[name] not in known:
+            for name, kind in types.items():
+                if stored[name] not in readable:
                     cells.append(pl.Series(name, [None] * height, pl.Null))
                 elif isinstance(column := batch[stored[name]], pa.ChunkedArray):
                     cells.append(words_as_enum(name, [words_and_places(part) for part in column.chunks]))
@@ -154,25 +151,19 @@ class TableFile:
                     cells.append(read_column(name, column, kind))
             yield pl.DataFrame(cells)
 
-    def _text_frames(
-        self, columns: Sequence[str], names: Collection[str], missing: Mapping[str, Collection[str]]
-    ) -> Iterator[pl.DataFrame]:
+    def _text_frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Cells of all lines by the position of their column. In a private file, a cell missing from a line is null and
         nothing fails; in a public one each line must have as many cells as the first."""
         width, strict = len(self._stored), self.field != PRIVATE
-        places = [self._stored.index(name) if name in self._stored else width for name in columns]
-        for split in _groups(read_rows(self.path, self.form, strict=strict)):
-            if strict and (odd := next((row for row in split if len(row) != width), None)) is not None:
+        positions = {name: self._stored.index(name) for name in columns}
+        for rows in _groups(read_rows(self.path, self.form, strict=strict)):
+            if strict and (odd := next((row for row in rows if len(row) != width), None)) is not None:
                 line = self.form.separator.join(odd)[:80]
                 advice = "; a line is a row: write a table whose cells hold line breaks as Parquet"
                 advice = advice if len(odd) < width else ""
                 raise ValueError(f"expected {width} columns, got {len(odd)}: {line!r}{advice}")
-            cells = {
-                name: [row[place] if place < len(row) else None for row in split]
-                for name, place in zip(columns, places, strict=True)
-            }
-            frame = pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
-            yield clean_text(frame, self.form, names, missing) if columns else frame
+            cells = {name: [row[at] if at < len(row) else None for row in rows] for name, at in positions.items()}
+            yield pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
 
     def what_to_try(self, name: str) -> str:
         """The end of a message about a missing column: the columns there are, and a format that would find it.
@@ -228,10 +219,10 @@ class TableFile:
                 yield from plain
                 return
             if not others:
-                held = sum(footer.row_group(group).num_rows for group in groups)
-                plain = ((min(ROWS_IN_MEMORY, held - first), {}) for first in range(0, held, ROWS_IN_MEMORY))
-            with pyarrow.parquet.ParquetFile(self._bytes(), **streamed, read_dictionary=words) as same:
-                yield from beside(plain, same.iter_batches(ROWS_IN_MEMORY, groups, words))
+                rows = sum(footer.row_group(group).num_rows for group in groups)
+                plain = ((min(ROWS_IN_MEMORY, rows - first), {}) for first in range(0, rows, ROWS_IN_MEMORY))
+            with pyarrow.parquet.ParquetFile(self._bytes(), **streamed, read_dictionary=words) as by_words:
+                yield from with_words(plain, by_words.iter_batches(ROWS_IN_MEMORY, groups, words))
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -261,22 +252,22 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
     if isinstance(path, SnapshotTable):
         return tuple(TableFile(place, kept, field, form) for place, kept in path.files)
     place: Path | Remote = Remote(path.rstrip("/")) if "://" in path else Path(path)
-    found: Sequence[Path | Remote]
+    paths: Sequence[Path | Remote]
     if isinstance(place, Remote):
-        found = objects(path, field)
+        paths = objects(path, field)
     elif place.is_dir():
-        found = [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
+        paths = [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
     else:
         matches = [place] if place.is_file() else map(Path, glob.glob(str(place), recursive=True))
-        found = sorted(match for match in matches if match.is_file() or match.is_dir())  # a pipe may never end
-    if not found and not (arriving and isinstance(place, Path) and (place.is_dir() or glob.has_magic(path))):
+        paths = sorted(match for match in matches if match.is_file() or match.is_dir())  # a pipe may never end
+    if not paths and not (arriving and isinstance(place, Path) and (place.is_dir() or glob.has_magic(path))):
         state = "is empty" if isinstance(place, Path) and place.is_dir() else "does not exist"
         raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")
-    below = [str(file).removeprefix(str(place)) for file in found if str(file).startswith(str(place))]
+    below = [str(file).removeprefix(str(place)) for file in paths if str(file).startswith(str(place))]
     if any("=" in path.rpartition("/")[0] for path in below):
         rule = f"{field} must hold all of its columns in its files, but paths in {path} name some, as NAME=VALUE"
         raise WrongInput(f"{rule}: write them into the files as well, as one Parquet file or several")
-    files = [TableFile(file, _format(file, field), field, form) for file in found]
+    files = [TableFile(file, _format(file, field), field, form) for file in paths]
     for file in files:
         if file.format != files[0].format:
             both = f"{files[0].shown} is {files[0].format}, and {file.shown} is {file.format}"

@@ -31,16 +31,12 @@ from concord.artifacts.schemas import AnyPath
 from concord.tasks.units.identifiers import ESCAPED
 
 DAY_MILLISECONDS = 86_400_000
-"""Milliseconds."""
-
 DECIMAL_DIGITS = 38
 """Most digits of a polars decimal, before and after its point together."""
 
 WholeNumbers = NDArray[np.int64]
-StoredColumns = Mapping[str, pa.Array | pa.ChunkedArray]
-"""Columns by name; dictionary columns are in chunks."""
-SizedColumns = tuple[int, StoredColumns]
-"""A number of rows, and their columns."""
+SizedColumns = tuple[int, Mapping[str, pa.Array | pa.ChunkedArray]]
+"""A number of rows, and their columns by name; dictionary columns are in chunks."""
 
 BYTES_A_CELL = 4
 """Most bytes per cell of a column with few words, before compression."""
@@ -101,14 +97,14 @@ def _plain(column: pa.Array) -> pa.Array:
     if types.is_dictionary(column.type):
         words, places = words_and_places(column)
         return words.take(pa.array(places, mask=places < 0))
-    return _known(column.type).read(column)
+    return _rule_for(column.type).read(column)
 
 
 def _rule(stored: pa.DataType) -> Rule | None:
     return next((rule for rule in RULES if rule.fits(stored)), None)
 
 
-def _known(stored: pa.DataType) -> Rule:
+def _rule_for(stored: pa.DataType) -> Rule:
     rule = _rule(stored)
     if rule is None:
         raise pa.ArrowInvalid(f"the schema states another type than {stored}")
@@ -118,7 +114,7 @@ def _known(stored: pa.DataType) -> Rule:
 def _as_it_is(column: pa.Array) -> pa.Array:
     """Cells that are valid, in the type they are read into."""
     stored = column.type  # polars reads no vector of a slice if one is null, so they become lists
-    into = pa.large_list(stored.value_type) if _is_vector(stored) else _known(stored).into(stored)
+    into = pa.large_list(stored.value_type) if _is_vector(stored) else _rule_for(stored).into(stored)
     return column.cast(into) if _is_valid(column) else pa.array(_cells(column), into)
 
 
@@ -160,10 +156,11 @@ def words_and_places(column: pa.DictionaryArray) -> tuple[pa.Array, WholeNumbers
     """The words of a dictionary column, and the index of each cell's word; −1 if it has none."""
     words, numbers = _plain(column.dictionary), column.indices
     places = numbers.fill_null(0).to_numpy() if numbers.null_count else numbers.to_numpy()
-    known = (places >= 0) & (places < len(words))
+    has_word = (places >= 0) & (places < len(words))
     if numbers.null_count:
-        known &= numbers.is_valid().to_numpy(zero_copy_only=False)
-    return words, places if known.all() and places.dtype == np.int32 else np.where(known, places.astype(np.int64), -1)
+        has_word &= numbers.is_valid().to_numpy(zero_copy_only=False)
+    is_plain = has_word.all() and places.dtype == np.int32
+    return words, places if is_plain else np.where(has_word, places.astype(np.int64), -1)
 
 
 def _is_valid(column: pa.Array) -> bool:
@@ -235,17 +232,17 @@ def words_as_enum(name: str, parts: Sequence[tuple[pa.Array, NDArray[np.integer]
 
     parts   parts of the column, as `words_and_places` returns them
     """
-    words = pa.concat_arrays([pa.array([], pa.large_string()), *(own for own, _ in parts)])
-    firsts = np.cumsum([0, *(len(own) for own, _ in parts)])
-    places = [at + np.where(at < 0, 0, first) if first else at for (_, at), first in zip(parts, firsts, strict=False)]
-    found = np.concatenate([np.empty(0, np.int32), *places])
-    if len(words) * CELLS_A_WORD > len(found):
-        return pl.Series(name, words.take(pa.array(found, mask=found < 0)), pl.String)
+    words = pa.concat_arrays([pa.array([], pa.large_string()), *(dictionary for dictionary, _ in parts)])
+    firsts = np.cumsum([0, *(len(dictionary) for dictionary, _ in parts)])
+    shifted = [at + np.where(at < 0, 0, first) if first else at for (_, at), first in zip(parts, firsts, strict=False)]
+    places = np.concatenate([np.empty(0, np.int32), *shifted])
+    if len(words) * CELLS_A_WORD > len(places):
+        return pl.Series(name, words.take(pa.array(places, mask=places < 0)), pl.String)
     once = words.dictionary_encode()  # escaped words may be equal
     if len(once.dictionary) < len(words):
-        found = np.append(once.indices.fill_null(-1).to_numpy(), -1)[found]
-    cells = pl.Series(name, pa.array(found, mask=found < 0)) if found.min(initial=0) < 0 else pl.Series(name, found)
-    return cells.cat.to(pl.Enum(pl.Series(once.dictionary, dtype=pl.String)))
+        places = np.append(once.indices.fill_null(-1).to_numpy(), -1)[places]
+    numbers = pa.array(places, mask=places < 0) if places.min(initial=0) < 0 else places
+    return pl.Series(name, numbers).cat.to(pl.Enum(pl.Series(once.dictionary, dtype=pl.String)))
 
 
 def columns_by_words(footer: pyarrow.parquet.FileMetaData, names: Collection[str]) -> list[str]:
@@ -268,22 +265,18 @@ def _of_few_words(chunk: pyarrow.parquet.ColumnChunkMetaData) -> bool:
 
 def sized_columns(batches: Iterable[pa.RecordBatch]) -> Iterator[SizedColumns]:
     """The columns of each batch."""
-    return ((batch.num_rows, _by_name(batch)) for batch in batches)
+    return ((batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True))) for batch in batches)
 
 
-def beside(plain: Iterator[SizedColumns], words: Iterator[pa.RecordBatch]) -> Iterator[SizedColumns]:
+def with_words(plain: Iterator[SizedColumns], words: Iterator[pa.RecordBatch]) -> Iterator[SizedColumns]:
     """Join batches of plain columns with the same rows of dictionary columns.
 
     Batches of dictionary columns end where dictionaries change, which depends on cells and must not affect other rows.
     """
-    held: list[pa.RecordBatch] = []
+    read_ahead: list[pa.RecordBatch] = []
     for height, columns in plain:
-        while sum(each.num_rows for each in held) < height:
-            held.append(next(words))
-        table = pa.Table.from_batches(held)
-        yield height, {**columns, **_by_name(table.slice(0, height))}
-        held = table.slice(height).to_batches()
-
-
-def _by_name(rows: pa.RecordBatch | pa.Table) -> StoredColumns:
-    return dict(zip(rows.schema.names, rows.columns, strict=True))
+        while sum(batch.num_rows for batch in read_ahead) < height:
+            read_ahead.append(next(words))
+        table = pa.Table.from_batches(read_ahead)
+        yield height, {**columns, **dict(zip(table.column_names, table.slice(0, height).columns, strict=True))}
+        read_ahead = table.slice(height).to_batches()
