@@ -9,7 +9,7 @@ Not covered  what NumPy or pandas inferred before: an array of doubles in which 
              Checked by tests/privacy/test_row_alone.py, and for every container by tests/promises/test_containers.py
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -37,35 +37,29 @@ def frame_table(frame: Any, field: str, named: Collection[str | None] | None = N
     pandas' columns of Python objects and categories become words cell by cell, so that no cell decides the type of its
     column. Raises WrongInput, without a value, if it is not a frame, or naming a column whose cells are not read.
     """
-    wrong, found = "", list[tuple[str, pa.Array | pa.ChunkedArray]]()
+    wrong, names, columns = "", list[str](), list[pa.Array | pa.ChunkedArray]()
     try:
-        if hasattr(frame, "iloc"):
-            columns: Sequence[Any] = [frame.iloc[:, place] for place in range(len(frame.columns))]
-        elif isinstance(frame, pl.DataFrame):
-            columns = frame.get_columns()
-        else:
-            table = pa.RecordBatchReader.from_stream(frame).read_all()
-            columns, found = (), list(zip(table.column_names, map(_undictionaried, table.columns), strict=True))
-        for column in columns:
-            if (cells := _known_column(column)) is not None:
-                found.append((str(column.name), cells))
-            elif named is None or column.name in named:
+        for name, column in _columns(frame):
+            if (cells := _readable(column)) is not None:
+                names.append(str(name))
+                columns.append(cells)
+            elif named is None or name in named:
                 dtype = column.cat.categories.dtype if str(column.dtype) == "category" else column.dtype
-                rule = f"the column {column.name!r} holds {dtype}, which no cell is read of"
+                rule = f"the column {name!r} holds {dtype}, which no cell is read of"
                 wrong = wrong or f"{field}: {rule}: make text of it, or leave it out of the frame or of data.features"
     except Exception as failed:
         kind = type(failed).__name__
         wrong = f"{field} must be a frame of polars or pandas, or an Arrow table, whose columns Arrow knows ({kind})"
     if wrong:
         raise WrongInput(wrong)
-    return pa.table([cells for _, cells in found], [name for name, _ in found]).combine_chunks()
+    return pa.table(columns, names).combine_chunks()
 
 
 def check_index(frame: Any, field: str, named: Iterable[str | None]) -> None:
     """Raise WrongInput if a column that is named is the index of a pandas frame, which is no column."""
-    known = {*frame.columns} if hasattr(frame, "iloc") else {}
-    for name in named if known else ():
-        if name is not None and name in frame.index.names and name not in known:
+    columns = {*frame.columns} if hasattr(frame, "iloc") else {}
+    for name in named if columns else ():
+        if name is not None and name in frame.index.names and name not in columns:
             rule = f"{field} must hold {name!r} as a column, and the frame has it as its index"
             raise WrongInput(f"{rule}: give frame.reset_index()")
 
@@ -76,30 +70,26 @@ def column_of(given: Any, field: str, word: Callable[[Any], str | None] | None =
     word   how an object becomes a word; by default as `word_of` has it
     Typed cells keep their type, and objects become words one by one. Raises WrongInput by the container alone.
     """
-    arrow = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
-    objects = isinstance(given, pl.Series) and given.dtype == pl.Object
-    if hasattr(given, "iloc") or type(given).__module__.startswith("pandas."):
-        if not hasattr(given, "iloc"):  # pandas' own array
-            import pandas
+    if type(given).__module__.startswith("pandas.") and not hasattr(given, "iloc"):  # pandas' own array
+        import pandas
 
-            given = pandas.Series(given, dtype=given.dtype)
-        elif given.ndim == 2:
-            if given.shape[1] != 1:
-                raise _no_column(field, f"a frame of {given.shape[1]} columns")
-            given = given.iloc[:, 0]
+        given = pandas.Series(given, dtype=given.dtype)
+    of_columns = hasattr(given, "columns") or hasattr(given, "column_names")
+    if of_columns and (hasattr(given, "iloc") or hasattr(given, "__arrow_c_stream__")):
+        columns = list(_columns(given))
+        if len(columns) != 1:
+            raise _no_column(field, f"a frame of {len(columns)} columns")
+        given = columns[0][1]
+    if hasattr(given, "iloc"):
         column = _of_pandas(given, word)
-    elif arrow and not objects and (hasattr(given, "columns") or hasattr(given, "column_names")):
-        table = frame_table(given, field)
-        if table.num_columns != 1:
-            raise _no_column(field, f"a frame of {table.num_columns} columns")
-        column = table.column(0)
-    elif arrow and not objects:
-        chunked = hasattr(given, "__arrow_c_stream__")
-        column = _undictionaried(pa.chunked_array(given if chunked else [pa.array(given)]))
-    elif hasattr(given, "__array__") and not objects:
-        column = _of_array(np.asanyarray(given), field, word)
-    elif isinstance(given, list | tuple | range) or objects:
+    elif isinstance(given, list | tuple | range) or (isinstance(given, pl.Series) and given.dtype == pl.Object):
         column = _worded(given, word)
+    elif hasattr(given, "__arrow_c_stream__"):
+        column = _undictionaried(pa.chunked_array(given))
+    elif hasattr(given, "__arrow_c_array__"):
+        column = _undictionaried(pa.chunked_array([pa.array(given)]))
+    elif hasattr(given, "__array__"):
+        column = _of_array(np.asanyarray(given), field, word)
     else:
         raise _no_column(field, type(given).__name__)
     kind = polars_type(column.type)
@@ -109,9 +99,21 @@ def column_of(given: Any, field: str, word: Callable[[Any], str | None] | None =
     return pl.concat([pl.Series("", [], kind), *(read_column("", chunk, column.type) for chunk in chunks)])
 
 
-def _known_column(column: Any) -> pa.Array | pa.ChunkedArray | None:
-    """A column of a polars or pandas frame; None if its type is none whose cells are read: by the type alone, which
-    says of the intervals of `pandas.cut` as well that each would be a missing cell."""
+def _columns(frame: Any) -> Iterable[tuple[Any, Any]]:
+    """The columns of a frame, each with its name: of pandas, of polars, or of Arrow."""
+    if hasattr(frame, "iloc"):
+        return [(name, frame.iloc[:, place]) for place, name in enumerate(frame.columns)]
+    if isinstance(frame, pl.DataFrame):
+        return [(column.name, column) for column in frame.get_columns()]
+    table = pa.RecordBatchReader.from_stream(frame).read_all()
+    return zip(table.column_names, table.columns, strict=True)
+
+
+def _readable(column: Any) -> pa.Array | pa.ChunkedArray | None:
+    """The cells of a frame's column; None if its type is none whose cells are read: by the type alone, which says of
+    the intervals of `pandas.cut` as well that each would be a missing cell."""
+    if isinstance(column, pa.ChunkedArray):
+        return _undictionaried(column)
     try:
         if isinstance(column, pl.Series):
             return None if column.dtype == pl.Object else _undictionaried(pa.chunked_array(column))
@@ -126,9 +128,9 @@ def _of_pandas(column: Any, word: Callable[[Any], str | None] | None = None) -> 
     if str(column.dtype) == "category":  # its own cells would be doubles if integers had a missing one among them
         codes = column.cat.codes.to_numpy()
         return _worded(column.cat.categories, word).take(pa.array(codes, mask=codes < 0))
-    typed = isinstance(column.dtype, np.dtype) and column.dtype.kind != "O"
-    known = typed or column.dtype.kind == "M" or hasattr(column.array, "__arrow_array__")
-    if known and str(column.dtype) not in PANDAS_WORDS:
+    of_numpy = isinstance(column.dtype, np.dtype) and column.dtype.kind != "O"
+    is_typed = of_numpy or column.dtype.kind == "M" or hasattr(column.array, "__arrow_array__")
+    if is_typed and str(column.dtype) not in PANDAS_WORDS:
         stored = pa.array(column, from_pandas=True)
         return _undictionaried(stored) if isinstance(stored, pa.ChunkedArray) else stored
     return _worded(column, word)  # column.isna() fails as a whole if one cell is a signaling NaN
