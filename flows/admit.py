@@ -18,8 +18,7 @@ from concord.artifacts.sessions import Opening, Session
 from concord.flows.console import err, may_ask
 from concord.flows.run import Admitted, Asking, Balance, ExactNumbers, PrivateFiles, PublicStream, RunContext
 from concord.tasks.asks.kinds import check_known
-from concord.tasks.data.grid import check_types
-from concord.tasks.data.remarks import Unmatched, unmatched
+from concord.tasks.data.precheck import Unmatched, check_types, unmatched
 from concord.tasks.data.tables import open_private
 from concord.tasks.door.admit import (
     claim,
@@ -146,7 +145,7 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
     if session is not None:
         return
     plan = private.table.of(run.plan, "private")
-    check_types(open_private(plan.path("private"), plan.data.format, arriving=plan.stream is not None).files, encoding)
+    check_types(open_private(plan.path("private"), plan.data.format, arriving=plan.stream is not None), encoding)
     try:
         found = unmatched(plan, encoding)
     except ConcordError:  # the stage that reads the table afterwards reports the error

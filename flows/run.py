@@ -15,7 +15,7 @@ from concord.artifacts.ledger.events import belongs_to
 from concord.artifacts.parts import NOTHING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.sources import TableSource
 from concord.artifacts.stores import Stores
@@ -23,7 +23,6 @@ from concord.flows.cache import Files, PrivateInput
 from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages, Steps, no_steps
-from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.files import TableFile, find_files
 from concord.tasks.data.grid import stand_ins
 from concord.tasks.data.places import check_not_private, files_of, is_shared

@@ -37,7 +37,7 @@ from concord.tasks.asks.stream import (
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
-from concord.tasks.data.grid import check_types
+from concord.tasks.data.precheck import check_types
 from concord.tasks.door.admit import claim
 from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.door.keys import ready_stream
@@ -108,7 +108,7 @@ class Periods:
             columns, clock = columns_asked(plan, self.encoding), plan.stream.clock if plan.stream else None
             until = "" if clock is None else next_time(clock, now).isoformat()
             period = take(plan, vault, contents, known, columns).model_copy(update={"until": until})
-            check_types(table_of(plan, vault, period).files, self.encoding)
+            check_types(table_of(plan, vault, period), self.encoding)
             if not period.files:
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
         keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)

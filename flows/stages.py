@@ -7,7 +7,7 @@ from typing import Any
 from concord.artifacts.home.vault import owner
 from concord.artifacts.measures import AnyPublicTest
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicRows, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.flows.cache import Files, Place, PrivateInput, PublicTables
 from concord.flows.stage import mapped, stage
 from concord.tasks.asking import relabel as asking_relabel
@@ -20,7 +20,6 @@ from concord.tasks.asks import unit_counts
 from concord.tasks.asks.unit_counts import Confusion, NumberErrors, Predictor
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import PublicSource, votes_folder
 from concord.tasks.mechanisms.hypotheses import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling

@@ -17,7 +17,7 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import guarantee_of_labels
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicRows, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PrivateInput, PublicTables
@@ -28,7 +28,7 @@ from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.advice.planned import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asks.tallies import TalliesAsk, round_step
 from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes
-from concord.tasks.data.encode import PublicBatch, read_frame
+from concord.tasks.data.encode import read_frame
 from concord.tasks.data.grid import recoded
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.checkpoint import sums_folder

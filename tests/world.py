@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from concord.artifacts.records import Counts, MechanismRecord, SessionRecord, promised
     from concord.artifacts.schemas import (
         COMMAS, LARGEST_NUMBER, NULL_WORDS, Budget, Column, Empty, Encoding, Hashed, Kind as ColumnKind, OneHot,
-        Passed, PublicRows, Ref, Scaled, Spelling, TextFormat, canonical_json
+        Passed, PublicBatch, PublicRows, Ref, Scaled, Spelling, TextFormat, canonical_json
     )
     from concord.artifacts.sections import (
         MECHANISMS, TALLIES, AboutPlan, DataPlan, HypothesesPlan, PrivateTestPlan, StreamPlan, StudentPlan, TeachersPlan
@@ -171,19 +171,20 @@ if TYPE_CHECKING:
     )
     from concord.tasks.data.csv_files import csv_names, find_format, read_lines, words_of
     from concord.tasks.data.encode import (
-        VOCABULARY, PublicBatch, as_declared, grouping, labelled_rows, learn_column, learn_columns,
-        learn_encoding, public_features, read_frame, row_digests, stage_public, write_frame
+        VOCABULARY, as_declared, grouping, labelled_rows, learn_column, learn_columns, learn_encoding,
+        public_features, read_frame, stage_public, write_frame
     )
     from concord.tasks.data.files import PRIVATE, TableFile, find_files, format_of, format_of_private
     from concord.tasks.data.frames import check_index, frame_table
     from concord.tasks.data.grid import (
-        NARROW, STAND_INS, WIDE, check_stored, check_types, grid_cuts, grid_of, groups_of, label_points,
+        NARROW, STAND_INS, WIDE, grid_cuts, grid_of, groups_of, label_points,
         outside_of_schema, reading_columns, reading_encoding, recoded, stand_ins, values_in, with_tables
     )
-    from concord.tasks.data.matrix import Matrix, encode, published_encoding
+    from concord.tasks.data.matrix import Matrix, encode, published_encoding, row_digests
+    from concord.tasks.data.precheck import Unmatched, check_stored, check_types, unmatched
     from concord.tasks.data.remarks import (
         ALL_DIFFER, DATES, FREE_TEXT, LEADING_ZEROS, MAY_BE_NAMES, MAY_NAME_ROWS, MOSTLY_NUMBERS,
-        NUMBERS_DIFFER, ONE_VALUE, TOO_MANY, WITH_COMMAS, Unmatched, check_target, remarks_on, unmatched
+        NUMBERS_DIFFER, ONE_VALUE, TOO_MANY, WITH_COMMAS, check_target, remarks_on
     )
     from concord.tasks.data.sources import keep_frame, rows_of_query, with_rows, with_snapshots
     from concord.tasks.data.stored_columns import columns_by_words, polars_type, read_column, words_as_enum

@@ -44,11 +44,12 @@ import pyarrow as pa
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Encoding, Ref, canonical_json
+from concord.artifacts.schemas import Encoding, PublicBatch, Ref, canonical_json
 from concord.tasks.asking.answers import LONGEST, NO_ANSWER, PASSED, canonical, fault_of, from_plain, reason_of
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import SHARD, PublicBatch, read_frame
+from concord.tasks.data.encode import read_frame
 from concord.tasks.units.guard import private_stage
+from concord.tasks.units.split import SHARD
 
 VALID_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 """Names allowed for a question: one line, without half of a surrogate pair, which cannot be encoded."""

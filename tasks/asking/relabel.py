@@ -46,15 +46,16 @@ from pydantic import BaseModel, ConfigDict
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, owner
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.sections import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import SHARD, PublicBatch, read_frame, write_frame
+from concord.tasks.data.encode import read_frame, write_frame
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.hypotheses import Box, HypothesisClass, Rectangles, Stumps
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, share_for
 from concord.tasks.units.guard import private_stage
+from concord.tasks.units.split import SHARD
 
 CUTS = 16
 """Public cut points of each column, if a class needs them."""

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.sections import Learner, TeachersPlan
 from concord.tasks.asking.arrays import MOST_HELD, Classes, LinearTeachers, Weights, aligned, is_linear, weights_of
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import SHARD, PublicBatch, read_frame
+from concord.tasks.data.encode import read_frame
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.units.guard import PRIVATE_FAILURES, private_stage, silenced
+from concord.tasks.units.split import SHARD
 
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64

@@ -19,11 +19,10 @@ import numpy as np
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.sessions import LABELS
 from concord.tasks.asking.relabel import hypothesis_space, public_matrix
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.matrix import encode
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import Drawn

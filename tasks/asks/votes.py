@@ -19,11 +19,10 @@ from concord.artifacts.home.released import LABELS_FILE, labels_table, table_byt
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.kinds import Kind
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import PublicRows, Ref, canonical_json
+from concord.artifacts.schemas import PublicBatch, PublicRows, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asking.relabel import candidates, relabelling
-from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.door import Drawn, Step, batch_of
 from concord.tasks.door.exact import Exact

@@ -6,17 +6,10 @@ exact, so that the same table gives the same encoding however it is divided into
 Assumes      what it reads is public: the plan, the public table
 Guarantees   nothing here depends on a private row
 Not covered  public rows that are private ones in disguise. Checked by tests/tasks/data/test_encode.py
-
-Rows are identified by keyed digests of their cast columns, packed in bytes of a fixed size (`row_digests`).
-Assumes      the key is secret
-Guarantees   a row's digest depends on its own cells and label alone: rows with equal bits have equal digests, whatever
-             other rows are there
-Not covered  rows that were not cast. Checked by tests/privacy/test_row_alone.py
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,14 +18,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput, quoted
-from concord.artifacts.home.vault import Vault, hashed
+from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import USUAL_SPELLING, Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Ref, Scaled
-from concord.artifacts.schemas import PublicBatch as PublicBatch
+from concord.artifacts.schemas import (
+    USUAL_SPELLING,
+    Column,
+    Empty,
+    Encoding,
+    Hashed,
+    Kind,
+    OneHot,
+    Passed,
+    PublicBatch,
+    Ref,
+    Scaled,
+)
 from concord.artifacts.table_schema import DeclaredCategories, TableSchema
 from concord.tasks.data.cells import (
-    BAG,
-    LABEL,
     OURS,
     cast_numbers,
     cast_rows,
@@ -42,7 +44,6 @@ from concord.tasks.data.cells import (
     group_word,
     numbers_of,
     systematic_sample,
-    word_index,
 )
 from concord.tasks.data.concord_student import signed_log
 from concord.tasks.data.grid import reading_columns
@@ -251,45 +252,3 @@ def _even(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
     rest = pl.concat(held)
     if rest.height:
         yield rest
-
-
-def hashed_words(cells: pl.Series, buckets: int) -> NDArray[np.uint8]:
-    """Buckets of the words of each cell, (rows, buckets) of 0 or 1; all 0 for a null."""
-    from sklearn.feature_extraction.text import HashingVectorizer
-
-    if cells.is_empty():
-        return np.zeros((0, buckets), dtype=np.uint8)
-    words = HashingVectorizer(n_features=buckets, **BAG)
-    return np.asarray(words.transform(cells.fill_null("")).astype(np.uint8).toarray())
-
-
-SHARD = "concord.shard"
-"""Name of the column that holds the shard's index in block files."""
-
-
-def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
-    """Keyed 128-bit digests of cast rows: equal only for equal content (features and label)."""
-    valued = [column for column in encoding.columns if column.kind != "null"]
-    cells = ((_numbers(column, rows), rows[column.name].is_null().to_numpy()) for column in valued)
-    columns = [*chain.from_iterable(cells), rows[LABEL].to_numpy()]
-    packed = np.empty(rows.height, [(str(at), cells.dtype, cells.shape[1:]) for at, cells in enumerate(columns)])
-    for at in reversed(range(len(columns))):
-        packed[str(at)] = columns.pop()  # held no longer than until it is packed
-    return hashed(packed.view(f"V{packed.itemsize}").tolist(), key, b"content", 16)
-
-
-def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
-    """A column's cells as numbers of fixed size, zero if null: (rows,), or (rows, size) of a list."""
-    cells = rows[column.name]
-    match column:
-        case OneHot():
-            return rows.select(word_index(column.name, column.vocabulary)).to_series().fill_null(0).to_numpy()
-        case Hashed():
-            return hashed_words(rows[column.name], column.size)
-        case Passed():
-            arrays = np.zeros((rows.height, column.size), dtype=column.element)
-            arrays[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy()
-            return arrays
-        case Scaled(kind="date"):
-            return cells.dt.timestamp("us").fill_null(0).to_numpy()
-    return cells.cast(pl.Float64).fill_null(0).to_numpy()

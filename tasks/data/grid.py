@@ -18,7 +18,7 @@ Not covered  whether ranges and categories are true: wrong ones cost accuracy, n
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from itertools import combinations
@@ -28,7 +28,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Scaled
 from concord.artifacts.table_schema import (
@@ -39,10 +38,8 @@ from concord.artifacts.table_schema import (
     TableSchema,
     varies,
 )
-from concord.tasks.data.cells import is_read
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
 from concord.tasks.data.concord_student import DAY
-from concord.tasks.data.files import TableFile
 
 NARROW = 1024
 """Most cells of a number, nearly: half of them even and half geometric, because even ones alone fail on heavy tails."""
@@ -170,37 +167,6 @@ def reading_encoding(plan: Plan) -> Encoding:
         unit=data.unit,
         format=data.format,
     )
-
-
-def check_types(files: Iterable[TableFile], encoding: Encoding) -> None:
-    """Raise WrongInput if a file of the private table stores a feature in a type of which no cell is read as public
-    rows have it: each would count as missing, at full price. By stored types alone, which are public."""
-    for file in files:
-        for column in encoding.columns:
-            dtype = file.type_of(column.name) if column.name in file.names else pl.Null()
-            if dtype == pl.Null or column.kind in ("null", "list") or is_read(dtype, column.kind):
-                continue
-            rule = f"data.private stores the column {column.name!r} in a type that is not read as {column.kind}"
-            raise WrongInput(f"{rule}, in {file.shown}: store it as public rows or the schema have it, or leave it out")
-
-
-def check_stored(schema: TableSchema, stored: Mapping[str, pl.DataType]) -> None:
-    """Raise WrongInput if a table stores a column in a type that is not read as the schema declares it, so that each
-    cell would count as missing; or as moments, whose text depends on their unit and zone, and text is declared.
-
-    A column of the type null is read: its type follows from its cells alone, which are private.
-    """
-    for column in (column for column in schema.columns if column.name in stored):
-        dtype = stored[column.name]
-        if dtype.is_nested() or dtype == pl.Unknown:
-            rule = f"data.private stores the column {column.name!r} in a type that data.schema cannot declare"
-            raise WrongInput(f"{rule}: lists and pictures need a public table (data.public), others must be left out")
-        if dtype != pl.Null and not is_read(dtype, column.kind):
-            rule = f"data.private stores the column {column.name!r} in a type that is not read as {column.kind}"
-            raise WrongInput(f"{rule}, which data.schema declares: declare what is stored, or leave the column out")
-        if dtype.is_temporal() and isinstance(column, DeclaredText):
-            rule = f"data.private stores the column {column.name!r} as dates or moments, and data.schema declares text"
-            raise WrongInput(f"{rule}: declare a range of type 'date' or 'datetime', or leave the column out")
 
 
 def with_tables(grid: Codes, groups: Sequence[NDArray[np.int64]]) -> Codes:

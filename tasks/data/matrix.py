@@ -11,12 +11,18 @@ Guarantees   a row is encoded by itself, to the bit: by the same arithmetic in t
              any caller
 Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_parts.py, and alone against in
              company by tests/privacy/test_row_alone.py
+
+Rows are identified by keyed digests of their cast columns, packed in bytes of a fixed size (`row_digests`).
+Assumes      the key is secret
+Guarantees   a row's digest depends on its own cells and label alone: rows with equal bits have equal digests, whatever
+             other rows are there
+Not covered  rows that were not cast. Checked by tests/privacy/test_row_alone.py
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -29,8 +35,9 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
+from concord.artifacts.home.vault import hashed
 from concord.artifacts.schemas import USUAL_SPELLING, Column, Encoding, Hashed, OneHot, Passed, Scaled
-from concord.tasks.data.cells import BAG, distinct
+from concord.tasks.data.cells import BAG, LABEL, distinct, word_index
 from concord.tasks.data.concord_student import Cells, Spelled, signed_log
 
 Matrix = NDArray[np.float32]
@@ -169,3 +176,39 @@ def _settle(part: Pipeline, columns: list[Any]) -> None:
             part["scale"].mean_, part["scale"].scale_, part["scale"].var_ = mean, scale, scale**2
         case Passed(element="uint8") as bytes_:
             part["scale"].max_abs_ = part["scale"].scale_ = np.full(bytes_.size, 255.0)
+
+
+def hashed_words(cells: pl.Series, buckets: int) -> NDArray[np.uint8]:
+    """Buckets of the words of each cell, (rows, buckets) of 0 or 1; all 0 for a null."""
+    if cells.is_empty():
+        return np.zeros((0, buckets), dtype=np.uint8)
+    words = HashingVectorizer(n_features=buckets, **BAG)
+    return np.asarray(words.transform(cells.fill_null("")).astype(np.uint8).toarray())
+
+
+def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
+    """Keyed 128-bit digests of cast rows: equal only for equal content (features and label)."""
+    valued = [column for column in encoding.columns if column.kind != "null"]
+    cells = ((_numbers(column, rows), rows[column.name].is_null().to_numpy()) for column in valued)
+    columns = [*chain.from_iterable(cells), rows[LABEL].to_numpy()]
+    packed = np.empty(rows.height, [(str(at), cells.dtype, cells.shape[1:]) for at, cells in enumerate(columns)])
+    for at in reversed(range(len(columns))):
+        packed[str(at)] = columns.pop()  # held no longer than until it is packed
+    return hashed(packed.view(f"V{packed.itemsize}").tolist(), key, b"content", 16)
+
+
+def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:
+    """A column's cells as numbers of fixed size, zero if null: (rows,), or (rows, size) of a list."""
+    cells = rows[column.name]
+    match column:
+        case OneHot():
+            return rows.select(word_index(column.name, column.vocabulary)).to_series().fill_null(0).to_numpy()
+        case Hashed():
+            return hashed_words(rows[column.name], column.size)
+        case Passed():
+            arrays = np.zeros((rows.height, column.size), dtype=column.element)
+            arrays[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy()
+            return arrays
+        case Scaled(kind="date"):
+            return cells.dt.timestamp("us").fill_null(0).to_numpy()
+    return cells.cast(pl.Float64).fill_null(0).to_numpy()

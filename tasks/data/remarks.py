@@ -1,38 +1,22 @@
-"""Remarks: what the columns of a public table seem to hold, and which of them teach nothing, for a plan to say; and
-what a plan does not recognise in the private one, for the operator alone.
+"""Remarks: what the columns of a public table seem to hold, and which of them teach nothing, for a plan to say.
 
 Assumes      the table is public
 Guarantees   a remark follows from public rows alone, an even sample of them
 Not covered  what columns mean, which only their owner knows: a remark is advice, and the plan decides.
              Checked by tests/tasks/data/test_typing.py
-
-Pre-check: the shares of private rows with no declared class, no unit, or no word that the encoding knows.
-
-For the operator only, who holds the private table anyway: no result is kept, returned to a cache, or published.
-
-Assumes      the encoding is of public rows
-Guarantees   the result has no values, only shares of rows by column. Cells are read by the same rules as in `split`,
-             so nothing fails here that would not fail there
-Not covered  decisions of an operator who has read it (tests/privacy/README.md).
-             Checked by tests/tasks/data/test_precheck.py
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
 import polars as pl
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import NULL_WORDS, USUAL_SPELLING, Encoding, Kind
-from concord.tasks.data.cells import cast_numbers, cast_rows, class_index, is_padded, systematic_sample
+from concord.artifacts.schemas import NULL_WORDS, Kind
+from concord.tasks.data.cells import is_padded, systematic_sample
 from concord.tasks.data.csv_files import COMMA, POINT
 from concord.tasks.data.encode import VOCABULARY
-from concord.tasks.data.tables import Table, are_dates, open_private
-from concord.tasks.units.guard import private_stage
-from concord.tasks.units.units import unit_names
+from concord.tasks.data.tables import Table, are_dates
 
 MAY_NAME_ROWS = (
     "many different whole numbers; remove it if they identify rows, name it as `unit` if they identify persons"
@@ -171,46 +155,4 @@ def remarks_on(table: Table, kinds: Mapping[str, Kind]) -> dict[str, str]:
         },
     }
     checks = {name: rules.get(kinds[name], {}) | {ONE_VALUE: is_one_value} for name in plain}
-    found = [(name, rule, holds(sample[name])) for name in plain for rule, holds in checks[name].items()]
-    return {name: rule for name, rule, fits in found if fits}
-
-
-@dataclass(frozen=True)
-class Unmatched:
-    """Shares of the private rows that have no declared class or no number within bounds, that have no unit, and, by
-    feature, whose cell is neither empty nor a known word, or a number if the feature is numeric."""
-
-    label: float
-    unit: float
-    features: dict[str, float]
-
-
-@private_stage
-def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
-    """The shares of the private table that a plan would not recognise. Raises WrongInput if it lacks a column."""
-    asked_by = dict.fromkeys(encoding.features, "data.features") | {encoding.label: "data.label"}
-    if encoding.unit is not None:
-        asked_by[encoding.unit] = "data.unit"
-    rows, lost, unmarked = 0, Counter[str](), encoding.spelled(lambda own: own.model_copy(update={"absent": ()}))
-    marks = {column.name: getattr(column, "spelling", USUAL_SPELLING).absent for column in encoding.columns}
-    for frame in open_private(plan.path("private"), plan.data.format).frames(asked_by):
-        rows += frame.height
-        label, cells = frame[encoding.label], cast_rows(frame.drop(encoding.label), unmarked)
-        if encoding.bounds is None:
-            classes = class_index(encoding.label, label.dtype, encoding.classes)
-            lost["label"] += frame.select(classes.is_null().sum()).item()
-        else:
-            numbers, (low, high) = cast_numbers(label), encoding.bounds
-            lost["label"] += int((~((low <= numbers) & (numbers <= high))).sum())
-        if encoding.unit is not None:
-            lost["unit"] += unit_names(frame[encoding.unit]).null_count()
-        for name in cells.columns:
-            filled = frame[name].is_not_null()
-            if frame.schema[name] == pl.String:
-                filled &= ~frame[name].str.strip_chars().is_in(
-                    [*NULL_WORDS, *(w for w in marks[name] if isinstance(w, str))]
-                )
-            lost[f"feature {name}"] += int((filled & cells[name].is_null()).sum())
-    shares = {name: count / max(rows, 1) for name, count in lost.items()}
-    features = {name: shares.get(f"feature {name}", 0.0) for name in encoding.features}
-    return Unmatched(shares.get("label", 0.0), shares.get("unit", 0.0), features)
+    return {name: remark for name in plain for remark, holds in checks[name].items() if holds(sample[name])}

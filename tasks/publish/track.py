@@ -22,10 +22,10 @@ from concord.artifacts.mlflow.describe import (
 )
 from concord.artifacts.parts import running_totals
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import WORDS, Encoding, PublicRows
+from concord.artifacts.schemas import WORDS, Encoding, PublicBatch, PublicRows
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.data.encode import PublicBatch, read_frame
+from concord.tasks.data.encode import read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.describe import refusals
 from concord.tasks.publish.figures import spending

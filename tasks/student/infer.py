@@ -46,9 +46,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from concord.artifacts.home.released import inferred_schema
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import AnyPublicTest, PublicTest
-from concord.artifacts.schemas import Encoding, OneHot, Ref
+from concord.artifacts.schemas import Encoding, OneHot, PublicBatch, Ref
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
-from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
+from concord.tasks.data.encode import labelled_rows, read_frame
 from concord.tasks.data.matrix import clean, column_transformer
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats, Ints

@@ -25,10 +25,10 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import AnyPublicTest, Estimate
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicRows, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sections import StudentPlan
 from concord.tasks.data.concord_student import Chosen, ScoreClassifier
-from concord.tasks.data.encode import PublicBatch, read_frame
+from concord.tasks.data.encode import read_frame
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.student.model import dump, published_student
 

@@ -44,8 +44,8 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sources import TableSource
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import SHARD as SHARD
-from concord.tasks.data.encode import row_digests, write_frame
+from concord.tasks.data.encode import write_frame
+from concord.tasks.data.matrix import row_digests
 from concord.tasks.data.sources import Reading, kept, place_of
 from concord.tasks.data.tables import kind_in
 from concord.tasks.units.guard import private_stage
@@ -62,6 +62,8 @@ from concord.tasks.units.units import (
     shards_of,
 )
 
+SHARD = "concord.shard"
+"""Name of the column that holds the shard's index in block files."""
 ASIDE = "concord.aside"
 """Name of the column that marks the rows set aside, if some were."""
 

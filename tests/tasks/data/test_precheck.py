@@ -8,13 +8,12 @@ import pytest
 
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.world import (
-    PRIVATE,
     Unmatched,
     WrongInput,
     check_types,
-    find_files,
     labelled_rows,
     learn_encoding,
+    open_private,
     parse_plan,
     reading_encoding,
     unmatched,
@@ -120,6 +119,6 @@ def test_a_feature_of_which_no_cell_can_be_read_is_refused_by_its_stored_type(tm
     odd = pl.DataFrame(ROWS).with_columns(shade=pl.Series([None] * 4, dtype=stored))
     odd.write_ipc(tmp_path / "odd.arrow", compat_level=pl.CompatLevel.oldest())
     with pytest.raises(WrongInput, match=r"'shade' in a type that is not read as categorical, in .*odd\.arrow"):
-        check_types(find_files(str(tmp_path / "odd.arrow"), PRIVATE), encoding)
+        check_types(open_private(str(tmp_path / "odd.arrow")), encoding)
     pl.DataFrame(ROWS).write_parquet(tmp_path / "right.parquet")
-    check_types(find_files(str(tmp_path / "right.parquet"), PRIVATE), encoding)
+    check_types(open_private(str(tmp_path / "right.parquet")), encoding)
