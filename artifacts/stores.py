@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from concord.artifacts.certificate import CERTIFICATE_FILE
 from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Staged, Vault
 from concord.artifacts.ledger.home_contents import PUBLISHING, HomeContents
 from concord.artifacts.ledger.ledger import Ledger
 
@@ -21,9 +21,21 @@ def checked_ledger(home: Path, kind: type[Ledger] = Ledger) -> Ledger:
     return ledger
 
 
+class Public(Protocol):
+    """The part of the stores that publication needs: the ledger, the released files, and the public rows."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def released(self) -> Released: ...
+    @property
+    def staged(self) -> Staged: ...
+
+
 @dataclass(frozen=True)
 class Stores:
-    """The parts of a home folder in which sessions are kept: the vault, the ledger, and the released files."""
+    """The parts of a home folder in which sessions are kept: the vault, which is private, the ledger, and the released
+    files."""
 
     vault: Vault
     ledger: Ledger
@@ -33,6 +45,11 @@ class Stores:
     def of(cls, home: Path, kind: type[Ledger] = Ledger) -> Self:
         """The stores of a home folder. Raises NotVerified if its ledger denies what it holds."""
         return cls(Vault(home / "vault"), checked_ledger(home, kind), Released(home))
+
+    @property
+    def staged(self) -> Staged:
+        """The public rows in the vault."""
+        return self.vault.staged
 
     @property
     def unpublished(self) -> set[str]:

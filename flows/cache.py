@@ -37,7 +37,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.atomic import make_folder, write_whole
 from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
+from concord.artifacts.home.vault import SEAL_BYTES, Staged, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.settings import Settings
@@ -61,6 +61,11 @@ class Place:
     def vault(self) -> Vault:
         """The home's vault."""
         return Vault(self.home / "vault")
+
+    @property
+    def staged(self) -> Staged:
+        """The public rows in the home's vault."""
+        return self.vault.staged
 
     @property
     def released(self) -> Released:

@@ -124,7 +124,7 @@ class Memo:
         secrets = [f"domains/{name}", *(f"sessions/{session}" for session in sessions)]
         present = [secret for secret in secrets if self.vault.has_secret(secret)]
         head = [record.digest for record in ledger.records()[-1:]]
-        return [head, released, SigningKey.of(self.vault).public.fingerprint, present]
+        return [head, released, SigningKey.of(self.vault.root.parent).public.fingerprint, present]
 
     def _store(self, database: Path) -> list[Any]:
         """Facts of MLflow's store, of which one changes with every commit."""

@@ -167,7 +167,7 @@ def _pass_period(
 ) -> Disclosure:
     """Pass the last of these periods through the door: all releases so far."""
     run, asked, stores = periods.run, admitted.ask, periods.run.stores
-    rows = read_sample(tally.sample(run, run.plan.privacy.domain, asked.coded, admitted.stream.batches), stores.vault)
+    rows = read_sample(tally.sample(run, run.plan.privacy.domain, asked.coded, admitted.stream.batches), stores.staged)
     past = tally.rounds_in(run, [ref for each in periods.ended for ref in stores.ledger.released_by(each.id)[-1:]])
     follow = partial(follow_totals, rows, asked.coded, past)
     passed = pass_door(run, session, partial(asked.steps, counted=counted, again=again, follow=follow))

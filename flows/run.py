@@ -282,7 +282,7 @@ def digest_of(vault: Vault, file: TableFile) -> str:
 def _signer(stores: Stores) -> str:
     """The fingerprint of the signing key; for a home without a key one is made now, and a note printed."""
     new = bool(stores.ledger.domains()) and not stores.vault.has_secret(SIGNING_SECRET)
-    key = SigningKey.of(stores.vault).public.fingerprint
+    key = SigningKey.of(stores.released.root.parent).public.fingerprint
     if new and stores.vault.has_secret(SIGNING_SECRET):
         err.print(f"{'signing':>8} this home had no key and has one now: `concord key` prints it; tell your readers")
     return key

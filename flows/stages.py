@@ -128,7 +128,7 @@ def study_chosen(place: Place, session: str, public: PublicTables, chosen: Ref) 
 @stage("study", version=5, reads=("student", "teachers.count"))
 def study(place: Place, session: str, plan: Plan, public: PublicTables, labels: Sequence[Ref]) -> Student:
     """Learn the student, measure it on public test rows if there are any, and publish its file."""
-    student = student_study.study(plan, public.rows, labels, place.vault, place.released)
+    student = student_study.study(plan, public.rows, labels, place.staged, place.released)
     return published(place, student, session, public)
 
 
@@ -138,7 +138,7 @@ def published(place: Place, student: Any, session: str, public: PublicTables) ->
     if test is not None:
         found = with_groups(place, student, evaluate(student, test.path, encoding), encoding, test)
     unseen = found is None and encoding.classes
-    named = student_study.named_by(student, public.rows, place.vault) if unseen else None
+    named = student_study.named_by(student, public.rows, place.staged) if unseen else None
     return student_study.publish_student(student, session, found, place.released, named)
 
 

@@ -65,7 +65,7 @@ def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes
 def sample(place: Place, domain: str, codes: Codes, batches: Sequence[PublicBatch]) -> Ref:
     """Write the codes of the sample of the staged public rows that models are decoded on, in a folder that is erased
     with the domain: they may be features of private units."""
-    return write_sample(batches, codes, place.vault, f"coded/{domain}/{place.key[:16]}/sample.npy")
+    return write_sample(batches, codes, place.staged, f"coded/{domain}/{place.key[:16]}/sample.npy")
 
 
 @stage("gather", version=3, reads=UNITS)
@@ -112,7 +112,7 @@ def tally(
 def infer(place: Place, last: Ref, codes: Codes, public: PublicRows, claim: Mapping[str, str]) -> Ref:
     """Labels and scores of all public rows, by the model decoded from the last round."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
-    rows = coded_batches(public.batches, codes, place.vault)
+    rows = coded_batches(public.batches, codes, place.staged)
     labels = inferred(decoded, rows, public.encoding, claim)
     return place.released.hold_back(f"{claim['session']}/labels.arrow", labels)
 
@@ -133,7 +133,7 @@ def study_linear(place: Place, session: str, last: Ref, codes: Codes, public: Pu
 def study_inferred(place: Place, session: str, plan: Plan, public: PublicTables, labels: Ref) -> Student:
     """Learn the student from inferred labels, measure it on public test rows, and publish its file."""
     targets = soft_labels(place.released.labels([labels]), len(public.encoding.classes))
-    student = student_study.study_inferred(plan.student, public.rows, targets, place.vault)
+    student = student_study.study_inferred(plan.student, public.rows, targets, place.staged)
     return published(place, student, session, public)
 
 
@@ -219,9 +219,9 @@ def planner_of(run: RunContext, admitted: Admitted[Any], codes: Codes, units: Se
         if found:
             return RoundPlanner(mechanism, codes, rows, found)
     batches = admitted.stream.batches
-    rows = read_sample(sample(run, run.plan.privacy.domain, codes, batches), vault)
+    rows = read_sample(sample(run, run.plan.privacy.domain, codes, batches), vault.staged)
     if mechanism.secret == "rows" and deepens(codes):
-        return RoundPlanner(mechanism, codes, rows, public=lambda: public_rows(batches, vault))
+        return RoundPlanner(mechanism, codes, rows, public=lambda: public_rows(batches, vault.staged))
     units_known = None if mechanism.secret == "rows" else 1
     return RoundPlanner(mechanism, codes, rows, units_known, pairs=asks_pairs(run.plan, codes))
 

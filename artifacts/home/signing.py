@@ -123,7 +123,7 @@ class SigningKey:
         self.public = PublicKey(private.public_key().public_bytes_raw())
 
     @classmethod
-    def of(cls, vault: Vault) -> Self:
+    def of(cls, home: Path) -> Self:
         """The key that CONCORD_SIGNING_KEY names; otherwise the home's own, made at its first use.
 
         Raises EnvironmentFailed if the named key cannot be used, NotVerified if the home's own is damaged, WrongInput
@@ -131,7 +131,7 @@ class SigningKey:
         """
         named = Settings.now().signing_key
         if named is None:
-            seed = derive(vault.make_secret(SIGNING_SECRET), "signing key")
+            seed = derive(Vault(home / "vault").make_secret(SIGNING_SECRET), "signing key")
             return cls(Ed25519PrivateKey.from_private_bytes(seed))
         if named.lower().startswith("pkcs11:"):
             raise WrongInput(

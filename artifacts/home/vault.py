@@ -12,10 +12,10 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -28,6 +28,8 @@ from concord.artifacts.schemas import AnyPath, Ref
 KEY_BYTES = 32
 SEAL_BYTES = 32
 BYTES_AT_A_TIME = 1 << 20
+PUBLIC = ("public/", "coded/")
+"""Folders of the vault that hold public rows: as they were staged, and as codes."""
 
 
 def derive(key: bytes, purpose: str) -> bytes:
@@ -74,6 +76,33 @@ class Sink:
         self._file.flush()
 
 
+class Staged(Protocol):
+    """The vault's public rows, and nothing else of it: those of PUBLIC."""
+
+    def read(self, ref: Ref, /) -> bytes:
+        """As `Vault.read`."""
+
+    def create(self, path: str, /) -> AbstractContextManager[Sink]:
+        """As `Vault.create`."""
+
+
+class _Staged:
+    def __init__(self, vault: "Vault") -> None:
+        self._vault = vault
+
+    def read(self, ref: Ref) -> bytes:
+        return self._vault.read(ref.model_copy(update={"path": _public(ref.path)}))
+
+    def create(self, path: str) -> AbstractContextManager[Sink]:
+        return self._vault.create(_public(path))
+
+
+def _public(path: str) -> str:
+    if not path.startswith(PUBLIC) or ".." in path:
+        raise NotVerified(f"the vault file {path} holds no public rows")
+    return path
+
+
 class Vault:
     """The vault of one home folder.
 
@@ -97,6 +126,11 @@ class Vault:
             check_own("the vault", root, 0o077)
         own = self._installation()
         self._seal, self._digests = derive(own, "seal"), derive(own, "digests")
+
+    @property
+    def staged(self) -> Staged:
+        """Its public rows, for all that is no business of the rest of the vault."""
+        return _Staged(self)
 
     def secret(self, name: str) -> bytes:
         """The 32-byte secret of that name, such as sessions/ID.

@@ -27,6 +27,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -48,9 +49,9 @@ Hide = Callable[[str], str]
 """Maps the digest of a ledger's entry to the commitment to it."""
 
 
-def hiding(vault: Vault) -> Hide:
+def hiding(home: Path) -> Hide:
     """The commitment function of a home's excerpts, salted by the vault's secret."""
-    key = derive(vault.make_secret(EXCERPT_SECRET), "excerpts")
+    key = derive(Vault(home / "vault").make_secret(EXCERPT_SECRET), "excerpts")
 
     def commitment(digest: str) -> str:
         return hashlib.sha256(bytes.fromhex(keyed_digest(key, digest)) + digest.encode()).hexdigest()

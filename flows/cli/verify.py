@@ -56,12 +56,11 @@ def key_command(call: Call) -> None:
     """Print the public key that verifies the home's signatures, for readers to keep."""
     from concord.artifacts.home.atomic import is_home
     from concord.artifacts.home.signing import SigningKey
-    from concord.artifacts.home.vault import Vault
     from concord.flows.environment import prepare
 
     if not is_home(call.home):
         say(f"created a new home folder with its own key: {call.home.absolute()}", to=err)
-    key = SigningKey.of(Vault(prepare(call.home) / "vault")).public
+    key = SigningKey.of(prepare(call.home)).public
     details = {"key": key.raw.hex(), "fingerprint": key.fingerprint, "pem": key.pem.decode()}
     shown = "{pem}key          {key}\nfingerprint  {fingerprint}".format(**details)
     call.end(details, lambda _: out.print(shown, soft_wrap=True))

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput, quoted
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Staged, Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import (
     USUAL_SPELLING,
@@ -235,7 +235,7 @@ def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:
     return sink.ref
 
 
-def read_frame(ref: Ref, vault: Vault) -> pl.DataFrame:
+def read_frame(ref: Ref, vault: Staged) -> pl.DataFrame:
     """A frame of the vault. Raises NotVerified if the file is not what was written."""
     return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(pa.BufferReader(vault.read(ref))).read_all()))
 

@@ -36,7 +36,6 @@ from concord.artifacts.certificate import (
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, digest_of
 from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
@@ -55,7 +54,7 @@ from concord.artifacts.published import (
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import StudentPlan
 from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
+from concord.artifacts.stores import Public
 from concord.tasks.data.concord_student import Chosen
 from concord.tasks.mechanisms.mechanism import expectation, from_settings
 from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, profile
@@ -85,7 +84,7 @@ def certificate_of(
     files: Mapping[str, Sequence[Ref]],
     student: Student,
     features: Sequence[str],
-    stores: Stores,
+    stores: Public,
 ) -> Certificate:
     """The certificate of a session by the present ledger, without the versions that `written_now` adds.
 
@@ -113,7 +112,7 @@ def written_now(certificate: Certificate) -> Certificate:
     return certificate.model_copy(update={"versions": library_versions()})
 
 
-def write(certificate: Certificate, classes: Sequence[str], stores: Stores) -> Certified:
+def write(certificate: Certificate, classes: Sequence[str], stores: Public) -> Certified:
     """Publish a certificate in its session's folder, with its report, its figures and the files that waited for it.
 
     The same certificate gives the same files. Raises NotVerified if a file of labels is not what was written.
@@ -152,7 +151,7 @@ def write(certificate: Certificate, classes: Sequence[str], stores: Stores) -> C
     )
 
 
-def certify_answers(session: str, stores: Stores) -> Ref:
+def certify_answers(session: str, stores: Public) -> Ref:
     """Write the certificate of a session from which no student learns, with its evidence. Raises NotVerified."""
     certificate = stores.ledger.at_once(
         lambda now: describe({session: now.released_by(session)}, Stated(), now, stores.released)
@@ -201,7 +200,7 @@ CHARGING = ("domain", "recap", "divide", "open", "settle")
 """Kinds of entries that may change the charges of a domain."""
 
 
-def publish_certificate(certificate: Certificate, files: Mapping[str, bytes | Ref], stores: Stores) -> dict[str, Ref]:
+def publish_certificate(certificate: Certificate, files: Mapping[str, bytes | Ref], stores: Public) -> dict[str, Ref]:
     """Publish a certificate together with its schema and its evidence: excerpt, key, statement and its schema.
 
     All files that the certificate names get new times: their own would show how long private work went on after them.
@@ -209,8 +208,8 @@ def publish_certificate(certificate: Certificate, files: Mapping[str, bytes | Re
     files   further files of its session's folder, by name, that are published with it
     Returns all of them by name. Raises NotVerified if the certificate agrees with no state of the ledger.
     """
-    vault, released, folder = stores.vault, stores.released, certificate.session
-    excerpt, key = excerpt_of(certificate, stores.ledger, vault), SigningKey.of(vault)
+    released, folder, home = stores.released, certificate.session, stores.released.root.parent
+    excerpt, key = excerpt_of(certificate, stores.ledger, home), SigningKey.of(home)
     evidence = {
         SCHEMA_FILE: _json(schema()),
         EXCERPT_FILE: excerpt.text,
@@ -233,9 +232,9 @@ def _json(value: dict[str, Any]) -> bytes:
     return json.dumps(value, indent=2).encode()
 
 
-def excerpt_of(certificate: Certificate, ledger: Ledger, vault: Vault) -> Excerpt:
+def excerpt_of(certificate: Certificate, ledger: Ledger, home: Path) -> Excerpt:
     """The ledger's excerpt on the domain, as of a moment that agrees with the certificate. Raises NotVerified."""
-    name, records, hide = certificate.domain.name, ledger.records(), hiding(vault)
+    name, records, hide = certificate.domain.name, ledger.records(), hiding(home)
     made = Excerpt.of(records, name, rows_covered(certificate, ledger), hide)
     if _agrees(certificate, made.reading):
         return made

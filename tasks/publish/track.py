@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.home.released import sha256_of_all
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Staged
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import (
     ColumnType,
@@ -24,7 +24,7 @@ from concord.artifacts.parts import running_totals
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import WORDS, Encoding, PublicBatch, PublicRows
 from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
+from concord.artifacts.stores import Public
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.describe import refusals
@@ -35,14 +35,14 @@ EXAMPLE_ROWS = 5
 MetricPoints = list[tuple[int, float]]
 
 
-def publication_of(plan: Plan, certified: Certified, public: PublicRows, stores: Stores) -> Publication:
+def publication_of(plan: Plan, certified: Certified, public: PublicRows, stores: Public) -> Publication:
     """What MLflow is given about a session and its student, of a plan and its staged public rows.
 
     Raises NotVerified if a released file is not what was written.
     """
     from concord.tasks.student.trust import trusted_types
 
-    vault, ledger, released = stores.vault, stores.ledger, stores.released
+    staged, ledger, released = stores.staged, stores.ledger, stores.released
     certificate = Certificate.model_validate_json(released.read(certified.certificate))
     session = ledger.session(certificate.session)
     refused = refusals(session, certificate.leading.files, released)
@@ -55,12 +55,12 @@ def publication_of(plan: Plan, certified: Certified, public: PublicRows, stores:
         series=_series(session, refused, ledger) | {"accuracy_by_release": by_release},
         datasets={
             **datasets_of(certificate),
-            certificate.mechanism.kind.of_rows: sha256_of_all(vault.read(batch.ref) for batch in public.batches),
+            certificate.mechanism.kind.of_rows: sha256_of_all(staged.read(batch.ref) for batch in public.batches),
         },
         student=load(file, plan.student.estimator),
         student_file=file,
         trusted_types=types,
-        example=_example(public.batches[0], public.encoding, vault),
+        example=_example(public.batches[0], public.encoding, staged),
         columns=column_types(plan.path("public"), public.encoding),
         code=[Path(str(part.__file__)) for part in modules_needed(types)],
     )
@@ -116,9 +116,9 @@ def _column_type(dtype: pl.DataType, kind: str, *, text: bool) -> ColumnType:
     return "datetime" if kind == "date" else "any"
 
 
-def _example(batch: PublicBatch, encoding: Encoding, vault: Vault) -> object:
+def _example(batch: PublicBatch, encoding: Encoding, staged: Staged) -> object:
     """A few public rows as a pandas frame, with every feature column in order."""
-    rows = read_frame(batch.ref, vault).head(EXAMPLE_ROWS)
+    rows = read_frame(batch.ref, staged).head(EXAMPLE_ROWS)
     absent = [pl.lit(None).alias(name) for name in encoding.features if name not in rows.columns]
     frame = rows.with_columns(absent).select(encoding.features).to_pandas()
     frame.columns = frame.columns.astype(object)  # MLflow's comparison of names fails on pandas' own text type

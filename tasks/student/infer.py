@@ -44,7 +44,7 @@ from scipy.special import expit
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from concord.artifacts.home.released import inferred_schema
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Staged
 from concord.artifacts.measures import AnyPublicTest, PublicTest
 from concord.artifacts.schemas import Encoding, OneHot, PublicBatch, Ref
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
@@ -232,28 +232,28 @@ def _by_cell(own: CodeMatrix, values: Floats, size: int) -> Floats:
     return np.column_stack([np.bincount(own, column, size) for column in values.T])
 
 
-def write_sample(batches: Sequence[PublicBatch], codes: Codes, vault: Vault, path: str) -> Ref:
+def write_sample(batches: Sequence[PublicBatch], codes: Codes, staged: Staged, path: str) -> Ref:
     """Write codes (rows, fields) of the sample of staged public rows that models are decoded on, as a NumPy file."""
-    found = sampled_of(lambda: (read_frame(batch.ref, vault) for batch in batches), codes)
-    with vault.create(path) as sink:
+    found = sampled_of(lambda: (read_frame(batch.ref, staged) for batch in batches), codes)
+    with staged.create(path) as sink:
         np.save(sink, found, allow_pickle=False)
     return sink.ref
 
 
-def read_sample(sample: Ref, vault: Vault) -> CodeMatrix:
+def read_sample(sample: Ref, staged: Staged) -> CodeMatrix:
     """The codes that `write_sample` wrote. Raises NotVerified if the file is not what was written."""
-    found: CodeMatrix = np.load(io.BytesIO(vault.read(sample)), allow_pickle=False)
+    found: CodeMatrix = np.load(io.BytesIO(staged.read(sample)), allow_pickle=False)
     return found
 
 
-def coded_batches(batches: Sequence[PublicBatch], codes: Codes, vault: Vault) -> Iterator[CodeMatrix]:
+def coded_batches(batches: Sequence[PublicBatch], codes: Codes, staged: Staged) -> Iterator[CodeMatrix]:
     """Codes (rows, fields) of all staged public rows, batch by batch."""
-    return (codes.of(read_frame(batch.ref, vault)) for batch in batches)
+    return (codes.of(read_frame(batch.ref, staged)) for batch in batches)
 
 
-def public_rows(batches: Sequence[PublicBatch], vault: Vault) -> pl.DataFrame:
+def public_rows(batches: Sequence[PublicBatch], staged: Staged) -> pl.DataFrame:
     """Staged public rows."""
-    return pl.concat(read_frame(batch.ref, vault) for batch in batches)
+    return pl.concat(read_frame(batch.ref, staged) for batch in batches)
 
 
 def inferred(

@@ -22,7 +22,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Staged
 from concord.artifacts.measures import AnyPublicTest, Estimate
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
@@ -61,7 +61,7 @@ class Student(BaseModel):
         return getattr(self.test, "accuracy", None)
 
 
-def study(plan: Plan, public: PublicRows, labels: Sequence[Ref], vault: Vault, released: Released) -> Pipeline:
+def study(plan: Plan, public: PublicRows, labels: Sequence[Ref], staged: Staged, released: Released) -> Pipeline:
     """The fitted student, from raw public columns to class names.
 
     labels   the released file of labels of each batch of public rows
@@ -75,19 +75,23 @@ def study(plan: Plan, public: PublicRows, labels: Sequence[Ref], vault: Vault, r
         return lessons(table, classes, refused, teachers=plan.teachers.count, seed=seed)
 
     taught = ((batch, *lesson(batch, file)) for batch, file in zip(public.batches, labels, strict=True))
-    return _fitted_to(taught, rows, plan.student, public.encoding, vault)
+    return _fitted_to(taught, rows, plan.student, public.encoding, staged)
 
 
-def study_inferred(plan: StudentPlan, public: PublicRows, probabilities: Targets, vault: Vault) -> Pipeline:
+def study_inferred(plan: StudentPlan, public: PublicRows, probabilities: Targets, staged: Staged) -> Pipeline:
     """The student fitted to inferred labels: `probabilities` (rows, classes), or numbers (rows,), of the staged public
     rows in order."""
     parts = np.split(probabilities, [batch.first for batch in public.batches[1:]])
     taught = ((batch, np.ones(len(own), dtype=bool), own) for batch, own in zip(public.batches, parts, strict=True))
-    return _fitted_to(taught, len(probabilities), plan, public.encoding, vault)
+    return _fitted_to(taught, len(probabilities), plan, public.encoding, staged)
 
 
 def _fitted_to(
-    taught: Iterable[tuple[PublicBatch, Used, Targets]], rows: int, plan: StudentPlan, encoding: Encoding, vault: Vault
+    taught: Iterable[tuple[PublicBatch, Used, Targets]],
+    rows: int,
+    plan: StudentPlan,
+    encoding: Encoding,
+    staged: Staged,
 ) -> Pipeline:
     """The student fitted to the rows of each batch that are used, and their targets: so many `rows` in all.
 
@@ -100,7 +104,7 @@ def _fitted_to(
         targets.append(scores[kept])
         if kept.any():
             places = np.flatnonzero(used)[kept]
-            X[done : done + len(places)] = encode(read_frame(batch.ref, vault)[places], encoding)
+            X[done : done + len(places)] = encode(read_frame(batch.ref, staged)[places], encoding)
             done += len(places)
         first += len(scores)
     return published_student(encoding, fitted(plan, X, np.concatenate(targets), encoding.classes))
@@ -150,12 +154,12 @@ def publish_student(
     return Student(ref=released.hold_back(f"{session}/student.skops", dump(student)), test=test, named=named)
 
 
-def named_by(student: Pipeline, public: PublicRows, vault: Vault) -> tuple[str, ...]:
+def named_by(student: Pipeline, public: PublicRows, staged: Staged) -> tuple[str, ...]:
     """The classes that a student predicts on the staged public rows, in the order of the plan. No more rows are read
     than show each class."""
     classes, found = public.encoding.classes, set[str]()
     for batch in public.batches:
-        found |= {*student.predict(read_frame(batch.ref, vault))}
+        found |= {*student.predict(read_frame(batch.ref, staged))}
         if found >= {*classes}:
             break
     return tuple(name for name in classes if name in found)

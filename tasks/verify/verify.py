@@ -30,7 +30,6 @@ from concord import __version__
 from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released, labels_path
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_SECRET, hiding
 from concord.artifacts.ledger.home_contents import AGAIN, HomeContents
 from concord.artifacts.ledger.home_contents import named as named_in_words
@@ -241,7 +240,7 @@ def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
             raise NotVerified("the vault lacks the secret that opens what an excerpt commits to")
         ledger = Ledger.of(home)
         ledger.verify()
-        excerpt.check_ledger(ledger.records(), hiding(Vault(home / "vault")))
+        excerpt.check_ledger(ledger.records(), hiding(home))
         return (
             f"the ledger holds the {len(excerpt.entries)} entries that session {at.certificate.session} was signed with"
         )

@@ -26,7 +26,6 @@ from tests.world import (
     NotVerified,
     PublicKey,
     SigningKey,
-    Vault,
     WrongInput,
     payload_of,
 )
@@ -37,7 +36,7 @@ KIND, STATEMENT = "application/vnd.in-toto+json", b'{"said": "so"}'
 @pytest.fixture
 def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SigningKey:
     monkeypatch.delenv(SIGNING_KEY, raising=False)
-    return SigningKey.of(Vault(tmp_path / "vault"))
+    return SigningKey.of(tmp_path)
 
 
 def pem(key: Ed25519PrivateKey | X25519PrivateKey, lock: KeySerializationEncryption | None = None) -> bytes:
@@ -62,10 +61,10 @@ def test_another_reader_verifies_it(key: SigningKey) -> None:
 
 
 def test_a_home_has_one_key_and_signs_the_same_bytes(tmp_path: Path, key: SigningKey) -> None:
-    again = SigningKey.of(Vault(tmp_path / "vault"))
+    again = SigningKey.of(tmp_path)
     assert again.envelope(KIND, STATEMENT) == key.envelope(KIND, STATEMENT)
     assert payload_of(key.envelope(KIND, STATEMENT), KIND, key.public) == STATEMENT
-    assert SigningKey.of(Vault(tmp_path / "other")).public != key.public
+    assert SigningKey.of(tmp_path / "other").public != key.public
 
 
 def test_any_changed_bit_of_an_envelope_is_refused(key: SigningKey) -> None:
@@ -78,7 +77,7 @@ def test_any_changed_bit_of_an_envelope_is_refused(key: SigningKey) -> None:
 
 
 def test_another_key_another_type_and_another_spelling_are_refused(tmp_path: Path, key: SigningKey) -> None:
-    envelope, other = key.envelope(KIND, STATEMENT), SigningKey.of(Vault(tmp_path / "other"))
+    envelope, other = key.envelope(KIND, STATEMENT), SigningKey.of(tmp_path / "other")
     for text, kind, public in (
         (envelope, KIND, other.public),
         (envelope.replace(key.public.fingerprint.encode(), other.public.fingerprint.encode()), KIND, other.public),
@@ -109,7 +108,7 @@ def test_the_operator_may_name_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file.write_bytes(pem(own))
     file.chmod(0o600)
     monkeypatch.setenv(SIGNING_KEY, str(file))
-    named = SigningKey.of(Vault(tmp_path / "vault"))
+    named = SigningKey.of(tmp_path)
     assert named.public.raw == own.public_key().public_bytes_raw() != key.public.raw
 
 
@@ -133,7 +132,7 @@ def test_a_key_that_cannot_be_used_is_refused_in_one_sentence(
         file.chmod(mode)
     monkeypatch.setenv(SIGNING_KEY, str(file))
     with pytest.raises(EnvironmentFailed, match=r"mine\.pem"):
-        SigningKey.of(Vault(tmp_path / "vault"))
+        SigningKey.of(tmp_path)
     assert not (tmp_path / "vault" / "secrets" / "signing").exists()
 
 
@@ -143,5 +142,5 @@ def test_a_key_in_a_token_is_told_to_be_a_file_instead(
 ) -> None:
     monkeypatch.setenv(SIGNING_KEY, address)
     with pytest.raises(WrongInput, match=facts("file", "token")) as told:
-        SigningKey.of(Vault(tmp_path / "vault"))
+        SigningKey.of(tmp_path)
     assert (told.value.exit_status, "pin" in str(told.value)) == (2, False)

@@ -18,7 +18,6 @@ from tests.world import (
     NotVerified,
     Opening,
     StableVoting,
-    Vault,
     domain_charge,
     hiding,
     ledger_faults,
@@ -59,7 +58,7 @@ def busy(home: Path, hidden: int = 0) -> Ledger:
 
 
 def excerpt(ledger: Ledger, home: Path, **covered: int) -> Excerpt:
-    return Excerpt.of(ledger.records(), "census", covered, hiding(Vault(home / "vault")))
+    return Excerpt.of(ledger.records(), "census", covered, hiding(home))
 
 
 def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path) -> None:
@@ -135,7 +134,7 @@ def test_it_is_read_back_byte_by_byte(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_went_on_holds_it_and_one_that_denies_any_entry_does_not(tmp_path: Path) -> None:
-    ledger, hide = busy(tmp_path, hidden=2), hiding(Vault(tmp_path / "vault"))
+    ledger, hide = busy(tmp_path, hidden=2), hiding(tmp_path)
     found = excerpt(ledger, tmp_path, open=100)
     ledger.settle("open", give_back=True)
     ledger.remark("census", "erased", "digest of a unit")
@@ -147,7 +146,7 @@ def test_a_ledger_that_went_on_holds_it_and_one_that_denies_any_entry_does_not(t
         with pytest.raises(NotVerified, match="denies entry"):
             found.check_ledger(denied, hide)
     with pytest.raises(NotVerified, match="the vault lacks the secret"):
-        found.check_ledger(records, hiding(Vault(tmp_path / "other")))
+        found.check_ledger(records, hiding(tmp_path / "other"))
 
 
 def without(records: list[LogRecord], seq: int) -> list[LogRecord]:
@@ -162,7 +161,7 @@ def test_a_later_excerpt_holds_an_earlier_one_and_of_a_ledger_made_anew_without_
     tmp_path: Path,
 ) -> None:
     """Two excerpts are enough to tell: neither the ledger nor the secret is asked."""
-    records, hide = busy(tmp_path, hidden=2).records(), hiding(Vault(tmp_path / "vault"))
+    records, hide = busy(tmp_path, hidden=2).records(), hiding(tmp_path)
 
     def told(of: list[LogRecord], **covered: int) -> Excerpt:
         return Excerpt.of(of, "census", covered, hide)
@@ -212,7 +211,7 @@ LIES: dict[str, Callable[[dict[str, object]], object]] = {
 @pytest.mark.parametrize("kind", LIES)
 def test_a_line_under_an_honest_commitment_that_says_otherwise_is_found(tmp_path: Path, kind: str) -> None:
     """The operator keeps the commitment to an entry, and tells another one."""
-    ledger, hide = busy(tmp_path), hiding(Vault(tmp_path / "vault"))
+    ledger, hide = busy(tmp_path), hiding(tmp_path)
     values = excerpt(ledger, tmp_path).model_dump()
     LIES[kind](next(line["body"] for line in values["entries"] if line["kind"] == kind))
     with pytest.raises(NotVerified, match="contradicts"):

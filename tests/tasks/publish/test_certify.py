@@ -220,10 +220,10 @@ def test_it_is_of_the_moment_that_the_certificate_tells_of(small: World) -> None
     ledger = Ledger.of(small.home)
     ledger.open_session(opening(STABLE, "people-2"), further=True)
     ledger.settle("people-2", give_back=False)
-    assert excerpt_of(certificate, ledger, small.vault).text == before
+    assert excerpt_of(certificate, ledger, small.home).text == before
     charged: DomainCharge = certificate.domain.model_copy(update={"sessions": 5})
     with pytest.raises(NotVerified, match="never stood as the certificate"):
-        excerpt_of(certificate.model_copy(update={"domain": charged}), ledger, small.vault)
+        excerpt_of(certificate.model_copy(update={"domain": charged}), ledger, small.home)
 
 
 def test_a_certificate_is_published_with_its_student_and_never_before_its_signature(

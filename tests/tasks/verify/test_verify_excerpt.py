@@ -18,7 +18,6 @@ from tests.world import (
     Ledger,
     NotVerified,
     StableVoting,
-    Vault,
     describe,
     excerpt_as_certified,
     excerpt_of,
@@ -40,7 +39,7 @@ def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
     written = Certificate.model_validate_json((copy / "released" / SESSION / "certificate.json").read_bytes())
     files = {SESSION: written.leading.files, "people-2": ()}
     made = describe(files, written.stated, ledger, home.released)
-    excerpt = excerpt_of(made, ledger, Vault(copy / "vault"))
+    excerpt = excerpt_of(made, ledger, copy)
     if epsilon == 0.5:
         assert "agree with the certified charges and claim" in excerpt_as_certified(made, excerpt)
         again = made.model_copy(update={"sessions": (*made.sessions, *made.other_sessions)})
