@@ -57,7 +57,7 @@ data: install
 install: .venv/share/concord
 
 .venv/share/concord: .venv/installed
-	.venv/bin/python -m concord.flows.database
+	.venv/bin/python -m concord.flows.server
 	touch .venv/share/concord
 
 .venv/installed: pyproject.toml constraints.txt

@@ -27,6 +27,7 @@ from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare, published_by, reopen
 from concord.flows.results import Answer, Run, budget_of, checks_of
+from concord.flows.server import engine
 
 if TYPE_CHECKING:  # heavy packages are imported within `our_settings`
     import polars
@@ -75,8 +76,8 @@ def run(
             raise WrongInput(f"data.{field} must not be the frame of data.private, which would then be published")
         check_index(frame, f"data.{field}", named)
     from concord.artifacts.stores import Stores
-    from concord.flows.start import start
-    from concord.tasks.data.sources import keep_frame
+    from concord.flows.memo import Memo
+    from concord.tasks.data.sources import check_tables, keep_frame
     from concord.tasks.door.locks import a_run_in
 
     if given:
@@ -85,7 +86,14 @@ def run(
             read = named if data.features else None
             kept = {field: keep_frame(frame, vault, field, domain, read) for field, frame in given.items()}
         loaded = loaded.model_copy(update={"data": data.model_copy(update=kept)})
-    return Run(start(loaded, folder, new_session=new_session), folder)
+    summary = None if new_session else Memo(loaded, folder).read()
+    if summary is None:
+        check_tables(loaded)  # refuses here, before a server starts
+        with engine(folder):
+            from concord.flows.learn import learn
+
+            summary = learn(loaded, folder, new_session)
+    return Run(summary, folder)
 
 
 def _known(given: dict[str, Any], takes: Callable[..., Any], public: Any) -> dict[str, Any]:
@@ -115,10 +123,10 @@ def refresh(
                   and costs again
     """
     loaded, folder = _loaded(plan), _prepared(home)
-    from concord.flows.refresh import refresh as release
-    from concord.flows.start import start_asking
+    with engine(folder):
+        from concord.flows.refresh import refresh as release
 
-    return Run(start_asking(release, loaded, folder, new_session=new_session), folder)
+        return Run(release(loaded, folder, new_session), folder)
 
 
 def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ()) -> Plan:
@@ -154,12 +162,14 @@ def ask(
     new_session   open a further session, which costs again
     """
     loaded, folder = _loaded(plan), _prepared(home)
-    from concord.flows.start import start_question
     from concord.tasks.asking.questions import Question
     from concord.tasks.asks.questions import QuestionTerms
 
     asked = Question.of(question, name)
-    return Answer(start_question(loaded, asked, folder, QuestionTerms(epsilon, form, cutoff, new_session)))
+    with engine(folder):
+        from concord.flows.ask import ask as put
+
+        return Answer(put(loaded, asked, folder, QuestionTerms(epsilon, form, cutoff, new_session)))
 
 
 @our_settings()

@@ -10,13 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
-
 from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, begin, precheck_tables
+from concord.flows.operation import PlanOrFile, given, operation
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import blocks, encode, measure, split
@@ -35,8 +34,18 @@ MOST_LOGGED = 6000
 
 def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
     """Ask every shard of the plan the question, and release the common answer; or replay it, by its name."""
+
+    @operation("ask", "ask")
+    def asking() -> dict[str, Any]:  # without parameters: Prefect keeps those, and a question is code
+        return answer_of_shards(*given(plan, home), question, terms)
+
+    return asking()
+
+
+def answer_of_shards(plan: Plan, home: Path, question: Question, terms: QuestionTerms) -> dict[str, Any]:
+    """As `ask`, within its flow."""
     check_shards(plan, "a question is asked of the shards", "ask a copy of the plan without [relabel]")
-    with running(plan, home, new_session=terms.new_session) as run:
+    with running(plan, home, workers=False, new_session=terms.new_session) as run:
         public = encode(run, run.plan, run.files("public"))
         rehearse_question(question, public.batches, public.encoding, run.stores.vault)
         domain = planned_domain(run.stores, run.plan)
@@ -111,14 +120,23 @@ def recorded(
     }
 
 
-@flow(name="estimate")
-def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, again: bool = False) -> dict[str, Any]:
+@operation("estimate")
+def estimate(
+    plan: PlanOrFile,
+    epsilon: float,
+    share: float = 0.3,
+    beta: float = 0.05,
+    home: Path | None = None,
+    again: bool = False,
+) -> dict[str, Any]:
     """Estimate how much the plan's teachers err, at a cost of (epsilon, 0), and suggest a cutoff.
 
+    plan, home   as for `learn`
     share   the probability that a unit is set aside to test its shard's teacher on
     beta    the probability that the suggested cutoff is too low
     again   open a further estimate in the domain, which costs again
     """
+    plan, home = given(plan, home)
     check_parameters(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
     instead = "choose a cutoff by a public guess, or estimate a copy of the plan without [relabel], "
     check_shards(plan, "an estimate evaluates the teachers", f"{instead}whose teachers have more rows and other labels")

@@ -16,10 +16,20 @@ Not covered  what a worker may read: one that sees the home sees the vault. Work
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from prefect.context import FlowRunContext
+from prefect.settings import (
+    PREFECT_SERVER_API_AUTH_STRING,
+    PREFECT_SERVER_DATABASE_CONNECTION_URL,
+    PREFECT_SERVER_DATABASE_PASSWORD,
+    PREFECT_SERVER_DOCKET_URL,
+    temporary_settings,
+)
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 import concord
@@ -27,6 +37,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.sections import TeachersPlan
 from concord.flows import server
+from concord.flows.cache import SealedResults
 from concord.flows.ending import shield_workers
 
 PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
@@ -34,6 +45,30 @@ START_SECONDS = 30
 """Seconds to wait for a scheduler and its first worker."""
 HERE = ("127.0.0.1", "::1", "localhost")
 TLS = ("ca_file", "client_cert", "client_key")
+SERVERS_OWN: dict[Any, Any] = {
+    PREFECT_SERVER_API_AUTH_STRING: None,
+    PREFECT_SERVER_DATABASE_CONNECTION_URL: None,
+    PREFECT_SERVER_DATABASE_PASSWORD: None,
+    PREFECT_SERVER_DOCKET_URL: "memory://",
+}
+"""Settings that may hold a server's secret, and their values while flows run, since tasks are sent all settings."""
+
+
+@contextmanager
+def at_work(home: Path, teachers: TeachersPlan | None) -> Iterator[None]:
+    """Within the context, the active flow run keeps results of its tasks in the home, and maps stages over the workers
+    that the teachers' plan names; without one, over threads. Tasks are sent no secret of Prefect's server."""
+    active = FlowRunContext.get()
+    if active is None:
+        raise AssertionError("a run of ours is a flow's")
+    runner = ThreadPoolTaskRunner() if teachers is None else task_runner(teachers, home)
+    results = active.result_store.model_copy(update={"result_storage": SealedResults(home=home)})
+    with (
+        temporary_settings(SERVERS_OWN),
+        runner,
+        active.model_copy(update={"task_runner": runner, "result_store": results}),
+    ):
+        yield
 
 
 def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:

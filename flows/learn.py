@@ -8,21 +8,24 @@ study_again   another student from the labels that a session released: no teache
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from prefect import flow
+from prefect.runtime import flow_run
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sections import StudentPlan
-from concord.artifacts.sessions import Session
+from concord.artifacts.sessions import LABELS, Session
+from concord.artifacts.settings import Settings
 from concord.artifacts.stores import Stores
 from concord.flows import hypothesis, sketch, tally, vote
 from concord.flows.admit import admit, announce_room, begin, may_open_further, precheck_tables
 from concord.flows.cache import Files
-from concord.flows.outcome import StageName, Summary, shown
+from concord.flows.environment import prepare
+from concord.flows.memo import Memo
+from concord.flows.operation import ByKey, PlanOrFile, given, operation
+from concord.flows.outcome import StageName, Summary, check_any_asked
 from concord.flows.run import (
     Admitted,
     Balance,
@@ -37,6 +40,7 @@ from concord.flows.run import (
 from concord.flows.set_aside import check_test, run_planned_test
 from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, decide, publish
+from concord.tasks.advice.report import naming_the_largest
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study
 from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.files import find_files
@@ -54,17 +58,31 @@ from concord.tasks.publish.track import column_types
 from concord.tasks.student.study import Student
 
 
-@flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
-def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageName | None = None) -> Summary:
+@operation("learn")
+def learn(
+    plan: PlanOrFile, home: Path | None = None, new_session: bool = False, start_from: StageName | None = None
+) -> Summary:
     """Publish a classifier learned from the plan's private table.
 
-    new_session   open a further session in the domain, which costs again
+    plan          the plan itself, or its TOML file
+    home          the home folder; else CONCORD_HOME, or .concord in the working directory
+    new_session   open a further session, which costs again; a retry of the same run never opens one more, and one that
+                  a killed run left unpublished is finished first
     start_from    run this stage and those after it even if the cache could answer
     """
+    plan, home = given(plan, home)
+    plan.labeling.check_end()
     if plan.stream is not None:
         raise WrongInput("a plan with [stream] is run by `concord refresh`, which makes one release after another")
-    with running(plan, home, new_session=new_session, start_from=start_from) as run:
-        return shown(learn_from(run, encode(run, run.plan, run.files("public"))))
+    memo, further = Memo(plan, home), new_session and flow_run.run_count <= 1
+    tables = memo.tables()
+    with (
+        naming_the_largest(plan, home),
+        running(plan, home, new_session=further, start_from=start_from) as run,
+    ):
+        summary = learn_from(run, encode(run, run.plan, run.files("public")))
+    memo.write(summary, tables)
+    return summary
 
 
 def learn_from(run: RunContext, public: PublicRows) -> Summary:
@@ -91,21 +109,44 @@ def learn_from(run: RunContext, public: PublicRows) -> Summary:
     return publish(run_planned_test(learned, private, student), student)
 
 
-@flow(name="extend", flow_run_name="extend {session}")
-def extend(session: str, public: str, home: Path) -> Summary:
+@operation("extend", "extend {session}")
+def extend(session: str, public: Path, home: Path | None = None) -> Summary:
     """Answer the rows at `public` that the session was not given before; if there are none, nothing is spent.
 
+    session   its id, or the domain whose latest session is meant
+    public    a file, a folder or a glob; files given before are skipped, so a schedule may name the same folder always
     If the session ends before the last of them, those answered are published, and the summary has the number of others.
-    public   a file, a folder or a glob; files given before are skipped, so a schedule may name the same folder always
+    Raises RowsNotPaid if all new rows are others.
     """
+    check_here(public)
+    home = prepare(home or Settings.now().home)
     stores = Stores.of(home)
-    learned = stores.ledger.session(session)
+    learned = latest(stores, session)
     plan = checkpoint_to_extend(stores.vault, learned).plan
     with running(plan, home) as run:
-        known = run.lock_session(session)
-        admitted, teachers = add_rows(run, session, public)  # refuses here, before a teacher votes
+        known = run.lock_session(learned.id)
+        admitted, teachers = add_rows(run, learned.id, str(public.absolute()))  # refuses here, before a teacher votes
         answered = vote.release(run, known, admitted, ExactNumbers((), teachers))
-        return shown(publish(answered, vote.fit(answered, session)))
+        summary = publish(answered, vote.fit(answered, learned.id))
+    check_any_asked(summary)
+    return summary
+
+
+def latest(stores: Stores, name: str) -> Session:
+    """The session of that id, or the domain's latest session that answers rows. Raises WrongInput."""
+    answering = [session for session in stores.ledger.sessions(name) if session.purpose == LABELS]
+    return answering[-1] if answering else stores.ledger.session(name)
+
+
+def check_here(public: Path) -> None:
+    """Raise WrongInput if a path is an address: later rows are recognised by the files they come in. The message hides
+    it, since it may hold a password."""
+    scheme = public.parts[0] if public.parts else ""
+    if len(scheme) > 2 and scheme.endswith(":"):  # a drive of Windows has one letter
+        raise WrongInput(
+            f"--public must be a file, a folder or a glob of this machine, got an address of {scheme}//: copy what "
+            "arrived into a folder, and name that one again and again"
+        )
 
 
 def add_rows(run: RunContext, name: str, path: str) -> tuple[Admitted[VotesAsk], tuple[Ref, ...]]:
@@ -141,26 +182,30 @@ def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Fi
             yield Files(str(file.path), (digest,))
 
 
-@flow(name="study", flow_run_name="study {session}")
-def study_again(session: str, home: Path, student: StudentPlan | None = None) -> Summary:
+@operation("study", "study {session}", asks=False)
+def study_again(
+    session: str, home: Path | None = None, student: Annotated[StudentPlan | None, ByKey()] = None
+) -> Summary:
     """Train the session's student again; no row is asked and nothing is spent.
 
-    student   how it learns from now on; default: as the session's plan says
+    session, home   as for `extend`
+    student         how it learns from now on; default: as the session's plan says
     """
     if student is not None and student.learner == "universal":
         what = "student.learner = 'universal' chooses on private rows, which costs"
         raise WrongInput(f"{what}: `concord run` the plan")
+    home = prepare(home or Settings.now().home)
     stores = Stores.of(home)
-    learned = stores.ledger.session(session)
+    learned = latest(stores, session)
     earlier = checkpoint_to_study(stores.vault, learned).plan
     plan = earlier.model_copy(update={"student": student}) if student else earlier
-    with running(plan, home) as run:
-        known = run.lock_session(session)
+    with running(plan, home, workers=False) as run:
+        known = run.lock_session(learned.id)
         checkpoint = checkpoint_to_study(run.stores.vault, known)
         way = REOPENED[plan.ways[0]]
         replayed = way.replay(run, known, resume(run, way, known, checkpoint))  # refuses here, if labels are missing
-        write_checkpoint(run.stores.vault, session, checkpoint.model_copy(update={"plan": plan}))
-        return shown(publish(replayed, way.fit(replayed, session)))
+        write_checkpoint(run.stores.vault, learned.id, checkpoint.model_copy(update={"plan": plan}))
+        return publish(replayed, way.fit(replayed, learned.id))
 
 
 class Learns(Protocol):

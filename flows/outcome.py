@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.guarantee import (
     NO_LATER_ROWS,
     claim_in_words,
@@ -50,6 +50,13 @@ StageName = Literal[
 ]
 STAGES: tuple[StageName, ...] = get_args(StageName)
 """All stages in order; a run has those that its plan needs."""
+
+
+def stage_named(name: str | None) -> StageName | None:
+    """The stage of that name. Raises WrongInput if there is none."""
+    if name is not None and name not in STAGES:
+        raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {name!r}")
+    return next((stage for stage in STAGES if stage == name), None)
 
 
 class StageReport(BaseModel):
@@ -136,6 +143,20 @@ def in_words(summary: Summary) -> str:
     rows += f", {summary.not_asked} not queried" * (summary.not_asked > 0)
     rows += f"; {summary.season}" * (summary.season != "")
     return f"session {summary.session}: {rows}; budget: {spent_in_words(summary.lifetime)}"
+
+
+class RowsNotPaid(BudgetRefused):
+    """No row was asked, because the session pays for none of those it was given. `summary` is of the run."""
+
+    def __init__(self, summary: Summary) -> None:
+        super().__init__(unasked_in_words(summary.session, summary.not_asked))
+        self.summary = summary
+
+
+def check_any_asked(summary: Summary) -> None:
+    """Raise RowsNotPaid if public rows were given to a session that pays for none of them."""
+    if summary.not_asked and not summary.asked_now:
+        raise RowsNotPaid(summary)
 
 
 def check_all_asked(summary: Summary) -> None:
@@ -227,20 +248,16 @@ def extension_in_words(session: Session) -> str:
     return later_rows_in_words(**ends, asked=session.asked, refused=session.refused, ended=session.ended)
 
 
-SCHEDULED = "scheduled-"
-"""Begins the names of the flows for deployments."""
-
-
-def shown(summary: Summary) -> Summary:
+def shown(summary: Summary) -> None:
     """Show outcome and stages on the page of the current flow run, if there is one, name it for its session, and tag it
-    with domain and session. Returns the summary."""
+    with domain and session."""
     if not on_page():
-        return summary
+        return
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
     from prefect.client.orchestration import get_client
     from prefect.runtime import flow_run
 
-    name = f"{flow_run.flow_name.removeprefix(SCHEDULED)} {summary.session}"
+    name = f"{flow_run.flow_name} {summary.session}"
     tags = {*flow_run.tags, f"domain:{summary.domain}", f"session:{summary.session}"}
     with get_client(sync_client=True) as client:
         client.update_flow_run(UUID(flow_run.id), name=name, tags=sorted(tags))
@@ -250,7 +267,6 @@ def shown(summary: Summary) -> Summary:
         for stage in summary.stages
     ]
     create_table_artifact(stages, key="stages", description=f"Stages of session {summary.session}")
-    return summary
 
 
 def outcome_in_markdown(summary: Summary) -> str:

@@ -16,16 +16,14 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from prefect import flow
-
 from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import tally
 from concord.flows.admit import admit, precheck_tables
 from concord.flows.cache import digested, key_of, only
-from concord.flows.outcome import Summary, shown
+from concord.flows.operation import PlanOrFile, given, operation
+from concord.flows.outcome import Summary
 from concord.flows.run import Admitted, PrivateFiles, RunContext, running
 from concord.flows.season import Periods, check_periods, published_mark
 from concord.flows.stage import Disclosure, pass_door
@@ -190,13 +188,15 @@ def _reading(run: RunContext) -> str:
     return key_of(run.stores.vault, "reading", "1", {"plan": digested(fields)})
 
 
-@flow(name="refresh", flow_run_name="refresh {plan.privacy.domain}")
-def refresh(plan: Plan, home: Path, new_session: bool = False) -> Summary:
+@operation("refresh", asks=False)
+def refresh(plan: PlanOrFile, home: Path | None = None, new_session: bool = False) -> Summary:
     """Publish a classifier learned from all private rows that arrived so far, as one more release of the season.
 
+    plan, home    as for `learn`
     new_session   open a further session if the stream cannot go on, which asks everybody again and costs again
     """
+    plan, home = given(plan, home)
     if plan.stream is None:
         raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")
     with running(plan, home, new_session=new_session) as run:
-        return shown(release_due(run, stream_of(run)))
+        return release_due(run, stream_of(run))

@@ -20,6 +20,7 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.sources import TableSource
 from concord.artifacts.stores import Stores
 from concord.flows.cache import Files, PrivateInput
+from concord.flows.cluster import at_work
 from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages, Steps, no_steps
@@ -98,13 +99,21 @@ class RunContext:
 
 @contextmanager
 def running(
-    plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
+    plan: Plan,
+    home: Path,
+    *,
+    workers: bool = True,
+    new_session: bool = False,
+    start_from: StageName | None = None,
 ) -> Iterator[RunContext]:
-    """The context of a run of `plan`. Within the context no other command uses its sessions or erases in its domain."""
+    """The context of a run of `plan`. Within the context no other command uses its sessions or erases in its domain.
+
+    workers   whether private rows are read, which the workers of the plan do
+    """
     stores, stages, domain = Stores.of(home), Stages(home, start_from), plan.privacy.domain
     signer = _signer(stores)  # refuses here, if the key cannot be read
     ready_mlflow(home)
-    with ExitStack() as locks:
+    with at_work(home, plan.teachers if workers else None), ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
         ready_secret(stores, domain)
         erased = erased_units(stores, domain)

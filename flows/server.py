@@ -7,36 +7,57 @@ Guarantees   the server is a process that this one started: the port was bound a
              however that ends (flows/hosted.py); if it ends before, every request fails at once and the command ends
 Not covered  root; other processes of the same user, which can read the vault anyway
 
-A server that PREFECT_API_URL names in the environment is used instead; no other is trusted. Imports nothing heavy: a
-command starts its server first and loads packages meanwhile. Checked by tests/promises/test_own_server.py.
+A server that PREFECT_API_URL names in the environment is used instead; no other is trusted. Nothing heavy is imported
+before a command has started its server: packages are loaded meanwhile.
+
+Measured: the server that Prefect 3.8 starts by itself shows its port in the list of processes seconds before it binds
+it. Another user of the machine bound the port first, answered, and was sent the password
+(PREFECT_SERVER_API_AUTH_STRING) with the second request. Its database is one for all commands and stays; to make that
+takes 14 s of processor time, and to open it again 9 s; a copy of an empty one takes none. Two commands at once work
+with either. So the server is our own.
+
+`python -m concord.flows.server` has Prefect and MLflow make the empty databases that are copied, once per installation
+(artifacts/home/empty.py). Checked by tests/promises/test_own_server.py and tests/flows/test_prefect_database.py.
 """
 
+import asyncio
 import base64
+import importlib
+import logging
 import os
 import secrets
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, chdir, contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.artifacts.settings import STORE, Settings, check_answers
-from concord.flows.database import database_of_its_own
+from concord.artifacts.home.atomic import passing_folder
+from concord.artifacts.home.empty import copy_empty, keep_as_empty
+from concord.artifacts.process import ProcessChange
+from concord.artifacts.settings import STORE, Settings, check_answers, sqlite_address
 from concord.flows.ending import NOTHING_LOST, leave
 
 ADDRESS_VARIABLE = "PREFECT_API_URL"
+DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
+NAMED = (DATABASE, "PREFECT_API_DATABASE_CONNECTION_URL")
 PREFECT, MLFLOW = "prefect.server.api.server:create_app()", "mlflow.server.fastapi_app:app"
 FINAL = {"PREFECT_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
 """As Prefect sets them for a server of a single process."""
 NO_BLOCKS = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
 """Types of blocks are for people who configure Prefect on its pages, which this server has none of; to write them all
 into a fresh database takes a second. A server that has pages does it when it starts."""
+RECORDERS = ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "TRIGGERS")
+UNRECORDED = {f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in RECORDERS}
+"""Writing down every task and event in a database that nobody reads took a tenth of a short run."""
 SERVER_GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 """The answer in place of a server that has ended: the one failure that Prefect's clients do not retry."""
 ALONE = {"MLFLOW_ENABLE_AI_GATEWAY": "false", "MLFLOW_ENABLE_REMOTE_ASSISTANT": "false"}
@@ -46,6 +67,8 @@ GRACE = 5.0
 STARTUP = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
 PATIENCE = "90"
 """Seconds to wait for a server's first answer, unless the environment has others."""
+NEEDED_LATER = ("skops.io", "concord.artifacts.mlflow.write", "matplotlib.figure", "matplotlib.backends.backend_svg")
+"""Modules that every run that is not cached loads before it ends; skops looks through all that are there already."""
 
 
 class Hosted:
@@ -143,10 +166,10 @@ class Page(Hosted):
 
 
 class Server(Hosted):
-    """Prefect's server over a `database`, as its settings, and the environment for its clients."""
+    """Prefect's server over a `database`, as its settings, and the password for its clients."""
 
     def __init__(self, home: Path, database: Mapping[str, str]) -> None:
-        self.home, self.log = home, home / "prefect" / "server.log"
+        self.log = home / "prefect" / "server.log"
         self.password = f"concord:{secrets.token_hex(32)}"
         password = {"PREFECT_SERVER_API_AUTH_STRING": self.password}
         place = {"PREFECT_HOME": str(home / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
@@ -179,6 +202,8 @@ class Server(Hosted):
 
 own_server: ContextVar[Server | None] = ContextVar("own_server", default=None)
 """The server that this command started for itself, while it runs."""
+_ours: ContextVar[bool] = ContextVar("_ours", default=False)
+"""Whether what is logged is of our flows."""
 
 
 def is_named() -> bool:
@@ -187,20 +212,35 @@ def is_named() -> bool:
 
 
 @contextmanager
+def database_of_its_own(home: Path) -> Iterator[dict[str, str]]:
+    """The settings by which a server has a new database within the context; none if the environment names one.
+
+    No two servers share one, nobody reads it afterwards, and that of a killed command is removed by the next. Without
+    an empty one to copy, the server makes it by its migrations, which takes seconds.
+    """
+    if any(map(os.environ.get, NAMED)):
+        yield {}
+        return
+    with passing_folder(home / "prefect" / "server", home) as folder:
+        copy_empty("prefect", folder / "prefect.db")
+        yield {**UNRECORDED, DATABASE: sqlite_address(folder / "prefect.db", "aiosqlite")}
+
+
+@contextmanager
 def serving(home: Path) -> Iterator[None]:
     """A server within the context: the one that the environment names, or one of our own, in `own_server`.
 
-    Nested contexts of a home share one server. Does not wait for it: `awake` does.
+    Does not wait for it: `awake` does.
     """
-    known = own_server.get()
-    if is_named() or (known is not None and known.home == home):
-        yield
+    if is_named():
+        with _set(own_server, None):
+            yield
         return
     with database_of_its_own(home) as database:
         started = Server(home, database)
-        token = own_server.set(started)
         try:
-            yield
+            with _set(own_server, started):
+                yield
         except ConcordError:
             raise
         except Exception as failed:
@@ -212,7 +252,6 @@ def serving(home: Path) -> Iterator[None]:
                 raise EnvironmentFailed(started.cannot) from None
             raise
         finally:
-            own_server.reset(token)
             started.stop()
 
 
@@ -220,3 +259,117 @@ def awake() -> None:
     """Wait until our own server answers, or the one that the environment names. Raises EnvironmentFailed."""
     own = own_server.get()
     check_answers(ADDRESS_VARIABLE) if own is None else own.check_answers()
+
+
+@contextmanager
+def engine(home: Path, waiting: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """The one way to begin: within the context, flows of ours run on one Prefect server, which answers. Afterwards
+    Prefect is as the user had it.
+
+    waiting   is told what is waited for
+    On a server of our own a run belongs to no other, whatever flow or task this is called from: that is on another
+    server. Nothing is logged there, since nobody reads it; nor on the console, where our errors are one sentence.
+    Raises EnvironmentFailed if Prefect's server does not answer.
+    """
+    with serving(home), ExitStack() as stack:
+        importlib.import_module("concord.flows.learn")
+        waiting("Prefect's server")
+        with ThreadPoolExecutor(1) as thread:
+            answered = thread.submit(copy_context().run, awake)
+            for name in NEEDED_LATER:
+                if not answered.done():
+                    importlib.import_module(name)
+            answered.result()
+        stack.enter_context(_silently())
+        stack.enter_context(_set(_ours, True))
+        own = own_server.get()
+        _by_named(stack) if own is None else _by_own(stack, own, home)
+        yield
+
+
+def _by_named(stack: ExitStack) -> None:
+    """Have Prefect use the server that the environment names now; it may have read other settings when it was
+    imported."""
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+    settings = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
+    stack.enter_context(
+        temporary_settings({each: os.environ[each.name] for each in settings if each.name in os.environ})
+    )
+
+
+def _by_own(stack: ExitStack, own: Server, home: Path) -> None:
+    """Have Prefect use our own server, as if it were in no run, and tell nobody what happens."""
+    from prefect import context, settings
+    from prefect.events.clients import NullEventsClient
+    from prefect.events.worker import EventsWorker
+    from prefect.transactions import Transaction
+
+    ours: dict[Any, Any] = {
+        settings.PREFECT_API_URL: own.address,
+        settings.PREFECT_API_AUTH_STRING: own.password,
+        settings.PREFECT_API_KEY: None,
+        settings.PREFECT_HOME: home / "prefect",
+        settings.PREFECT_LOGGING_TO_API_ENABLED: False,
+        settings.PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,  # nobody watches; the thread would delay a run's end
+    }
+    stack.enter_context(settings.temporary_settings(ours))
+    stack.enter_context(context.TagsContext())
+    runs = (context.FlowRunContext, context.TaskRunContext, context.AssetContext, Transaction)
+    clients = (context.SyncClientContext, context.AsyncClientContext)
+    for active in (*runs, *clients):
+        stack.enter_context(_set(active.__var__, None))
+    EventsWorker.set_client_override(NullEventsClient)
+    stack.callback(EventsWorker.set_client_override, None)
+
+
+@contextmanager
+def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def _is_a_users(_: logging.LogRecord) -> bool:
+    return not _ours.get()
+
+
+@ProcessChange
+@contextmanager
+def _silently() -> Iterator[None]:
+    """Print nothing of our flows' logs on the console, nor failures to send them, such as on a full disk."""
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    consoles = [handler for handler in logging.getLogger().handlers if isinstance(handler, PrefectConsoleHandler)]
+    before, logging.raiseExceptions = logging.raiseExceptions, False
+    for console in consoles:
+        console.addFilter(_is_a_users)
+    try:
+        yield
+    finally:
+        for console in consoles:
+            console.removeFilter(_is_a_users)
+        logging.raiseExceptions = before
+
+
+def install() -> None:
+    """Make an empty database of Prefect's and one of MLflow's in a temporary folder, and keep them to be copied."""
+    for name in [name for name in os.environ if name.startswith(("PREFECT_", "MLFLOW_"))]:
+        del os.environ[name]  # it may name somebody's database
+    with TemporaryDirectory() as folder, chdir(folder):
+        made = Path(folder) / "prefect.db"
+        os.environ |= {"PREFECT_HOME": folder, DATABASE: sqlite_address(made, "aiosqlite")}
+        os.environ |= {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+        from prefect.server.database import provide_database_interface  # reads its settings on import
+
+        from concord.artifacts.mlflow.store import keep_empty_store
+
+        asyncio.run(provide_database_interface().create_db())
+        keep_as_empty("prefect", made)
+        keep_empty_store(Path(folder))
+
+
+if __name__ == "__main__":
+    install()

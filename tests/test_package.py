@@ -55,7 +55,7 @@ LIGHT: dict[str, set[str]] = {
     "concord.flows.cli": HEAVY,
     "concord.flows.cli.show": HEAVY - {"sqlalchemy"},
     "concord.tasks.verify.published": {"prefect", "mlflow", "skops"},
-    "concord.flows.start": {"mlflow", "alembic", "matplotlib", "skops"},
+    "concord.flows.learn": {"mlflow", "alembic", "matplotlib", "skops"},
 }
 """What is loaded by the package, by --help, by `budget`, to verify a published folder and by a cached run; and what
 each does without. In this order: what one of them loads, the next has too."""

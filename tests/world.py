@@ -355,42 +355,43 @@ if TYPE_CHECKING:
     from concord.tasks.verify.verify import IN_MLFLOW, CheckedSession, verify, verify_kept
     from concord.flows import (
         admit as flows_admit, api as flows_api, classifier as flows_classifier, cluster as flows_cluster,
-        console as flows_console, database as flows_database, environment as flows_environment,
-        learn as flows_learn, outcome as flows_outcome, refresh as flows_refresh, run as flows_run,
-        scheduled as flows_scheduled, season as flows_season, server as flows_server, serving as flows_serving,
-        stages as flows_stages, start as flows_start, tally as flows_tally, vote as flows_vote
+        console as flows_console, environment as flows_environment, learn as flows_learn,
+        outcome as flows_outcome, refresh as flows_refresh, run as flows_run, season as flows_season,
+        server as flows_server, stages as flows_stages, tally as flows_tally, vote as flows_vote
     )
     from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
     from concord.flows.api import ask, load_student, run
-    from concord.flows.ask import estimate
+    from concord.flows.ask import ask as ask_shards, estimate
     from concord.flows.cache import Files, Place, PrivateInput, PublicTables, SealedResults, digested, key_of, only
     from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
     from concord.flows.cli import main
     from concord.flows.cli.app import HOME, PANELS, speak_plainly
     from concord.flows.cli.commands import app, command
     from concord.flows.cli.show import show, show_budget, show_erasure
-    from concord.flows.cluster import closed_cluster, task_runner
+    from concord.flows.cluster import SERVERS_OWN, at_work, closed_cluster, task_runner
     from concord.flows.console import err, out
-    from concord.flows.database import DATABASE, NAMED, UNRECORDED, database_of_its_own
     from concord.flows.environment import prepare, published_by, reopen
-    from concord.flows.learn import extend, learn, study_again
+    from concord.flows.learn import (
+        extend, extend as start_extension, latest, learn, learn as start, study_again
+    )
     from concord.flows.memo import Memo
+    from concord.flows.operation import refused
     from concord.flows.outcome import (
-        STAGES, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,
-        spent_in_words
+        STAGES, RowsNotPaid, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,
+        spent_in_words, stage_named
     )
     from concord.flows.refresh import refresh
     from concord.flows.results import Run, budget_of, erased
     from concord.flows.run import Admitted, PrivateFiles, RunContext, running
-    from concord.flows.scheduled import refused, scheduled_extend, scheduled_learn
     from concord.flows.season import NewUnits
-    from concord.flows.server import ADDRESS_VARIABLE, NO_BLOCKS, Page, Server, own_server, serving
-    from concord.flows.serving import SERVERS_OWN, run_once, serving_flows
+    from concord.flows.server import (
+        ADDRESS_VARIABLE, DATABASE, NAMED, NO_BLOCKS, UNRECORDED, Page, Server, database_of_its_own, engine,
+        own_server, serving
+    )
     from concord.flows.stage import (
         Begun, Call, Described, Disclosure, Stages, Steps, disclose, mapped, on_workers, stage
     )
     from concord.flows.stages import UNITS, StudentFile
-    from concord.flows.start import latest, start, start_again, start_asking, start_extension, start_question
     from concord.flows.vote import FAR_AHEAD
     # fmt: on
 else:

@@ -4,14 +4,13 @@ Each command ends its `--help` with the examples below. Checked by tests/flows/c
 """
 
 import codecs
-import importlib
 import io
 import json
 import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -203,19 +202,15 @@ class Call:
             yield lambda what: bars.update(bar, description=what)
 
     @contextmanager
-    def serving(self, home: Path, *, ask: bool = False) -> Iterator[None]:
-        """Load the packages of flows, and run the home's own server within the context, once it answers. If `ask`, the
-        operator may be asked questions within the context."""
-        from concord.flows.server import serving
+    def engine(self, home: Path, *, ask: bool = False) -> Iterator[None]:
+        """Flows run within the context. If `ask`, the operator may be asked questions within it."""
+        from concord.flows.server import engine
 
         may_charge.set()
-        with prefect_at(home), serving(home):
+        with ExitStack() as stack:
             with self.starting() as wait_for:
-                importlib.import_module("concord.flows.start")
-                from concord.flows.serving import servers_awake
-
-                wait_for("Prefect's server")
-                servers_awake()
+                stack.enter_context(prefect_at(home))
+                stack.enter_context(engine(home, wait_for))
             with hushed(self.quiet), asking(ask):
                 yield
 
@@ -232,7 +227,7 @@ class Call:
             plan = load_plan(path)
             check_tables(plan)
             home = prepare(self.home)
-        with self.serving(home, ask=not yes):
+        with self.engine(home, ask=not yes):
             yield plan, home
 
     def end(self, details: dict[str, Any], *shown: str | Callable[[dict[str, Any]], Any], holds: bool = True) -> None:

@@ -74,19 +74,21 @@ def run_command(
     with call.starting():
         from concord.artifacts.plan import load_plan
         from concord.flows.memo import Memo
+        from concord.flows.outcome import stage_named
         from concord.tasks.data.sources import check_tables
 
+        stage = stage_named(start_from)
         loaded, home = load_plan(plan), prepare(call.home)
-        known = None if new_session or start_from else Memo(loaded, home).read()
+        known = None if new_session or stage else Memo(loaded, home).read()
         if known is None:
             check_tables(loaded)  # refuses here, before a server starts
     if known is not None:
         call.report(known, home)
         return
-    with call.serving(home, ask=not yes):
-        from concord.flows.start import start
+    with call.engine(home, ask=not yes):
+        from concord.flows.learn import learn
 
-        call.report(start(loaded, home, new_session=new_session, start_from=start_from), home)
+        call.report(learn(loaded, home, new_session, stage), home)
 
 
 @subcommand("refresh")
@@ -104,9 +106,8 @@ def refresh_command(
     """
     with call.with_plan(plan, yes=yes) as (loaded, home):
         from concord.flows.refresh import refresh
-        from concord.flows.start import start_asking
 
-        call.report(start_asking(refresh, loaded, home, new_session), home)
+        call.report(refresh(loaded, home, new_session), home)
 
 
 @subcommand("extend")
@@ -123,11 +124,14 @@ def extend_command(
     from concord.flows.environment import reopen
 
     home = reopen(call.home)
-    with call.serving(home):
-        from concord.flows.outcome import check_all_asked
-        from concord.flows.start import start_extension
+    with call.engine(home):
+        from concord.flows.learn import extend
+        from concord.flows.outcome import RowsNotPaid, check_all_asked
 
-        summary = start_extension(session, public, home)
+        try:
+            summary = extend(session, public, home)
+        except RowsNotPaid as refused:
+            summary = refused.summary
         call.report(summary, home)
     check_all_asked(summary)
     if not (call.as_json or call.quiet or summary.asked_now):
@@ -232,9 +236,8 @@ def estimate_command(
     """
     with call.with_plan(plan, yes=yes) as (loaded, home):
         from concord.flows.ask import estimate
-        from concord.flows.start import start_asking
 
-        result = start_asking(estimate, loaded, home, epsilon, share, beta, new_session)
+        result = estimate(loaded, epsilon, share, beta, home, new_session)
     call.end(result, show_estimate)
 
 

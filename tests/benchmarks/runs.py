@@ -284,7 +284,7 @@ def refreshes(folder: Path) -> Iterator[Measured]:
                 seconds = concord(folder, "refresh", str(path), "--home", str(home), "--quiet").cpu
                 took[number] = seconds, kept() - before
             else:
-                flows_refresh.refresh.fn(load_plan(path), home)
+                flows_refresh.refresh(load_plan(path), home)
     early, late = [*took.values()][:3], [*took.values()][3:]
     for at, what in enumerate((f"refresh {REFRESHES} in a home for the tenth", "files that it leaves for the tenth")):
         tenth, last = (median(each[at] for each in of) for of in (early, late))

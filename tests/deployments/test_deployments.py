@@ -129,7 +129,7 @@ def test_prefect_takes_every_deployment() -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         for name, item in DEPLOYMENTS.items():
-            made = client.read_deployment_by_name(f"scheduled-{name.partition('-')[0]}/{name}")
+            made = client.read_deployment_by_name(f"{name.partition('-')[0]}/{name}")
             assert made.work_pool_name == item["work_pool"]["name"]
             assert made.parameters == item["parameters"]
             assert made.entrypoint == item["entrypoint"]

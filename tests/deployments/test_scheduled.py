@@ -28,10 +28,13 @@ from tests.world import (
     TeachersPlan,
     Tracking,
     close,
+    flows_cluster,
     flows_learn,
-    flows_scheduled,
-    flows_serving,
+    flows_refresh,
     parse_plan,
+    start,
+    start_extension,
+    study_again,
     task_runner,
 )
 
@@ -63,7 +66,7 @@ def test_all_that_a_deployment_s_run_does_is_on_its_own_page_and_the_next_run_fi
     """Before, its tasks and artifacts were those of a run inside it, which also stayed "Running" if it was killed; its
     own page had none, and a name such as impetuous-quail."""
     began, again = datetime.now(UTC), {"session": "people", "public": str(arriving), "home": home}
-    kind, name, result = ended(flows_scheduled.scheduled_extend, **again)
+    kind, name, result = ended(start_extension, **again)
     assert (kind, name) == (StateType.COMPLETED, "Completed")
     assert result.startswith(f"session {session}: 150 rows queried now")
     (run,) = runs_since(began)
@@ -80,7 +83,7 @@ def test_all_that_a_deployment_s_run_does_is_on_its_own_page_and_the_next_run_fi
     assert "| rows queried | 450 (150 by this command) |" in str(shown["outcome"])
     assert {"poll", "release", "study", "certify"} <= {task.name.split("-")[0] for task in tasks}
     state = state_of(home, session)
-    assert ended(flows_scheduled.scheduled_extend, **again)[:2] == (StateType.COMPLETED, "NothingNew")
+    assert ended(start_extension, **again)[:2] == (StateType.COMPLETED, "NothingNew")
     assert state_of(home, session) == state
 
 
@@ -89,16 +92,16 @@ def test_a_stream_is_released_by_its_deployment(tmp_path: Path, home: Path) -> N
     plan = parse_plan(weekly(tmp_path / "weeks"))
     for week in (1, 2):
         week_arrives(tmp_path / "weeks", week)
-        assert ended(flows_scheduled.scheduled_refresh, plan=plan, home=home)[1] == "Completed"
+        assert ended(flows_refresh.refresh, plan=plan, home=home)[1] == "Completed"
     assert Ledger.of(home).sessions("people")[-1].asked == 2
 
 
 def test_a_run_that_ends_early_is_named_for_what_it_was_to_do(home: Path, tmp_path: Path) -> None:
     began, plan = datetime.now(UTC), tmp_path / "plan.toml"
-    kind, name, result = ended(flows_scheduled.scheduled_learn, plan=plan, home=home)
+    kind, name, result = ended(start, plan=plan, home=home)
     assert (kind, name) == (StateType.FAILED, "WrongInput")
     assert result.startswith(f"the plan {plan} does not exist")
-    ended(flows_scheduled.scheduled_extend, session="nobody", public="nowhere", home=home)
+    ended(start_extension, session="nobody", public="nowhere", home=home)
     assert {run.name for run in runs_since(began)} == {f"learn {plan}", "extend nobody"}
 
 
@@ -121,9 +124,7 @@ def test_an_error_that_is_expected_is_logged_as_one_sentence(runs: str, error: E
 def test_its_cache_lies_in_the_home_folder_wherever_the_worker_keeps_its_own(session: str, home: Path) -> None:
     assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify"}
     shutil.rmtree(home / "results")
-    assert (
-        ended(flows_scheduled.scheduled_study, session=session, home=home)[1] == "Completed"
-    )  # taught again: nothing was kept
+    assert ended(study_again, session=session, home=home)[1] == "Completed"  # taught again: nothing was kept
     assert cached(home) == {"study", "certify"}
 
 
@@ -139,7 +140,7 @@ def test_every_end_is_a_state_of_its_own(session: str, home: Path, arriving: Pat
     no_folder = arriving / "11.parquet"  # a file where a folder is needed
     ends: dict[str, dict[str, Any]] = {"BudgetRefused": {}, "EnvironmentFailed": {"home": no_folder}}
     for name, odd in [*ends.items(), ("WrongInput", {"public": "nowhere"}), ("WrongInput", {"session": "nobody"})]:
-        assert ended(flows_scheduled.scheduled_extend, **{**given, **odd})[:2] == (StateType.FAILED, name)
+        assert ended(start_extension, **{**given, **odd})[:2] == (StateType.FAILED, name)
     assert state_of(home, session) == state
 
 
@@ -147,21 +148,21 @@ def test_every_end_is_a_state_of_its_own(session: str, home: Path, arriving: Pat
 def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ended(flows_scheduled.scheduled_learn, plan=plan, home=home)[1] == "NothingNew"
+    assert ended(start, plan=plan, home=home)[1] == "NothingNew"
     newer, charge = next_year(plan, home), charged(home)
-    kind, name, result = ended(flows_scheduled.scheduled_learn, plan=newer, home=home)
+    kind, name, result = ended(start, plan=newer, home=home)
     assert (kind, name, "--new-session" in result) == (StateType.FAILED, "BudgetRefused", True)
     retry = ("prefect.runtime.flow_run.run_count", 2)
     with monkeypatch.context() as patch:
         patch.setattr(*retry, raising=False)
-        assert ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
+        assert ended(start, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
     assert charged(home) == charge
-    assert ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "Completed"
+    assert ended(start, plan=newer, home=home, new_session=True)[1] == "Completed"
     first, second = Ledger.of(home).sessions("people")
     assert (first.id, first.status, second.data_version) == (session, "open", "2")
     with monkeypatch.context() as patch:
         patch.setattr(*retry, raising=False)
-        assert ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "NothingNew"
+        assert ended(start, plan=newer, home=home, new_session=True)[1] == "NothingNew"
     assert len(Ledger.of(home).sessions("people")) == 2
 
 
@@ -173,12 +174,12 @@ def test_a_further_session_that_was_not_published_is_finished_first(
     newer = next_year(plan, home)
     with monkeypatch.context() as patch:
         patch.setattr(flows_learn, "publish", fails)
-        assert ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "EnvironmentFailed"
+        assert ended(start, plan=newer, home=home, new_session=True)[1] == "EnvironmentFailed"
     first, second = Ledger.of(home).sessions("people")
     charge = charged(home)
     with monkeypatch.context() as patch:
         patch.setattr("prefect.runtime.flow_run.run_count", run_count, raising=False)
-        ended(flows_scheduled.scheduled_learn, plan=newer, home=home, new_session=True)
+        ended(start, plan=newer, home=home, new_session=True)
     assert ([each.id for each in Ledger.of(home).sessions("people")], first.id) == ([session, second.id], session)
     assert charged(home) == charge
     assert (home / "released" / second.id / "certificate.json").exists()
@@ -191,10 +192,10 @@ def fails(*_: object, **__: object) -> None:
 @pytest.mark.slow
 def test_another_student_on_a_schedule(session: str, home: Path) -> None:
     parameters = {"session": session, "student": {"refused": "drop"}, "home": home}
-    assert ended(flows_scheduled.scheduled_study, **parameters)[1] == "Completed"
-    assert ended(flows_scheduled.scheduled_study, **parameters)[1] == "NothingNew"
+    assert ended(study_again, **parameters)[1] == "Completed"
+    assert ended(study_again, **parameters)[1] == "NothingNew"
     shutil.rmtree(home / "released" / session / "labels")
-    assert ended(flows_scheduled.scheduled_study, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
+    assert ended(study_again, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
 
 
 WRONG: tuple[tuple[str, object], ...] = (
@@ -207,7 +208,7 @@ WRONG: tuple[tuple[str, object], ...] = (
 
 def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(plan: Plan) -> None:
     """It said that the whole plan was wrong, and printed it, if two rules spoke of one key."""
-    schema = flows_scheduled.scheduled_learn.parameters.model_dump()
+    schema = start.parameters.model_dump()
     aside = {"test": {"share": 0.1}, "relabel": {"hypotheses": "stumps", "features": ["size"]}}
     for right in ({**plan.model_dump(mode="json"), **aside}, "plan.toml"):
         validate({"plan": right}, schema, raise_on_error=True)
@@ -221,7 +222,7 @@ def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(plan: Plan) -> 
         with pytest.raises(ValidationError, match=rf"^Validation failed for field 'plan\.{key}'") as refused:
             validate({"plan": tables}, schema, raise_on_error=True)
         assert tables["data"]["label"] not in str(refused.value)
-    schema = flows_scheduled.scheduled_study.parameters.model_dump()
+    schema = study_again.parameters.model_dump()
     for student in (None, {"refused": "drop"}):
         validate({"session": "people-1", "student": student}, schema, raise_on_error=True)
     with pytest.raises(ValidationError, match=r"^Validation failed for field 'student\.refused'"):
@@ -233,9 +234,9 @@ def test_a_run_that_dies_is_finished_by_the_next(session: str, home: Path, arriv
     arrive(arriving, 12, rows=40)
     parameters = {"session": session, "public": str(arriving), "home": home}
     with killed_at(Tracking, "publish"):
-        ended(flows_scheduled.scheduled_extend, **parameters)
+        ended(start_extension, **parameters)
     labels = state_of(home, session)[3]
-    _, name, result = ended(flows_scheduled.scheduled_extend, **parameters)
+    _, name, result = ended(start_extension, **parameters)
     assert (name, "0 rows queried now" in result) == ("Completed", True)  # nothing was left to ask, but to teach
     assert state_of(home, session)[3] == labels
 
@@ -256,7 +257,7 @@ def test_a_deployment_s_run_has_the_plan_s_own_task_runner(
         used.append(type(made).__name__)
         return made
 
-    monkeypatch.setattr(flows_serving, "task_runner", noted)
+    monkeypatch.setattr(flows_cluster, "task_runner", noted)
     few = changed(plan, teachers__runner=runner, teachers__count=40, teachers__block=20)
-    assert ended(flows_scheduled.scheduled_learn, plan=few, home=home)[0] == StateType.COMPLETED
+    assert ended(start, plan=few, home=home)[0] == StateType.COMPLETED
     assert used == [RUNNERS[runner]]

@@ -61,7 +61,7 @@ def deploy(services: Services, *options: str) -> None:
 
 def asked_for(server: SyncPrefectClient, name: str, **parameters: Any) -> FlowRun:
     """A run of a deployment, asked for by hand, once it has ended."""
-    deployment = server.read_deployment_by_name(f"scheduled-{name}/{name}")
+    deployment = server.read_deployment_by_name(f"{name}/{name}")
     run = server.create_flow_run_from_deployment(deployment.id, parameters=parameters)
     ended: FlowRun = until(lambda: _ended(server.read_flow_run(run.id)), LONG, lambda: f"{name} does not end")
     return ended
@@ -69,7 +69,7 @@ def asked_for(server: SyncPrefectClient, name: str, **parameters: Any) -> FlowRu
 
 def scheduled(server: SyncPrefectClient, *states: str) -> list[FlowRun]:
     """Runs of `extend` that the schedule made and that stand in one of the states named."""
-    name = server.read_deployment_by_name("scheduled-extend/extend").id
+    name = server.read_deployment_by_name("extend/extend").id
     these = FlowRunFilter.model_validate({"deployment_id": {"any_": [name]}, "state": {"name": {"any_": list(states)}}})
     return [run for run in server.read_flow_runs(flow_run_filter=these) if run.auto_scheduled]
 

@@ -31,7 +31,6 @@ from tests.world import (
     read_frame,
     split,
     start,
-    start_asking,
 )
 
 ASKED: dict[str, Any] = {"epsilon": 0.5, "share": 0.3, "beta": 0.05}
@@ -43,7 +42,8 @@ def plan(tmp_path: Path) -> Plan:
 
 
 def ask(plan: Plan, home: Path, *, again: bool = False, **other: Any) -> dict[str, Any]:
-    return start_asking(estimate, plan, home, **{**ASKED, **other}, again=again)
+    result: dict[str, Any] = estimate(plan, home=home, **{**ASKED, **other}, again=again)
+    return result
 
 
 def test_it_says_how_much_teachers_err_and_what_that_asks_for_and_records_nothing_else(plan: Plan, home: Path) -> None:

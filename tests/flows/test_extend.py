@@ -22,13 +22,12 @@ from tests.world import (
     NotVerified,
     Plan,
     Released,
+    RowsNotPaid,
     Stores,
     WrongInput,
     close,
     read_checkpoint,
     run,
-    scheduled_extend,
-    scheduled_learn,
     start,
     start_extension,
     verify,
@@ -141,7 +140,9 @@ def test_rows_after_the_cutoff_are_not_asked_and_the_run_still_agrees(session: s
     outcomes = certified_rows(home, summary)["outcome"].value_counts()
     assert dict(outcomes.iter_rows())["not asked"] == 2700 - summary.asked
     assert start(plan, home).run_id == summary.run_id
-    assert start_extension(session, folder, home).run_id == summary.run_id
+    with pytest.raises(RowsNotPaid) as unpaid:
+        start_extension(session, folder, home)
+    assert unpaid.value.summary.run_id == summary.run_id
     assert all(check.ok for check in verify(home))
 
 
@@ -156,11 +157,11 @@ def test_rows_that_are_not_paid_for_are_named_and_stay_to_be_asked(
     """600 rows for 100 that are left. Before: Completed, with 100 rows asked, and then NothingNew and exit status 0."""
     own = start(changed({**plan.model_dump(), "labeling": PAID_BY_ROW}), home)
     more = {"session": own.session, "public": str(arrive(tmp_path / "more", 20, rows=600)), "home": home}
-    partly: Any = scheduled_extend(**more, return_state=True)
+    partly: Any = start_extension(**more, return_state=True)
     assert (partly.name, partly.is_completed()) == ("Partly", True)
     assert "100 rows queried now" in partly.message
     assert "500 not queried" in partly.message
-    refused: Any = scheduled_extend(**more, return_state=True)
+    refused: Any = start_extension(**more, return_state=True)
     assert (refused.name, refused.is_failed()) == ("BudgetRefused", True)
     asked = ("extend", own.session, "--public", more["public"])
     for status, out, err in (concord(*asked), concord(*asked, "--json")):
@@ -169,7 +170,9 @@ def test_rows_that_are_not_paid_for_are_named_and_stay_to_be_asked(
     assert (json.loads(out)["asked"], json.loads(out)["not_asked"]) == (400, 500)
     arrive(tmp_path / "more", 21, rows=30)
     assert "530 public rows have no label" in concord(*asked)[2]
-    assert start_extension(own.session, Path(plan.path("public")), home).asked == 400
+    with pytest.raises(RowsNotPaid) as unpaid:
+        start_extension(own.session, Path(plan.path("public")), home)
+    assert unpaid.value.summary.asked == 400
     assert all(check.ok for check in verify(home))
 
 
@@ -184,7 +187,7 @@ def test_a_run_whose_plan_pays_for_fewer_rows_names_the_others(
     """It is no failure, since the plan says so. Before: Completed, then NothingNew, without a word."""
     fewer = write_plan(write_tables(tmp_path), **{"labeling__cutoff": None, **pays})
     for _ in range(2):
-        state: Any = scheduled_learn(plan=fewer, home=home, return_state=True)
+        state: Any = start(plan=fewer, home=home, return_state=True)
         assert (state.name, state.is_completed()) == ("Partly", True)
     again = run(fewer, home=home)
     assert again.not_asked == 300 - again.summary.asked > 0

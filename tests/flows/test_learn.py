@@ -13,7 +13,7 @@ import pytest
 from tests.support.homes import cached, charged, labels_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.refusing import REFUSE
-from tests.world import BudgetRefused, Ledger, NotVerified, Plan, WrongInput, parse_plan, start
+from tests.world import BudgetRefused, Ledger, NotVerified, Plan, WrongInput, parse_plan, stage_named, start
 
 BEFORE_DOOR = ("encode", "split", "teach", "poll", "release")
 """The stages until a student learns, of a plan that has its rows voted on as they are."""
@@ -94,7 +94,7 @@ def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path) -> None:
         for file, content in whole.items():  # votes counted ahead are read by nobody
             file.write_bytes(content[:-40] + bytes(40))
         with pytest.raises(NotVerified, match="not what was written"):
-            start(plan, home, start_from=stage)
+            start(plan, home, start_from=stage_named(stage))
         for file, content in whole.items():
             file.write_bytes(content)
     assert charged(home) == charge

@@ -23,8 +23,10 @@ from tests.world import (
     Memo,
     Plan,
     Summary,
-    flows_start,
+    flows_api,
     parse_plan,
+    run,
+    start,
 )
 
 Change = Callable[[Path, str], object]
@@ -60,7 +62,7 @@ def ran(
     if not made:
         shutil.copytree(plain_home, home)
         plan = parse_plan(tables_of_plan(write_tables(folder / "data")))
-        made["ran"] = Ran(plan, home, flows_start.start(plan, home))
+        made["ran"] = Ran(plan, home, start(plan, home))
         shutil.copytree(folder, kept)
     shutil.rmtree(folder)
     shutil.copytree(kept, folder)
@@ -102,10 +104,10 @@ CHANGES: dict[str, Change] = {
 
 
 def test_a_repeated_run_says_what_a_full_one_says_and_does_nothing(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = flows_start.start(ran.plan, ran.home, start_from="certify")
+    full = start(ran.plan, ran.home, start_from="certify")
     before = {file: file.stat().st_mtime_ns for file in ran.home.rglob("*") if file.is_file()}
-    monkeypatch.setattr(flows_start, "run_once", None)  # calling it fails
-    again = flows_start.start(ran.plan, ran.home)
+    monkeypatch.setattr(flows_api, "engine", None)  # calling it fails
+    again = run(ran.plan, home=ran.home).summary
     assert json.loads(again.model_dump_json(exclude={"stages"})) == json.loads(full.model_dump_json(exclude={"stages"}))
     assert all(stage.cached for stage in again.stages)
     text = Memo(ran.plan, ran.home).file.read_bytes()[SEAL_BYTES:]
@@ -145,7 +147,7 @@ def test_nothing_is_given_back_once_another_key_signs(
     file.chmod(0o600)
     monkeypatch.setenv("CONCORD_SIGNING_KEY", str(file))
     assert ran.read() is None
-    assert flows_start.start(ran.plan, ran.home).certificate_digest
+    assert start(ran.plan, ran.home).certificate_digest
     assert ran.read() is not None
 
 

@@ -19,8 +19,8 @@ from tests.world import (
     NAMED,
     EnvironmentFailed,
     database_of_its_own,
+    engine,
     flows_server,
-    serving_flows,
     sqlite_file,
     tidy,
 )
@@ -64,7 +64,7 @@ def test_no_two_servers_share_one(home: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from concord.flows.database import database_of_its_own
+from concord.flows.server import database_of_its_own
 with database_of_its_own(Path(sys.argv[1])) as database:
     (found,) = Path(sys.argv[1]).rglob("server.*")
     (found / "prefect.db").touch()
@@ -96,8 +96,8 @@ class Stub:
 
     address, password = "http://127.0.0.1:9/api", "concord:secret"
 
-    def variables(self) -> dict[str, str]:
-        return {"PREFECT_API_URL": self.address}
+    def check_answers(self) -> None:
+        pass
 
     def stop(self) -> None:
         self.stopped = True
@@ -127,7 +127,7 @@ def test_logs_that_a_server_on_a_full_disk_does_not_take_are_no_matter_for_the_c
             raise OSError("500 Internal Server Error")
 
     before, worker = logging.raiseExceptions, SimpleNamespace(_client=Refusing())
-    with serving_flows(home):
+    with engine(home):
         asyncio.run(APILogWorker._handle_batch(worker, []))  # type: ignore[arg-type]  # all it asks of itself
     assert capsys.readouterr().err == ""
     assert logging.raiseExceptions is before

@@ -33,7 +33,6 @@ from tests.world import (
     read_checkpoint,
     read_frame,
     start,
-    start_again,
     study_again,
 )
 
@@ -111,7 +110,7 @@ def test_a_run_that_ended_once_its_test_was_released_leaves_no_times_to_a_later_
     (tested,) = trials_in(home)
     (learned,) = {session.id for session in Ledger.of(home).sessions("people")} - {tested}
     counted = max(file.stat().st_mtime for file in (home / "released" / tested).rglob("*") if file.is_file())
-    summary = start_again(study_again, learned, home)
+    summary = study_again(learned, home)
     certificate = certificate_of(summary)
     times = [
         (home / "released" / ref.path).stat().st_mtime for ref in (certificate.student.file, *certificate.leading.files)

@@ -47,7 +47,6 @@ from tests.world import (
     periods_counted,
     season_in_words,
     start,
-    start_asking,
     total_of,
     verify,
     verify_published,
@@ -58,7 +57,7 @@ from tests.world import (
 
 
 def start_refresh(plan: Plan, home: Path, *, new_session: bool = False) -> Summary:
-    found: Summary = start_asking(flows_refresh.refresh, plan, home, new_session=new_session)
+    found: Summary = flows_refresh.refresh(plan, home, new_session=new_session)
     return found
 
 

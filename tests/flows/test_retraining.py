@@ -20,7 +20,6 @@ from tests.world import (
     forget,
     read_checkpoint,
     start,
-    start_again,
     start_extension,
     study_again,
     verify,
@@ -34,7 +33,7 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
     charge, batches, _, labels = state_of(home, session)
     shutil.rmtree(home / "vault" / "teachers")
     shutil.rmtree(home / "vault" / "votes")
-    summary = start_again(study_again, session, home, DROPPING)
+    summary = study_again(session, home, DROPPING)
     assert [report.name for report in summary.stages if not report.cached] == ["study", "certify"]
     assert (summary.asked, summary.asked_now) == (300, 0)
     assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}
@@ -42,8 +41,8 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
     assert labels_of(home, session) == labels
     assert certificate_of(summary).student.refused == "drop"
     assert all(check.ok for check in verify(home))
-    assert all(report.cached for report in start_again(study_again, session, home).stages)  # not trained twice
-    same = start_again(study_again, session, home, DROPPING.model_copy(update={"params": {"max_iter": 100}}))
+    assert all(report.cached for report in study_again(session, home).stages)  # not trained twice
+    same = study_again(session, home, DROPPING.model_copy(update={"params": {"max_iter": 100}}))
     assert certificate_of(same).student.params == {"max_iter": 100}  # what is said by default may be said aloud
 
 
@@ -51,7 +50,7 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
 @pytest.mark.usefixtures("prefect_server")
 def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     """`run` with the changed plan answers from its cache; a later extension teaches the new student."""
-    summary = start_again(study_again, "people", home, DROPPING)  # the domain, whose latest session is meant
+    summary = study_again("people", home, DROPPING)  # the domain, whose latest session is meant
     again = start(changed(plan, student__refused="drop"), home)
     assert all(report.cached for report in again.stages)
     assert (again.session, again.run_id) == (summary.session, summary.run_id)
@@ -67,7 +66,7 @@ def test_rows_that_were_not_asked_are_certified_so(session: str, home: Path, pla
         arrive(folder, seed, rows=400)
     start_extension(session, folder, home)
     assert Ledger.of(home).session(session).status == "spent"
-    summary = start_again(study_again, session, home, DROPPING)
+    summary = study_again(session, home, DROPPING)
     assert summary.run_id == start(changed(plan, student__refused="drop"), home).run_id
 
 
@@ -77,7 +76,7 @@ def test_a_label_that_is_gone_or_changed_stops_it(session: str, home: Path) -> N
         spoil()
         recipe = read_checkpoint(Stores.of(home).vault, session)
         with pytest.raises(NotVerified, match=label.name):
-            start_again(study_again, session, home, DROPPING)
+            study_again(session, home, DROPPING)
         assert read_checkpoint(Stores.of(home).vault, session) == recipe
 
 
@@ -86,7 +85,7 @@ def test_rows_without_a_label_stop_it(session: str, home: Path, arriving: Path) 
     die_extending(session, arriving, home)
     state = state_of(home, session)
     with pytest.raises(WrongInput, match=facts(session, "no label", "extend")):
-        start_again(study_again, session, home, DROPPING)
+        study_again(session, home, DROPPING)
     assert state_of(home, session) == state
 
 
@@ -102,7 +101,7 @@ def test_a_student_that_labels_cannot_teach_changes_nothing(
 ) -> None:
     state = state_of(home, session)
     with pytest.raises(WrongInput, match=message):
-        start_again(study_again, session, home, StudentPlan(**student))
+        study_again(session, home, StudentPlan(**student))
     assert state_of(home, session) == state
 
 
@@ -110,9 +109,9 @@ def test_a_student_that_labels_cannot_teach_changes_nothing(
 def test_a_forgotten_session_has_no_rows_to_learn_from(session: str, home: Path) -> None:
     door = Stores.of(home)
     close(door, session, give_back=True)
-    start_again(study_again, session, home, DROPPING)  # one that has ended still has them
+    study_again(session, home, DROPPING)  # one that has ended still has them
     assert forget(door, session)
     charge = charged(home)
     with pytest.raises(WrongInput, match=facts(session, "forgotten")):
-        start_again(study_again, session, home)
+        study_again(session, home)
     assert charged(home) == charge

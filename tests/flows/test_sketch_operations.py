@@ -21,7 +21,6 @@ from tests.world import (
     TestRecord,
     WrongInput,
     start,
-    start_again,
     study_again,
     verify,
     verify_published,
@@ -138,7 +137,7 @@ def test_a_fitted_student_of_synthetic_rows_is_tested(tmp_path: Path, home: Path
     assert certificate.tested.accuracy.low > 0.6
     assert all_is_well(home)
     with pytest.raises(WrongInput, match=r"its plan with another \[student\] is run again, which spends nothing"):
-        start_again(study_again, found.session, home, StudentPlan(estimator="sklearn.linear_model.Ridge"))
+        study_again(found.session, home, StudentPlan(estimator="sklearn.linear_model.Ridge"))
 
 
 def test_exported_rows_are_written_in_the_words_that_the_student_reads(

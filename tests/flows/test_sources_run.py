@@ -10,7 +10,7 @@ from tests.support.homes import charged
 from tests.support.pages import python_on
 from tests.support.people import people, tables_of_plan, write_plan, write_tables
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database
-from tests.world import Ledger, Stores, Vault, erase, parse_plan, run, start_again, study_again, with_snapshots
+from tests.world import Ledger, Stores, Vault, erase, parse_plan, run, study_again, with_snapshots
 
 PAGE = "deployments/guides/tables.md"
 
@@ -40,7 +40,7 @@ def test_a_run_over_a_query_reads_it_once_and_again_after_an_erasure(
     spent = charged(home)
     again = run(tables, home=home)
     assert (again.session, again.summary.asked_now) == (done.session, 0)
-    start_again(study_again, done.session, home)
+    study_again(done.session, home)
     assert charged(home) == spent
     assert [remark.kind for remark in Ledger.of(home).remarks("people") if remark.kind == "holds"] == ["holds"]
     files = [file for file in (home / "released").rglob("*") if file.is_file()]

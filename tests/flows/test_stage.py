@@ -12,7 +12,7 @@ import pytest
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from tests.world import Place, StageName, Stages, TeachersPlan, Vault, key_of, mapped, on_workers, run_once, stage
+from tests.world import Place, StageName, Stages, Vault, at_work, key_of, mapped, on_workers, stage
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 SEARCHED, RAN = list[str](), list[Any]()
@@ -70,11 +70,11 @@ WAYS: dict[str, Callable[[Any, Cuts], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_no_argument_is_searched_and_each_is_in_the_key(way: str, home: Path) -> None:
     @flow
-    def learn(start_from: StageName | None, cut: float) -> Any:
-        return WAYS[way](SimpleNamespace(stages=Stages(home, start_from)), Cuts([cut, 1.5]))
+    def learn(start_from: StageName | None, cut: float) -> list[Any]:
+        with at_work(home, None):
+            return [WAYS[way](SimpleNamespace(stages=Stages(home, start_from)), Cuts([cut, 1.5]))]
 
-    run = run_once(learn, home, TeachersPlan.model_construct(runner="threads"))
-    found = [run(None, 0.5), run(None, 0.5), run("code", 0.5), run(None, 0.25)]
+    found = [learn(None, 0.5), learn(None, 0.5), learn("code", 0.5), learn(None, 0.25)]
     assert found[0] == found[1] == found[2] != found[3]
     assert not SEARCHED
     assert {kind for kind, _ in RAN} == {Cuts}

@@ -30,7 +30,6 @@ from tests.world import (
     forget,
     parse_plan,
     start,
-    start_again,
     study_again,
     verify,
 )
@@ -177,7 +176,7 @@ def test_another_student_learns_from_what_was_released_and_nothing_else_is_spent
     assert (other.session, other.spent_now["epsilon"]) == (first.session, 0.0)
     assert other.student["accuracy"] > 0.8
     with pytest.raises(WrongInput, match=facts(first.session, "tallies", "concord predict")):
-        start_again(study_again, first.session, home)
+        study_again(first.session, home)
 
 
 def agreeing(rows: int, seed: int) -> pl.DataFrame:

@@ -108,16 +108,16 @@ def published(home: Path) -> None:
     tables = {**tables_of_plan(home.parent / "data"), "labeling": {"mechanism": "noisy_votes", "queries": 500}}
     lifetime = {"epsilon": 60.0, "delta": 4e-4}
     plan = changed(tables | SMALL, labeling__batch=128, test__share=0.3, privacy__lifetime=lifetime)
-    given(home, lambda own: flows_learn.learn.fn(plan, own))
+    given(home, lambda own: flows_learn.learn(plan, own))
     arrive(home.parent / "more", 11)
 
 
 def extending(home: Path) -> None:
-    flows_learn.extend.fn(labelled(home), str(home.parent / "more"), home)
+    flows_learn.extend(labelled(home), home.parent / "more", home)
 
 
 def studying(home: Path) -> None:
-    flows_learn.study_again.fn(labelled(home), home, StudentPlan(estimator="sklearn.dummy.DummyClassifier"))
+    flows_learn.study_again(labelled(home), home, StudentPlan(estimator="sklearn.dummy.DummyClassifier"))
 
 
 def labelled(home: Path) -> str:

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,12 @@ class Direct(Stages):
         return disclose(steps, Stores.of(self.home), session)
 
 
-def bare(flow: Flow[..., Any], *_: object) -> Callable[..., Any]:
-    """The function of a flow."""
-    return flow.fn
+def bare(flow: Flow[..., Any], *values: object, **named: object) -> Any:
+    """What a flow returns, as a plain call. Raises what it ended with."""
+    data = flow.fn(*values, **named).data
+    if isinstance(data, Exception):
+        raise data
+    return data
 
 
 def in_turn(work: Task[..., Any], calls: Iterable[Call]) -> list[Any]:
@@ -54,26 +57,33 @@ def in_turn(work: Task[..., Any], calls: Iterable[Call]) -> list[Any]:
     return [work.fn(**call) for call in calls]
 
 
-def awake() -> None:
-    """No server is waited for."""
+def nothing(*_: object) -> AbstractContextManager[None]:
+    """No server is started, and no worker."""
+    return nullcontext()
 
 
 STAND_INS: dict[str, Any] = {
     "tests.world.flows_run.Stages": Direct,
     "tests.world.flows_tally.on_workers": in_turn,
-    "tests.world.flows_serving.ready": bare,
-    "tests.world.flows_serving.serving_flows": nullcontext,
-    "tests.world.flows_serving.servers_awake": awake,
-    "tests.world.flows_server.serving": nullcontext,
+    "tests.world.flows_run.at_work": nothing,
+    "tests.world.flows_server.engine": nothing,
+    "tests.world.flows_api.engine": nothing,
+    "prefect.flows.Flow.__call__": bare,
     "tests.world.publish_figures._svg": undrawn,
 }
+
+
+PLAIN = (
+    *("tests.world.flows_run.Stages", "tests.world.flows_run.at_work"),
+    *("tests.world.publish_figures._svg", "prefect.flows.Flow.__call__"),
+)
 
 
 @contextmanager
 def plainly() -> Iterator[None]:
     """Flows as plain functions, without Prefect's engine and without MLflow's store."""
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("tests.world.flows_run.Stages", "tests.world.publish_figures._svg"):
+        for place in PLAIN:
             patch.setattr(place, STAND_INS[place])
         patch.setattr(flows_run, "ready_mlflow", lambda _: None)
         yield

@@ -40,7 +40,6 @@ from tests.world import (
     parse_plan,
     refresh,
     start,
-    start_asking,
 )
 
 FILE, LEDGER_FILE = (Path(__file__).with_name(name) for name in ("golden.json", "golden_ledger.json"))
@@ -104,7 +103,7 @@ def golden(name: str, data: Path, home: Path, filed: dict[str, Any]) -> tuple[di
         for part, given in PLANS[name].items():
             tables[part] = given if part == "labeling" else _without_none({**tables.get(part, {}), **(given or {})})
         plan = parse_plan({part: given for part, given in tables.items() if PLANS[name].get(part, given) is not None})
-        start_asking(refresh, plan, home) if plan.stream else start(plan, home)
+        refresh(plan, home) if plan.stream else start(plan, home)
         vault, known = Vault(home / "vault"), iter(filed.get("calibrated", ()))
         files = {folder: contents(vault, folder) for folder in FOLDERS}
         answers, bodies, digests = list[str](), list[Any](), list[str]()

@@ -27,10 +27,9 @@ from tests.world import (
     RandomSource,
     Tallies,
     Vault,
+    ask_shards,
     refresh,
     start,
-    start_asking,
-    start_question,
     student_synthetic,
     total_of,
 )
@@ -112,7 +111,7 @@ def arriving(tables: Tables) -> Tables:
 
 
 def refreshed(plan: Plan, home: Path) -> object:
-    return start_asking(refresh, plan, home)
+    return refresh(plan, home)
 
 
 def without(tables: Tables, *sections: str) -> Tables:
@@ -159,7 +158,7 @@ def leaking(rows: pl.DataFrame) -> Any:
 def question(form: str, cutoff: int | None) -> Callable[[Plan, Path], object]:
     def ask(plan: Plan, home: Path) -> object:
         terms = QuestionTerms(plan.privacy.epsilon / 8, form, cutoff, False)
-        return start_question(plan, Question("leaking", leaking), home, terms)
+        return ask_shards(plan, Question("leaking", leaking), home, terms)
 
     return ask
 
@@ -170,7 +169,7 @@ def surely(tables: Tables) -> Tables:
 
 
 def estimate(plan: Plan, home: Path) -> object:
-    return start_asking(estimating, plan, home, epsilon=plan.privacy.epsilon / 8, share=0.3, beta=0.05, again=False)
+    return estimating(plan, home=home, epsilon=plan.privacy.epsilon / 8, share=0.3, beta=0.05, again=False)
 
 
 def far_off(patch: pytest.MonkeyPatch) -> list[int]:

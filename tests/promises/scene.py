@@ -10,7 +10,7 @@ import pytest
 from tests.promises.canary import operated, published
 from tests.promises.marks import Marks, leaks
 from tests.support.people import changed
-from tests.world import Plan, Summary, start
+from tests.world import Plan, Summary, stage_named, start
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Scene:
         return changed(self.tables, **changes)
 
     def run(self, *, new_session: bool = False, start_from: str | None = None, **changes: Any) -> Summary:
-        return start(self.plan(**changes), self.home, new_session=new_session, start_from=start_from)
+        return start(self.plan(**changes), self.home, new_session=new_session, start_from=stage_named(start_from))
 
     def fails(self, error: type[BaseException], *, new_session: bool = False, **changes: Any) -> str:
         """The message of a run that must fail; checks that nothing leaked."""

@@ -22,7 +22,7 @@ from tests.promises.marks import Marks, leaks
 from tests.promises.scene import Scene
 from tests.support.people import people, write_plan
 from tests.support.processes import own_environment
-from tests.world import DATABASE, StudentPlan, WrongInput, labels_schema, start_again, start_extension, study_again
+from tests.world import DATABASE, StudentPlan, WrongInput, labels_schema, start_extension, study_again
 
 PRECHECK = "have a label that data.classes lacks"
 GUARANTEE = {"session", "epsilon", "delta", "unit", "neighbours", "mechanism"}
@@ -53,7 +53,7 @@ def test_an_extended_session_publishes_nothing_private(scene: Scene, tmp_path: P
     people(150, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
     assert start_extension(first.session, tmp_path / "more.parquet", scene.home).asked_now > 0
     scene.nothing_got_out()
-    start_again(study_again, first.session, scene.home, StudentPlan(refused="drop"))
+    study_again(first.session, scene.home, StudentPlan(refused="drop"))
     scene.nothing_got_out()
 
 

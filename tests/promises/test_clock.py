@@ -79,11 +79,11 @@ def labelled(_: Clock, home: Path, data: Path) -> None:
     said = set[str]()
     labeling = {"mechanism": "noisy_votes", "queries": 450, "batch": 128}
     plan = changed(tables_of_plan(data) | {"teachers": {"count": 20, "block": 10}, "labeling": labeling})
-    learn.fn(plan, home)
+    learn(plan, home)
     examine(home, said)
     charged, (session,) = Ledger.of(home).total("people"), Ledger.of(home).sessions("people")
-    learn.fn(plan, home)
-    extend.fn(session.id, str(arrive(data / "more", 11)), home)
+    learn(plan, home)
+    extend(session.id, arrive(data / "more", 11), home)
     examine(home, said)
     assert len(Ledger.of(home).sessions("people")) == 1
     assert Ledger.of(home).session(session.id).asked > session.asked
@@ -99,7 +99,7 @@ def refreshed(clock: Clock, home: Path, data: Path) -> None:
     asked = list[int]()
     for _ in range(4):
         weeks.arrive()
-        flows_refresh.refresh.fn(changed(tables | streams), home)
+        flows_refresh.refresh(changed(tables | streams), home)
         (session,) = Ledger.of(home).sessions("people")
         if session.asked > sum(asked[-1:]):
             examine(home, said)

@@ -25,7 +25,7 @@ def refreshing(home: Path, data: Path) -> None:
     tables = {name: section for name, section in tables_of_plan(data).items() if name not in ("teachers", "student")}
     tables["data"]["private"] = "arriving"
     streams = {"labeling": {"mechanism": "tallies", "rows": 6000}, "stream": {"season": 2}}
-    flows_refresh.refresh.fn(changed(tables | streams), home)
+    flows_refresh.refresh(changed(tables | streams), home)
 
 
 def counted(home: Path) -> list[PeriodCounts]:

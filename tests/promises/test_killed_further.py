@@ -25,7 +25,6 @@ from tests.world import (
     estimate,
     learn,
     start,
-    start_again,
     study_again,
     verify,
 )
@@ -44,15 +43,15 @@ def plan_of(data: Path, *, tallied: bool) -> Any:
 
 
 def voted(home: Path, data: Path, *, again: bool) -> None:
-    learn.fn(plan_of(data, tallied=False), home, new_session=again)
+    learn(plan_of(data, tallied=False), home, new_session=again)
 
 
 def tallied(home: Path, data: Path, *, again: bool) -> None:
-    learn.fn(plan_of(data, tallied=True), home, new_session=again)
+    learn(plan_of(data, tallied=True), home, new_session=again)
 
 
 def estimated(home: Path, data: Path, *, again: bool) -> None:
-    estimate.fn(plan_of(data, tallied=False), home, 0.5, 0.2, 0.05, again=again)
+    estimate(plan_of(data, tallied=False), 0.5, 0.2, 0.05, home, again=again)
 
 
 COMMANDS: dict[str, tuple[Asked, str, tuple[str, ...]]] = {
@@ -170,7 +169,7 @@ def test_a_killed_test_is_finished_also_if_its_student_was_published_again(tmp_p
             start(plan, plain_home)
     learned, opened = Ledger.of(plain_home).sessions("people")
     charged = Ledger.of(plain_home).total("people")
-    start_again(study_again, learned.id, plain_home)
+    study_again(learned.id, plain_home)
     assert Stores.of(plain_home).unpublished == {opened.id}
     start(plan, plain_home)
     assert Stores.of(plain_home).unpublished == set()

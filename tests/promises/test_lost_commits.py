@@ -150,13 +150,13 @@ def test_a_whole_command_goes_on_after_any_commit(
 
     with plainly():
         home = given("undisturbed")
-        commits = lines.commits(lambda: learn.fn(plan, home))
+        commits = lines.commits(lambda: learn(plan, home))
         (whole,) = Ledger.of(home).sessions("people")
         for at, how in faults("run", commits, exhaustive):
             home = given(f"at {at}, {how}")
             with lines.broken(at, how):
-                learn.fn(plan, home)
-            learn.fn(plan, home)
+                learn(plan, home)
+            learn(plan, home)
             (session,) = Ledger.of(home).sessions("people")
             assert session.reserved == whole.reserved, (at, how)
             assert [check for check in verify(home) if not check.ok] == [], (at, how)

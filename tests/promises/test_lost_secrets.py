@@ -86,9 +86,9 @@ def base(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> Wor
     world = World(home, folder, votes, changed(streamed, **ARRIVING))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
-        learn.fn(world.votes, home)
+        learn(world.votes, home)
         world.period(1)
-        refresh.fn(world.stream, home)
+        refresh(world.stream, home)
     erase(Stores.of(home), "arriving", "p21-3")  # and the season goes on
     return world
 
@@ -104,15 +104,15 @@ def world(base: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 Command = Callable[[World], Any]
 LEARNING: dict[str, Command] = {
-    "run": lambda world: learn.fn(world.votes, world.home),
-    "run of another plan": lambda world: learn.fn(other(world.votes), world.home),
-    "run --new-session": lambda world: learn.fn(world.votes, world.home, new_session=True),
-    "extend": lambda world: extend.fn(world.session, str(arrive(world.folder / "later", 8)), world.home),
-    "study": lambda world: study_again.fn(world.session, world.home),
-    "estimate": lambda world: estimate.fn(world.votes, world.home, 0.5, 0.2, 0.05),
+    "run": lambda world: learn(world.votes, world.home),
+    "run of another plan": lambda world: learn(other(world.votes), world.home),
+    "run --new-session": lambda world: learn(world.votes, world.home, new_session=True),
+    "extend": lambda world: extend(world.session, arrive(world.folder / "later", 8), world.home),
+    "study": lambda world: study_again(world.session, world.home),
+    "estimate": lambda world: estimate(world.votes, 0.5, 0.2, 0.05, world.home),
     "erase a unit": lambda world: erase(Stores.of(world.home), "people", "p1-3"),
 }
-STREAM: dict[str, Command] = {"refresh": lambda world: refresh.fn(world.stream, world.home)}
+STREAM: dict[str, Command] = {"refresh": lambda world: refresh(world.stream, world.home)}
 READS_NOTHING: dict[str, Command] = {
     "verify": lambda world: verify(world.home),
     "close": lambda world: close(Stores.of(world.home), world.session, give_back=False),
@@ -180,11 +180,11 @@ def test_a_secret_that_nothing_depends_on_yet_is_made(world: World) -> None:
     data = write_tables(world.home.parent / "new", people(600, 9))
     plan = plan.model_copy(update={"folder": str(data)})
     with killed_at("tests.world.flows_learn.begin"):
-        learn.fn(plan, world.home)
+        learn(plan, world.home)
     shards = {*(world.home / "vault/shards/new").rglob("*.arrow")}
     world.without("domains/new")
     assert shards
-    learn.fn(plan, world.home)
+    learn(plan, world.home)
     assert [remark.kind for remark in Ledger.of(world.home).remarks("new")] == ["secret", "holds"]
 
 
@@ -193,7 +193,7 @@ def test_a_period_that_was_counted_is_never_counted_under_another_key(world: Wor
     under a new one, and the period after asked all units a second time within one charge."""
     world.period(2)
     with killed_at("tests.world.SeasonAsk.steps"):
-        refresh.fn(world.stream, world.home)
+        refresh(world.stream, world.home)
     door = Stores.of(world.home)
     session = door.ledger.session(world.season)
     assert len([*periods_counted(door.vault, session)]) == session.asked + 1
@@ -201,10 +201,10 @@ def test_a_period_that_was_counted_is_never_counted_under_another_key(world: Wor
     erase(door, "arriving", "p22-4")
     for _ in range(2):
         with pytest.raises(NotVerified, match=facts("stream", "whom it asked", "restore")):
-            refresh.fn(world.stream, world.home)
+            refresh(world.stream, world.home)
     close(door, session.id, give_back=False)
     with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):
-        refresh.fn(world.stream, world.home)
+        refresh(world.stream, world.home)
 
 
 def test_who_was_erased_stays_out_with_an_older_copy_of_the_whole_vault(world: World, tmp_path: Path) -> None:

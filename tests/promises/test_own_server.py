@@ -165,9 +165,8 @@ from pathlib import Path
 from concord.artifacts.process import our_settings
 from concord.flows.environment import prepare
 with our_settings():
-    from concord.flows.serving import serving_flows, servers_awake
-with our_settings(), serving_flows(prepare(Path("home"))):
-    servers_awake()
+    from concord.flows.server import engine
+with our_settings(), engine(prepare(Path("home"))):
     from prefect.client.orchestration import get_client
     with get_client(sync_client=True) as client:
         print(client.hello().status_code)

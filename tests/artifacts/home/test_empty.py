@@ -16,7 +16,6 @@ from tests.support.processes import alone, own_environment
 from tests.world import (
     NAMED,
     copy_empty,
-    flows_database,
     flows_server,
     home_empty,
     keep_as_empty,
@@ -156,7 +155,7 @@ INSTALL = """
 import sys
 from pathlib import Path
 from concord.artifacts.home import empty
-from concord.flows.database import install
+from concord.flows.server import install
 empty.FOLDER = Path(sys.argv[1])
 install()
 """
@@ -170,7 +169,7 @@ def test_what_prefect_migrates_is_what_its_server_goes_on_with(
     words, environment = [sys.executable, "-c", INSTALL, str(shared)], own_environment()
     of_tests = ("CI", "PYTEST_CURRENT_TEST", "DO_NOT_TRACK")  # under which MLflow is silent by itself
     given = {name: value for name, value in environment.items() if name not in of_tests}
-    given |= {flows_database.DATABASE: "sqlite:///theirs", "HOME": str(tmp_path)}
+    given |= {flows_server.DATABASE: "sqlite:///theirs", "HOME": str(tmp_path)}
     subprocess.run(words, cwd=tmp_path, env=given, check=True)
     assert not (tmp_path / ".config").exists()  # where MLflow keeps the name by which its makers know a machine
     _, prefect = sorted(shared.iterdir())
