@@ -8,7 +8,7 @@
 A further form is an entry of FORMS; `make reference` adds it to deployments/guides/publish.md. A certificate may be a
 stranger's: the model card is written of a reworded one.
 
-Assumes      the published student (tasks.verify.certificate) and its values (tasks.student.fitted) were checked
+Assumes      the published student (tasks.verify.certificate) and its values (tasks.student.trust) were checked
 Guarantees   nothing but what was published is read, and nothing is spent. The files that were signed are written with
              the bytes that were compared; into example.py, of a student's words and numbers nothing but their `repr`
 Not covered  what a stranger's report.html holds, which is copied as it was signed, and how much memory a stranger's
@@ -43,8 +43,7 @@ from concord.artifacts.measures import (
 from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, Published
 from concord.tasks.data.concord_student import Spelled, truth_words
 from concord.tasks.publish.predict import csv_text
-from concord.tasks.student.fitted import strangers
-from concord.tasks.student.model import load, modules_needed
+from concord.tasks.student.model import load, modules_needed, strangers
 from concord.tasks.student.scorecard import has_statement, is_linear, scorecard_json, scorecard_sql
 from concord.tasks.student.trust import trusted_types
 
@@ -166,7 +165,7 @@ def example_row(student: Pipeline) -> dict[str, str]:
 
 
 def _typical(part: Pipeline, kind: str, at: int) -> Any:
-    """A cell of a column of that kind: a plain value, as tasks.student.fitted has checked."""
+    """A cell of a column of that kind: a plain value, as tasks.student.trust has checked."""
     if kind == "hashed" or isinstance(part[-1], HashingVectorizer):
         return "a few words"
     if "code" in part.named_steps:

@@ -30,8 +30,7 @@ from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import kind_of
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.student.fitted import strangers
-from concord.tasks.student.model import AnyRows, load
+from concord.tasks.student.model import AnyRows, load, strangers
 
 SUFFIXES = (".parquet", ".csv")
 CLASS, VALUE = "class", "number"

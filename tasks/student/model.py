@@ -12,7 +12,8 @@ import itertools
 import json
 import warnings
 import zipfile
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any
@@ -24,19 +25,29 @@ import pyarrow as pa
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from concord.artifacts.errors import NotVerified, WrongInput, quoted
+from concord.artifacts.errors import ConcordError, NotVerified, WrongInput, quoted
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data import concord_pictures, concord_student
 from concord.tasks.data.matrix import published_encoding
 from concord.tasks.student import concord_published, concord_tallied
 from concord.tasks.student.concord_published import Published
-from concord.tasks.student.fitted import check_fitted, parts_of, strangers
 
 
 def published_student(encoding: Encoding, learned: Any) -> Pipeline:
     """The pipeline from raw public columns to class names, whose last step was fitted on the encoding's matrix."""
     single = FunctionTransformer(np.require, kw_args={"dtype": "float32"})
     return Published([("encode", published_encoding(encoding)), ("float32", single), ("student", learned)])
+
+
+@contextmanager
+def strangers() -> Iterator[None]:
+    """Within the context, whatever a student's file makes fail is one error of ours, without its words."""
+    try:
+        yield
+    except ConcordError:
+        raise
+    except Exception as failed:  # the author of the file may have intended it
+        raise NotVerified(f"the student's file is not one that Concord writes ({type(failed).__name__})") from None
 
 
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -46,6 +57,8 @@ ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 def dump(student: Any) -> bytes:
     """The file of a student: the same student gives the same bytes."""
     import skops.io
+
+    from concord.tasks.student.trust import parts_of
 
     for part in parts_of(student):
         getattr(part, "__dict__", {}).pop("_stop_words_id", None)  # an address, which scikit-learn finds again
@@ -117,13 +130,13 @@ def load(file: bytes, planned: str | None = None) -> Any:
     as in `trusted_types`."""
     import skops.io  # loads all of scikit-learn, and its tests' tools
 
-    from concord.tasks.student.trust import trusted_types
+    from concord.tasks.student.trust import check_values, trusted_types
 
     with zipfile.ZipFile(io.BytesIO(file)) as archive:  # Concord packs none, and a stranger's might fill memory
         if (held := sum(part.file_size for part in archive.infolist())) > len(file):
             raise NotVerified(f"the student's file holds {held:,} bytes in its {len(file):,}: Concord packs no student")
     student = skops.io.loads(file, trusted=trusted_types(file, planned))
-    check_fitted(student)
+    check_values(student)
     return student
 
 

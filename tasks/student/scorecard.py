@@ -7,7 +7,7 @@ A threshold is the least probability at which to predict a class that the studen
 lists it; the statement adds a column with the prediction at it, if there are two classes.
 
 Assumes      the student is linear: one that tallies decode to (`concord_tallied`); its values were checked
-             (tasks.student.fitted); columns of the database have the types that the JSON names
+             (tasks.student.trust); columns of the database have the types that the JSON names
 Guarantees   the statement gives each row the class that the student predicts, up to ties of scores that differ by the
              rounding of sums; names and words are quoted, so no value of a student becomes a part of the program. A
              column that the table lacks is an error
