@@ -39,5 +39,4 @@ def release(run: RunContext, session: Session, admitted: Admitted[HypothesisAsk]
 
 def fit(learned: Learned, where: str) -> Student:
     """The hypothesis itself, in the folder `where` of released files."""
-    (chosen,) = learned.passed.released
-    return stages.study_chosen(learned.run, where, learned.public, chosen)
+    return stages.study(learned.run, where, learned.run.plan, learned.public, learned.passed.released)

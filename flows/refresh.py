@@ -32,8 +32,8 @@ from concord.flows.steps import Learned, publish
 from concord.tasks.asks.stream import Beginning, PeriodCounts, SeasonAsk, beginning_of, periods_counted
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
 from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.student.infer import read_sample
-from concord.tasks.student.seasons import follow_totals, history
+from concord.tasks.student.public_rows import read_sample
+from concord.tasks.student.questions import follow_totals, history
 from concord.tasks.student.study import Student
 
 
@@ -178,7 +178,8 @@ def _with_history(learned: Learned, student: Student) -> Student:
     run, odds, (*releases, _) = learned.run, getattr(student.test, "prior_odds", None), learned.passed.released
     if run.test is None or odds is None or learned.codes is None:  # a student that is fitted to labels has none
         return student
-    found = history(tally.rounds_in(run, releases), learned.codes, run.test.path, learned.encoding)
+    models = (release["decoded"] for release in tally.rounds_in(run, releases))
+    found = history(models, learned.codes, run.test.path, learned.encoding)
     return student.model_copy(update={"history": found})
 
 

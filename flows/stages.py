@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from concord.artifacts.home.vault import owner
-from concord.artifacts.measures import AnyPublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.flows.cache import Files, Place, PrivateInput, PublicTables
@@ -25,8 +23,8 @@ from concord.tasks.mechanisms.hypotheses import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
-from concord.tasks.student.evaluate import by_group, evaluate, keep_table_path
-from concord.tasks.student.study import Student, student_of_hypothesis
+from concord.tasks.student.evaluate import evaluate, keep_table_path
+from concord.tasks.student.study import Student
 from concord.tasks.units import split as units_split
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
@@ -119,33 +117,20 @@ def count(place: Place, plan: Plan, private: PrivateInput, batches: Sequence[Pub
     return asks_hypothesis.count_errors(private.at(place, plan), candidates, folder)
 
 
-@stage("study", version=4)
-def study_chosen(place: Place, session: str, public: PublicTables, chosen: Ref) -> Student:
-    """Publish the released hypothesis as the student, measured on public test rows. Returns it with its file."""
-    return published(place, student_of_hypothesis(place.released.read(chosen), public.encoding), session, public)
-
-
-@stage("study", version=5, reads=("student", "teachers.count"))
-def study(place: Place, session: str, plan: Plan, public: PublicTables, labels: Sequence[Ref]) -> Student:
-    """Learn the student, measure it on public test rows if there are any, and publish its file."""
-    student = student_study.study(plan, public.rows, labels, place.staged, place.released)
-    return published(place, student, session, public)
-
-
-def published(place: Place, student: Any, session: str, public: PublicTables) -> Student:
-    """Publish a student, measured on public test rows or, if there are none, only on the public rows."""
-    found, encoding, test = None, public.encoding, public.test
+@stage("study", version=6, reads=("student", "teachers.count"))
+def study(
+    place: Place, session: str, plan: Plan, public: PublicTables, files: Sequence[Ref], codes: Codes | None = None
+) -> Student:
+    """Learn the student from released files, measure it on public test rows, or if there are none only on the public
+    rows, and publish its file. The path of the test table is kept, by which verification finds it."""
+    encoding, test, found, named = public.encoding, public.test, None, None
+    student = student_study.fit(plan, public.rows, files, codes, place.staged, place.released)
     if test is not None:
-        found = with_groups(place, student, evaluate(student, test.path, encoding), encoding, test)
-    unseen = found is None and encoding.classes
-    named = student_study.named_by(student, public.rows, place.staged) if unseen else None
+        found = evaluate(student, test.path, encoding, test.groups)
+        keep_table_path(place.home, found, test.path)
+    elif encoding.classes:
+        named = student_study.named_by(student, public.rows, place.staged)
     return student_study.publish_student(student, session, found, place.released, named)
-
-
-def with_groups(place: Place, student: Any, found: AnyPublicTest, encoding: Encoding, test: Files) -> AnyPublicTest:
-    """Measures with those of the plan's groups; the path of the table is kept, by which verification finds it."""
-    keep_table_path(place.home, found, test.path)
-    return found.model_copy(update={"groups": by_group(student, test.path, encoding, test.groups)})
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.flows.cache import Place, PrivateInput, PublicTables
+from concord.flows.cache import Place, PrivateInput
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
-from concord.flows.stages import UNITS, published, with_groups
+from concord.flows.stages import UNITS, study
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.advice.planned import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asks.tallies import TalliesAsk, round_step
@@ -34,23 +34,11 @@ from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.checkpoint import sums_folder
 from concord.tasks.door.door import Step
 from concord.tasks.mechanisms.contributions import RoundQuestion
-from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
-from concord.tasks.student.infer import (
-    RoundFile,
-    RoundPlanner,
-    coded_batches,
-    codes_after,
-    inferred,
-    linear_student,
-    measured_at_both,
-    public_rows,
-    read_sample,
-    soft_labels,
-    write_sample,
-)
+from concord.tasks.student.public_rows import read_sample, staged_rows, write_sample
+from concord.tasks.student.questions import RoundFile, RoundPlanner, codes_after
 from concord.tasks.student.sketch import SketchPlanner
-from concord.tasks.student.study import Student
+from concord.tasks.student.study import Student, inferred
 from concord.tasks.units import blocks as units_blocks
 from concord.tasks.units import sums as units_sums
 
@@ -112,29 +100,9 @@ def tally(
 def infer(place: Place, last: Ref, codes: Codes, public: PublicRows, claim: Mapping[str, str]) -> Ref:
     """Labels and scores of all public rows, by the model decoded from the last round."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
-    rows = coded_batches(public.batches, codes, place.staged)
+    rows = (codes.of(read_frame(batch.ref, place.staged)) for batch in public.batches)
     labels = inferred(decoded, rows, public.encoding, claim)
     return place.released.hold_back(f"{claim['session']}/labels.arrow", labels)
-
-
-@stage("study", version=4)
-def study_linear(place: Place, session: str, last: Ref, codes: Codes, public: PublicTables) -> Student:
-    """Publish the decoded model as the student, measured on public test rows at both operating points."""
-    encoding, test = public.encoding, public.test
-    decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
-    student = linear_student(decoded, encoding, codes)
-    found = None
-    if test is not None:
-        found = with_groups(place, student, measured_at_both(student, codes, test.path, encoding), encoding, test)
-    return student_study.publish_student(student, session, found, place.released)
-
-
-@stage("study", version=5, reads=("student",))
-def study_inferred(place: Place, session: str, plan: Plan, public: PublicTables, labels: Ref) -> Student:
-    """Learn the student from inferred labels, measure it on public test rows, and publish its file."""
-    targets = soft_labels(place.released.labels([labels]), len(public.encoding.classes))
-    student = student_study.study_inferred(plan.student, public.rows, targets, place.staged)
-    return published(place, student, session, public)
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
@@ -186,10 +154,8 @@ def replay(run: RunContext, session: Session, admitted: Admitted[TalliesAsk]) ->
 
 def fit(learned: Learned, where: str) -> Student:
     """The student: the decoded model, or one fitted to inferred labels, in the folder `where` of released files."""
-    run, (*_, last, labels) = learned.run, learned.passed.released
-    if run.plan.student.learner == "linear" and learned.codes is not None:
-        return study_linear(run, where, last, learned.codes, learned.public)
-    return study_inferred(run, where, run.plan, learned.public, labels)
+    run = learned.run
+    return study(run, where, run.plan, learned.public, learned.passed.released[-2:], learned.codes)
 
 
 def rounds_in(run: RunContext, files: Sequence[Ref]) -> list[RoundFile]:
@@ -221,7 +187,7 @@ def planner_of(run: RunContext, admitted: Admitted[Any], codes: Codes, units: Se
     batches = admitted.stream.batches
     rows = read_sample(sample(run, run.plan.privacy.domain, codes, batches), vault.staged)
     if mechanism.secret == "rows" and deepens(codes):
-        return RoundPlanner(mechanism, codes, rows, public=lambda: public_rows(batches, vault.staged))
+        return RoundPlanner(mechanism, codes, rows, public=lambda: staged_rows(batches, vault.staged))
     units_known = None if mechanism.secret == "rows" else 1
     return RoundPlanner(mechanism, codes, rows, units_known, pairs=asks_pairs(run.plan, codes))
 

@@ -272,25 +272,21 @@ if TYPE_CHECKING:
     from concord.tasks.publish.track import column_types, publication_of
     from concord.tasks.student import (
         concord_published as student_concord_published, concord_tallied as student_concord_tallied,
-        crossed as student_crossed, directions as student_directions, infer as student_infer,
-        joint as student_joint, prior as student_prior, sketch as student_sketch, study as student_study,
-        synthetic as student_synthetic
+        directions as student_directions, joint as student_joint, prior as student_prior,
+        public_rows as student_public_rows, questions as student_questions, sketch as student_sketch,
+        study as student_study, synthetic as student_synthetic
     )
     from concord.tasks.student.concord_published import EMPTY, LOOKED_AT, Published, unread
     from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber, added
-    from concord.tasks.student.crossed import (
-        SAMPLE, CrossedRows, ReducedRows, digests, sampled_of, sampled as sampled_pairs
-    )
     from concord.tasks.student.decode import (
-        Decoded, NoisyRound, decode, estimated_units, guess_of, logits, measured as decode_measured,
+        Decoded, NoisyRound, decode, estimated_units, guess_of, joined, logits, measured as decode_measured,
         next_fields, next_model, odds_scores, scores, unlike_fields
     )
     from concord.tasks.student.directions import Directions, most_rows
     from concord.tasks.student.evaluate import (
-        at_threshold, best_threshold, by_group, digest_of_table, evaluate, keep_table_path, measured,
+        at_threshold, best_threshold, digest_of_table, evaluate, keep_table_path, measured,
         number_measured, remembered
     )
-    from concord.tasks.student.infer import RoundFile, RoundPlanner, inferred, linear_student, with_pairs
     from concord.tasks.student.intervals import (
         auc, average_precision, explained, mean_of_shares, root_mean_square, share
     )
@@ -298,16 +294,20 @@ if TYPE_CHECKING:
     from concord.tasks.student.margins import Margins, drawn, margins_of, nearest as nearest_margins
     from concord.tasks.student.model import canonical_file, dump, load, modules_needed, published_student
     from concord.tasks.student.prior import (
-        SPREADS, Linear, Prior, Totals, correlations, evidence, improved, likelihood, posterior, prior_of,
-        repaired, straightened, straighter, whitened
+        SPREADS, Linear, Prior, correlations, evidence, improved, likelihood, posterior, prior_of, straightened,
+        straighter, whitened
     )
+    from concord.tasks.student.public_rows import (
+        SAMPLE, CrossedRows, ReducedRows, Totals, digests, repaired, sampled_of, sampled as sampled_pairs
+    )
+    from concord.tasks.student.questions import RoundFile, RoundPlanner, follow_totals, with_pairs
     from concord.tasks.student.scorecard import has_statement, is_linear, scorecard, scorecard_json, scorecard_sql
-    from concord.tasks.student.seasons import decoded_of, joined
     from concord.tasks.student.sketch import (
         SketchPlanner, published_cells, rehearse_steps, synthetic_features, synthetic_file
     )
     from concord.tasks.student.study import (
-        Refused, Student, even_sample, fitted, lessons, named_by, publish_student, study, teaching
+        Refused, Student, even_sample, fit as fit_student, fitted, inferred, lessons, linear_student,
+        named_by, publish_student, teaching
     )
     from concord.tasks.student.synthetic import (
         FINER_FROM, ROWS, UPDATES, Mixture, NoisyTables, TwoWay, bins_of, fitted_mixture, label_codes,

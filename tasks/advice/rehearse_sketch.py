@@ -48,8 +48,8 @@ from concord.tasks.data.grid import grid_of, reading_encoding, recoded
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.tallies import Tallies
-from concord.tasks.student.infer import RoundFile
 from concord.tasks.student.margins import Margins
+from concord.tasks.student.questions import RoundFile
 from concord.tasks.student.sketch import SketchPlanner
 from concord.tasks.student.synthetic import label_codes, table_codes
 

@@ -44,9 +44,9 @@ from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies
-from concord.tasks.student.crossed import sampled
 from concord.tasks.student.decode import Decoded, scores
-from concord.tasks.student.infer import RoundFile, RoundPlanner
+from concord.tasks.student.public_rows import sampled
+from concord.tasks.student.questions import RoundFile, RoundPlanner
 from concord.tasks.student.sketch import SketchPlanner
 
 Planner = RoundPlanner | SketchPlanner

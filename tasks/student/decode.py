@@ -1,13 +1,22 @@
-"""Decode: estimate a model from released tallies, for two classes or more, and choose the next round's question.
+"""Decode: estimate a model from released tallies, for two classes or more, and choose the next round's fields.
 
 With more than two classes each is decoded by itself, as that class against the rest, from its own column of the sums.
 The softmax of these logits gives the probabilities. If noise has shrunk a model, the probabilities of each class
 against the rest, scaled to add up to 1, are underconfident: by 20 points on penbased at ε = 1, where the softmax is
 underconfident by 6.
 
+All seasons of a stream are read as one: the running totals of each are joined into the sums of one round a question.
+They ask the same questions, each of its own units. Of season s the last release says G_s = n_s·g + e_s, where g is what
+one unit adds on average and e_s is noise of variance σ_s² besides the labels' own, of about n_s·v. So Σ a_s·G_s with
+a_s ∝ 1/(σ_s²/n_s + v) says all that they say of g together. Scaled until Σ a_s·n_s = Σ a_s²·n_s, it is what a round
+over that many units would release, with noise of variance Σ a_s²·σ_s²; the decoder takes it as such, and its work does
+not grow with the number of seasons.
+
 Assumes      sums are released, rows are public, and questions are the released ones: post-processing, in floats
 Guarantees   nothing here reads a private row; the model of a next round is rounded to whole steps once, published, and
-             never decoded again, because floating-point sums depend on threads and machines
+             never decoded again, because floating-point sums depend on threads and machines; one season alone is read
+             as it was released, to the bit
+Not covered  v is a mean over cells: a cell of many units would ask for slightly other weights of seasons
 Checked by tests/tasks/student/test_decode.py.
 """
 
@@ -29,10 +38,13 @@ from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, 
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.progress import report
 from concord.tasks.student.concord_tallied import added, over_prior, probabilities
-from concord.tasks.student.crossed import CrossedRows, sampled
 from concord.tasks.student.directions import Directions, most_rows
 from concord.tasks.student.joint import DecodedColumn, MeasuredColumn, MeasuredRounds, Search, decode_column
-from concord.tasks.student.prior import Totals, prior_of, repaired, straighter, unlike
+from concord.tasks.student.prior import prior_of, straighter
+from concord.tasks.student.public_rows import CrossedRows, Totals, repaired, sampled, unlike
+
+LABEL_VARIANCE = 0.125
+"""p(1 − p) of a typical row, in votes²."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +58,19 @@ class NoisyRound:
     @property
     def cells(self) -> Floats:
         """Sums in votes (cells, columns), without the count of units."""
-        asked = self.question
-        return self.sums[: asked.width * asked.columns].reshape(-1, asked.columns) / asked.steps
+        question = self.question
+        return self.sums[: question.width * question.columns].reshape(-1, question.columns) / question.steps
 
     @property
     def noise(self) -> float:
         """Standard deviation of the noise in a cell, in votes."""
         return self.scale / self.question.steps
+
+    @property
+    def by_field(self) -> dict[int, Floats]:
+        """Sums in votes (codes, columns) of each field."""
+        sizes = [stop - start for start, stop in self.question.spans]
+        return dict(zip(self.question.fields, np.split(self.cells, np.cumsum(sizes)[:-1]), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,91 +110,169 @@ class Decoded:
 
 
 def decode(
-    heard: Sequence[NoisyRound],
+    rounds: Sequence[NoisyRound],
     rows: CodeMatrix,
     codes: Codes,
     *,
     units: float | None = None,
     search: Search = Search(),  # noqa: B008
-    begun: Decoded | None = None,
+    before: Decoded | None = None,
 ) -> Decoded:
     """Decode all rounds together.
 
-    heard   rounds in order; totals of codes, if there are any, are of the coarse fields
+    rounds  in order; totals of codes, if there are any, are of the coarse fields
     rows    codes (m, F) of public rows, a sample of which is used; with or without those of pairs
     units   number of private units, if it is public; otherwise it is estimated from released counts
-    begun   the model decoded from all rounds but the last: fewer steps are left then
+    before  the model decoded from all rounds but the last: fewer steps are left then
     """
-    counted, counted_noise = (units, 0.0) if units is not None else estimated_units(heard)
-    if all(each.question.what == "codes" for each in heard):
+    private, private_noise = (units, 0.0) if units is not None else estimated_units(rounds)
+    labels = [each for each in rounds if each.question.what == "labels"]
+    if not labels:
         raise ValueError("decoding needs a round that asked for labels")
-    rows, totals = sampled(rows, codes, most_rows(codes)), _totals(heard, codes, counted, counted_noise)
+    rows, totals = sampled(rows, codes, most_rows(codes)), _totals(rounds, codes, private, private_noise)
     if totals is not None:
         repairs = [repaired(rows, codes, totals, together=together) for together in (True, False)]
         if repairs[0][1]:
-            labels = [each for each in heard if each.question.what == "labels"]
-            tried = [_decode_on(labels, *each, codes, counted, search, begun) for each in [*repairs, (rows, 0.0)]]
+            tried = [_decode_on(labels, *each, codes, private, search, before) for each in [*repairs, (rows, 0.0)]]
             best = max(tried, key=lambda each: each[1])[0]
             if best.moved:  # its rows match the totals: using those again would count them twice
                 return best
-    return _decode_on(heard, rows, 0.0, codes, counted, search, begun)[0]
+    return _decode_on(rounds, rows, 0.0, codes, private, search, before)[0]
 
 
 def _decode_on(
-    heard: Sequence[NoisyRound],
+    rounds: Sequence[NoisyRound],
     rows: CodeMatrix,
     moved: float,
     codes: Codes,
     units: float,
     search: Search,
-    begun: Decoded | None,
+    before: Decoded | None,
 ) -> tuple[Decoded, float]:
     """The model decoded on these public rows, of which that share was moved, and its evidence."""
     crossed, rows = CrossedRows.of(codes.paired(rows), codes)
-    first = next(each for each in heard if each.question.what == "labels")
-    along = Directions.of([each.question for each in heard], _by_field(first), crossed, codes)
+    first = next(each for each in rounds if each.question.what == "labels")
+    along = Directions.of([each.question for each in rounds], first.by_field, crossed, codes)
     fields = [codes.fields[at] for at in codes.weighed]
     prior, others = prior_of(fields, onto=along.onto), straighter(fields, along.onto)
-    guesses = [guess_of(each.question, rows) for each in heard]
-    columns = max(each.question.columns for each in heard)
+    guesses = [guess_of(each.question, rows) for each in rounds]
 
-    def decoded(column: int) -> DecodedColumn:
-        asked = [
-            along.measured(each.question, measured(each, guess, codes, column))
-            for each, guess in zip(heard, guesses, strict=True)
-        ]
-        before = None
-        if begun is not None:  # its evidence is not known any more
-            weights = [begun.weights[along.codes.span(field), column] for field in along.codes.weighed]
-            there = along.along(np.append(np.concatenate(weights), begun.intercept[column]))
-            before = DecodedColumn(there, replace(prior, spread=begun.spread[:, column]), begun.kappa[column], 0.0)
-        one = decode_column(MeasuredRounds(asked, along.rows, units), prior, others, search, before)
-        return replace(one, weights=along.weights(one.weights))
+    def decoded_column(column: int) -> DecodedColumn:
+        of_column = (measured(each, guess, codes, column) for each, guess in zip(rounds, guesses, strict=True))
+        sums = [along.measured(each.question, part) for each, part in zip(rounds, of_column, strict=True)]
+        start = None
+        if before is not None:  # its evidence is not known any more
+            weights = [before.weights[codes.span(field), column] for field in codes.weighed]
+            there = along.along(np.append(np.concatenate(weights), before.intercept[column]))
+            start = DecodedColumn(there, replace(prior, spread=before.spread[:, column]), before.kappa[column], 0.0)
+        decoded = decode_column(MeasuredRounds(sums, along.rows, units), prior, others, search, start)
+        return replace(decoded, weights=along.weights(decoded.weights))
 
-    found = list[DecodedColumn]()
-    workers = os.cpu_count() or 1
-    with threadpool_limits(1, user_api="blas"), Threads(workers) as pool:  # more would wait for one another
-        for column, each in enumerate(pool.each(decoded, range(columns))):
-            report(column, columns)
-            found.append(each)
-    return _decoded(found, crossed, codes, units, moved), sum(column.evidence for column in found)
+    columns, number = list[DecodedColumn](), max(each.question.columns for each in rounds)
+    with threadpool_limits(1, user_api="blas"), Threads(os.cpu_count() or 1) as pool:  # more would wait for one another
+        for at, decoded in enumerate(pool.each(decoded_column, range(number))):
+            report(at, number)
+            columns.append(decoded)
+    return _by_codes(columns, crossed, codes, units, moved), sum(column.evidence for column in columns)
 
 
-def estimated_units(heard: Sequence[NoisyRound]) -> tuple[float, float]:
+def _by_codes(columns: Sequence[DecodedColumn], rows: CrossedRows, codes: Codes, units: float, moved: float) -> Decoded:
+    """The model of decoded columns, and what it says of the public rows."""
+    by_column = np.column_stack([column.weights for column in columns])
+    weights, importance = np.zeros((codes.size, len(columns))), np.zeros(codes.width)
+    shares = rows.totals(np.ones(len(rows.counts))) / rows.counts.sum()
+    for at, field in enumerate(codes.weighed):
+        part = slice(rows.starts[at], rows.starts[at + 1])
+        weights[codes.span(field)] = by_column[part]
+        importance[field] = np.sqrt(shares[part] @ (by_column[part] - shares[part] @ by_column[part]) ** 2).max()
+    p = expit(np.column_stack([rows.logits(column) for column in by_column.T]))
+    return Decoded(
+        weights=weights,
+        intercept=by_column[-1],
+        units=units,
+        prior=rows.counts @ p / rows.counts.sum(),
+        importance=importance,
+        spread=np.column_stack([column.prior.spread for column in columns]),
+        kappa=np.array([column.kappa for column in columns]),
+        moved=moved,
+    )
+
+
+# What rounds say ------------------------------------------------------------------------------------------------------
+
+
+def estimated_units(rounds: Sequence[NoisyRound]) -> tuple[float, float]:
     """The number of private units estimated from all released counts, at least 1, and its standard deviation."""
     counts: list[tuple[float, float]] = []
-    for each in heard:
-        if each.question.count:
-            one = each.question.count
-            counts.append((each.sums[-1] / one, each.scale / one))
+    for each in rounds:
+        if count := each.question.count:
+            counts.append((each.sums[-1] / count, each.scale / count))
         if each.question.what == "codes":  # every field's totals add up to all units
-            counts.extend(
-                (float(cells.sum()), each.noise * math.sqrt(len(cells))) for cells in _by_field(each).values()
-            )
+            counts += [(float(part.sum()), each.noise * math.sqrt(len(part))) for part in each.by_field.values()]
     if not counts:
         raise ValueError("the number of units must be given if no round counted them")
     precision = sum(noise**-2 for _, noise in counts)
     return max(1.0, sum(count * noise**-2 for count, noise in counts) / precision), precision**-0.5
+
+
+def joined(seasons: Sequence[Sequence[NoisyRound]]) -> list[NoisyRound]:
+    """Rounds over the units of all seasons of a stream, one a question, from the rounds of each."""
+    if len(seasons) == 1:
+        return list(seasons[0])
+    labels = [[each for each in rounds if each.question.what == "labels"] for rounds in seasons]
+    units = np.array([estimated_units(rounds)[0] for rounds in seasons])
+    cells = np.mean([len(each.question.spans) / each.question.width for each in labels[0]])
+    noise = np.array([rounds[0].noise ** 2 for rounds in labels])
+    weights = 1 / (noise / units + cells * LABEL_VARIANCE)
+    weights *= (weights @ units) / (weights**2 @ units)
+    return [
+        NoisyRound(
+            alike[0].question,
+            float(np.sqrt(weights**2 @ np.array([each.scale**2 for each in alike]))),
+            np.rint(weights @ np.array([each.sums for each in alike], np.float64)).astype(np.int64),
+        )
+        for alike in zip(*seasons, strict=True)
+    ]
+
+
+def _totals(rounds: Sequence[NoisyRound], codes: Codes, units: float, units_noise: float) -> Totals | None:
+    """The number of private units with each coarse code; None if no round asked for it."""
+    totals = next((each for each in rounds if each.question.what == "codes"), None)
+    if totals is None:
+        return None
+    if totals.question.fields != codes.coarse:
+        raise ValueError("totals must be of the coarse fields, in order")
+    return Totals(tuple(part[:, 0] for part in totals.by_field.values()), totals.noise, units, units_noise)
+
+
+def guess_of(question: RoundQuestion, rows: CodeMatrix) -> Floats | None:
+    """q, the probability that a round subtracted: (rows, columns), or (columns,) if it is the same for all rows."""
+    if question.what == "codes":
+        return None
+    guess: Floats = expected(question, rows if question.model is not None else rows[:1]) / question.steps
+    return guess if question.model is not None else guess[0]
+
+
+def measured(heard: NoisyRound, guess: Floats | None, codes: Codes, column: int) -> MeasuredColumn:
+    """A round's sums for one column of weights, and the fine codes (cells, weights) that add to each of them; the last
+    weight, the intercept's, adds to none."""
+    starts = dict(zip(codes.weighed, np.cumsum([0, *(codes.fields[at].size for at in codes.weighed)]), strict=False))
+    fine = dict(zip(codes.coarse, codes.fine, strict=True)) | {at: at for at in codes.weighed}
+    cells, weights, top = list[NDArray[np.int64]](), list[NDArray[np.int64]](), 0
+    for at in heard.question.fields:
+        within = coarser(codes.fields[fine[at]], codes.fields[at])
+        cells.append(top + within)
+        weights.append(starts[fine[at]] + np.arange(len(within)))
+        top += codes.fields[at].size
+    where = np.concatenate(cells), np.concatenate(weights)
+    size = 1 + sum(codes.fields[at].size for at in codes.weighed)
+    view = csr_array((np.ones(len(where[0])), where), shape=(top, size))
+    if guess is None:
+        return MeasuredColumn(view, None, heard.cells[:, 0], heard.noise)
+    return MeasuredColumn(view, guess[..., column], heard.cells[:, column], heard.noise)
+
+
+# What a model says ----------------------------------------------------------------------------------------------------
 
 
 def next_fields(decoded: Decoded, codes: Codes, most: int, unlike: Sequence[int] = ()) -> tuple[int, ...]:
@@ -190,9 +286,9 @@ def next_fields(decoded: Decoded, codes: Codes, most: int, unlike: Sequence[int]
     return tuple(sorted(views[field] for field in ranked[:most]))
 
 
-def unlike_fields(heard: Sequence[NoisyRound], rows: CodeMatrix, codes: Codes, units: float | None) -> tuple[int, ...]:
+def unlike_fields(rounds: Sequence[NoisyRound], rows: CodeMatrix, codes: Codes, units: float | None) -> tuple[int, ...]:
     """The coarse fields whose codes clearly differ in frequency between public and private rows, by their totals."""
-    totals = _totals(heard, codes, *((units, 0.0) if units is not None else estimated_units(heard)))
+    totals = _totals(rounds, codes, *((units, 0.0) if units is not None else estimated_units(rounds)))
     return () if totals is None else unlike(rows, codes, totals)
 
 
@@ -218,73 +314,3 @@ def scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
 def odds_scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
     """Logits minus prior log-odds, (m, C)."""
     return over_prior(logits(decoded, rows), decoded.prior)
-
-
-def _totals(heard: Sequence[NoisyRound], codes: Codes, units: float, units_noise: float) -> Totals | None:
-    """The number of private units with each coarse code; None if no round asked for it."""
-    counted = [each for each in heard if each.question.what == "codes"]
-    if not counted:
-        return None
-    if counted[0].question.fields != codes.coarse:
-        raise ValueError("totals must be of the coarse fields, in order")
-    by_field = tuple(cells[:, 0] for cells in _by_field(counted[0]).values())
-    return Totals(by_field, counted[0].noise, units, units_noise)
-
-
-def _by_field(heard: NoisyRound) -> dict[int, Floats]:
-    """The released sums (codes, columns) of each field."""
-    sizes = [stop - start for start, stop in heard.question.spans]
-    return dict(zip(heard.question.fields, np.split(heard.cells, np.cumsum(sizes)[:-1]), strict=True))
-
-
-def guess_of(asked: RoundQuestion, rows: CodeMatrix) -> Floats | None:
-    """q, the probability that a round subtracted: (rows, columns), or (columns,) if it is the same for all rows."""
-    if asked.what == "codes":
-        return None
-    found: Floats = expected(asked, rows if asked.model is not None else rows[:1]) / asked.steps
-    return found if asked.model is not None else found[0]
-
-
-def measured(heard: NoisyRound, guess: Floats | None, codes: Codes, column: int) -> MeasuredColumn:
-    """A round's sums for one column of weights."""
-    if guess is None:
-        return MeasuredColumn(_view(heard.question, codes), None, heard.cells[:, 0], heard.noise)
-    return MeasuredColumn(_view(heard.question, codes), guess[..., column], heard.cells[:, column], heard.noise)
-
-
-def _view(asked: RoundQuestion, codes: Codes) -> csr_array:
-    """The fine codes (cells, weights) that add to each cell of a round; the last weight, the intercept's, to none."""
-    sizes = [codes.fields[at].size for at in codes.weighed]
-    starts = dict(zip(codes.weighed, np.cumsum([0, *sizes]).tolist(), strict=False))
-    fine = dict(zip(codes.coarse, codes.fine, strict=True)) | {at: at for at in codes.weighed}
-    cells, weights, top = list[NDArray[np.int64]](), list[NDArray[np.int64]](), 0
-    for at in asked.fields:
-        within = coarser(codes.fields[fine[at]], codes.fields[at])
-        cells.append(top + within)
-        weights.append(starts[fine[at]] + np.arange(len(within)))
-        top += codes.fields[at].size
-    where = np.concatenate(cells), np.concatenate(weights)
-    return csr_array((np.ones(len(where[0])), where), shape=(top, sum(sizes) + 1))
-
-
-def _decoded(found: Sequence[DecodedColumn], rows: CrossedRows, codes: Codes, units: float, moved: float) -> Decoded:
-    columns = np.column_stack([column.weights for column in found])
-    weights = np.zeros((codes.size, len(found)))
-    importance = np.zeros(codes.width)
-    shares = rows.totals(np.ones(len(rows.counts))) / rows.counts.sum()
-    for at, field in enumerate(codes.weighed):
-        own = slice(rows.starts[at], rows.starts[at + 1])
-        weights[codes.span(field)] = columns[own]
-        mean = shares[own] @ columns[own]
-        importance[field] = np.sqrt(shares[own] @ (columns[own] - mean) ** 2).max()
-    p = expit(np.column_stack([rows.logits(column) for column in columns.T]))
-    return Decoded(
-        weights=weights,
-        intercept=columns[-1],
-        units=units,
-        prior=rows.counts @ p / rows.counts.sum(),
-        importance=importance,
-        spread=np.column_stack([column.prior.spread for column in found]),
-        kappa=np.array([column.kappa for column in found]),
-        moved=moved,
-    )

@@ -27,9 +27,9 @@ from scipy.sparse import csr_array, vstack
 from concord.tasks.data.codes import CodedField, Codes, coarser
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.student.crossed import SAMPLE, CrossedRows, ReducedRows
 from concord.tasks.student.joint import MeasuredColumn
 from concord.tasks.student.prior import correlations
+from concord.tasks.student.public_rows import SAMPLE, CrossedRows, ReducedRows
 
 WIDE = 1024
 """Most weights of a table that is decoded in all of them."""

@@ -39,7 +39,6 @@ from concord.artifacts.measures import (
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.data.files import find_files
-from concord.tasks.data.matrix import encode
 from concord.tasks.data.places import SCHEME, SnapshotTable
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.distance import Ints
@@ -60,18 +59,31 @@ PROBABILITY_DIGITS = 6
 """Digits to which a mean probability is rounded, since its last bits depend on the machine."""
 
 
-def evaluate(student: "Pipeline", path: str, encoding: Encoding) -> AnyPublicTest:
-    """Measures of the student on the public labelled rows at `path`. Raises WrongInput if the table does not fit."""
-    rows, truth = labelled_rows(path, encoding)
-    return tested(student["student"], encode(rows, encoding), truth, encoding, path)
+def evaluate(student: "Pipeline", path: str, encoding: Encoding, groups: Sequence[str] = ()) -> AnyPublicTest:
+    """Figures of a published student on the public labelled rows at `path`, and for each group of them; of a student of
+    tallies, at both operating points. Raises WrongInput if the table does not fit."""
+    from concord.tasks.student.concord_tallied import Tallied  # which imports scikit-learn
 
-
-def tested(model: Any, X: Any, truth: NDArray[Any], encoding: Encoding, path: str) -> AnyPublicTest:
-    """Measures of a fitted model on its matrix X of the rows at `path`, whose class indices, or numbers, are `truth`
-    (rows,)."""
-    if encoding.bounds is None:
-        return measured(model, X, truth, encoding, path)
-    return number_measured(truth, model.predict(X), encoding.label, digest_of_table(path))
+    _, truth = labelled_rows(path, encoding)
+    table = open_public(path, "data.test", encoding.format)
+    raw = pl.concat(table.frames(encoding.features), how="vertical_relaxed")
+    model, X = student["student"], student[:-1].transform(raw)
+    if encoding.bounds is not None:
+        found: AnyPublicTest = number_measured(truth, model.predict(X), encoding.label, digest_of_table(path))
+    else:
+        found = measured(model, X, truth, encoding, path)
+        if isinstance(model, Tallied):
+            odds = at_prior_odds(model, X, truth, encoding.classes)
+            found = found.model_copy(update={"prior_odds": odds})
+    if not groups:
+        return found
+    predictions = Predictions.of(model, X, truth, encoding.classes)
+    of_groups = (
+        predictions.group(name, word, np.asarray(words.eq_missing(word)))
+        for name, words in grouping(path, groups, encoding).items()
+        for word in words.unique().sort().to_list()
+    )
+    return found.model_copy(update={"groups": tuple(of_groups)})
 
 
 def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, path: str) -> PublicTest:
@@ -193,21 +205,6 @@ def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[C
     )
 
 
-def by_group(student: "Pipeline", path: str, encoding: Encoding, groups: Sequence[str]) -> tuple[GroupMeasured, ...]:
-    """Figures of a published student for each group of the labelled rows at `path`. Raises WrongInput."""
-    if not groups:
-        return ()
-    _, truth = labelled_rows(path, encoding)
-    table = open_public(path, "data.test", encoding.format)
-    raw = pl.concat(table.frames(encoding.features), how="vertical_relaxed")
-    predictions = Predictions.of(student, raw, truth, encoding.classes)
-    return tuple(
-        predictions.group(name, word, np.asarray(words.eq_missing(word)))
-        for name, words in grouping(path, groups, encoding).items()
-        for word in words.unique().sort().to_list()
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """What a student predicts for labelled rows, each array (rows,).
@@ -223,10 +220,11 @@ class Predictions:
     probability: NDArray[Any] | None
 
     @classmethod
-    def of(cls, student: Any, rows: pl.DataFrame, truth: NDArray[Any], classes: Sequence[str]) -> Self:
-        """The predictions for raw rows, whose `truth` is class indices (rows,), or numbers."""
-        probability = student.predict_proba(rows).max(axis=1) if hasattr(student, "predict_proba") else None
-        return cls(classes, np.array(classes)[truth] if classes else truth, student.predict(rows), probability)
+    def of(cls, model: Any, X: Any, truth: NDArray[Any], classes: Sequence[str]) -> Self:
+        """The predictions of a student for raw rows, or of a model for its matrix of them, whose `truth` is class
+        indices (rows,), or numbers."""
+        probability = model.predict_proba(X).max(axis=1) if hasattr(model, "predict_proba") else None
+        return cls(classes, np.array(classes)[truth] if classes else truth, model.predict(X), probability)
 
     def group(self, column: str, word: str | None, own: NDArray[np.bool_]) -> GroupMeasured:
         """Figures of the rows that are `own` (rows,), which have this word in that column."""

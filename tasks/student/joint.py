@@ -30,7 +30,6 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
 from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.student.crossed import CrossedRows, ReducedRows
 from concord.tasks.student.prior import (
     Linear,
     Prior,
@@ -41,6 +40,7 @@ from concord.tasks.student.prior import (
     straightened,
     whitened,
 )
+from concord.tasks.student.public_rows import CrossedRows, ReducedRows
 
 STEP_LENGTHS = (1.0, 1.0, 0.8, 0.8, 0.8, 0.8)
 """Share of the way to the posterior mean that each Gauss–Newton step goes."""

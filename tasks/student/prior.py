@@ -1,6 +1,6 @@
-"""Inputs of decoding tallies: a prior of the weights, and public rows repaired to resemble the private ones.
+"""Prior of the weights that tallies are decoded to, and what sums say under it: posterior, evidence, likelihood.
 
-Prior: how large and how smooth a model's weights are, field by field, learned from released sums alone. The weights of
+How large and how smooth a model's weights are, field by field, learned from released sums alone. The weights of
 a field are normal with mean zero. Those of a category are independent, of variance τ²; those of a number are alike in
 neighbouring intervals: τ²(.9·e^(−|i−j|/¼k) + .1·[i = j]) for k intervals; those of a vector in neighbouring cells:
 τ²(.9·e^(−d²/2m²) + .1·[i = j]), d being how far centres lie from each other and m the mean way to the eighth nearest.
@@ -8,20 +8,6 @@ If λ is more than 0, a share λ of a number's variance is that of a straight li
 intervals, of mean 0 and variance 1. τ of each field is found by expectation and maximisation, and λ by the evidence, so
 that nothing is tuned. Post-processing: no private row is read here. Checked by tests/tasks/student/test_joint.py: the
 evidence never falls, and equals that of the normal distribution; sums of a straight line get λ > 0, of a plateau 0.
-
-Repair: make public rows resemble the private ones, field by field, by released totals of the private rows' codes.
-Public rows represent private ones when tallies are decoded, so their codes must be as frequent. In each field whose
-totals clearly differ, rows with codes that are too frequent get codes that are too rare.
-
-A random order decides which rows move: its first ones. With one order for all fields, they represent people missing
-from the public table who differ in several fields at once: if public rows are women only, those who become men also
-become the husbands and the married. With an order for each field, the dependence between fields stays as it is. The
-decoder takes the rows, repaired in one of these ways or not at all, under which the released labels are likelier.
-
-Assumes      the totals are released, the rows public: post-processing
-Guarantees   a function of its arguments: the rows that move are drawn from a fixed seed, which is no privacy noise
-Not covered  dependence between fields among the rows that move, and between them and the fields that need no repair
-             Checked by tests/tasks/student/test_repair.py
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,11 +17,10 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, cholesky, solve_triangular
-from scipy.special import ndtr, ndtri
 
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
+from concord.tasks.data.codes import CodedField, NumberField
 from concord.tasks.data.vectors import VectorField
-from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.distance import Floats
 
 FIRST_SPREAD = 0.6
 SPREADS = (0.02, 3.0)
@@ -55,13 +40,6 @@ CHUNK = 64
 """Rows of a triangular system that are solved at a time, so that nearly all work is in products of matrices."""
 INTERCEPT = 3.0
 """Prior sd of the intercept, which is not learned."""
-
-CLEARLY = 4.0
-"""Standard deviations by which the total of a field's only code would have to differ for the field to be repaired. With
-more codes it is more, so that chance repairs no more fields."""
-LEAST_MOVED = 0.02
-"""Least share of the rows that must move for a field to be repaired."""
-SEED = 20_261_122
 
 
 @dataclass(frozen=True)
@@ -262,93 +240,3 @@ def _factor(linear: Linear, prior: Prior) -> Floats:
     scaled *= sd
     scaled[np.diag_indices_from(scaled)] += 1
     return _lower(scaled)
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Released numbers of private units with each code, with noise of sd `noise`, and the number of units."""
-
-    by_field: tuple[Floats, ...]
-    noise: float
-    units: float
-    units_noise: float
-
-
-def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) -> tuple[CodeMatrix, float]:
-    """The rows (m, F) with codes as often as `totals` says, and the share of cells that changed.
-
-    `totals.by_field` are of the coarse fields, in order. `together`: one order of rows for all fields.
-    """
-    found, draw = rows.copy(), np.random.default_rng(SEED)
-    order = draw.permutation(len(rows))
-    moved = 0
-    for coarse, fine, counted in zip(codes.coarse, codes.fine, totals.by_field, strict=True):
-        own = _own(rows, codes, coarse)
-        wanted = _wanted(own, counted, totals)
-        if wanted is None:
-            continue
-        which, to = _moves(own, wanted, order if together else draw.permutation(len(rows)), draw)
-        found[which, coarse] = codes.span(coarse).start + to
-        if fine != coarse:
-            for code in np.unique(to):  # rows that get it have the fine codes of those that had it
-                donors, given = rows[own == code, fine], which[to == code]
-                some = donors if len(donors) else [_within(codes, coarse, fine, int(code))]
-                found[given, fine] = draw.choice(some, size=len(given))
-        moved += len(which)
-    return found, moved / (len(rows) * len(codes.coarse))
-
-
-def unlike(rows: CodeMatrix, codes: Codes, totals: Totals) -> tuple[int, ...]:
-    """The coarse fields with codes that `repaired` fills mostly with rows of other codes, if these are LEAST_MOVED of
-    all rows or more. Too few rows then show the fine codes within."""
-    found = []
-    for coarse, counted in zip(codes.coarse, totals.by_field, strict=True):
-        own = _own(rows, codes, coarse)
-        wanted = _wanted(own, counted, totals)
-        if wanted is None:
-            continue
-        there = np.bincount(own, minlength=len(wanted))
-        coming = np.maximum(0, wanted - there)
-        if coming[coming > there].sum() / len(own) >= LEAST_MOVED:
-            found.append(coarse)
-    return tuple(found)
-
-
-def _own(rows: CodeMatrix, codes: Codes, field: int) -> Ints:
-    """Codes of a field, from 0."""
-    found: Ints = rows[:, field].astype(np.int64) - codes.span(field).start
-    return found
-
-
-def _wanted(own: Ints, counted: Floats, totals: Totals) -> Floats | None:
-    """The number of rows that should have each code; None if no row needs to move."""
-    share = np.bincount(own, minlength=len(counted)) / len(own)
-    stated = counted / totals.units
-    variance = (totals.noise**2 + (stated * totals.units_noise) ** 2) / totals.units**2
-    variance += share * (1 - share) * (1 / len(own) + 1 / totals.units)  # both are drawn rows
-    target = np.clip(stated, 0, None)
-    target /= target.sum() or 1.0
-    most = -ndtri(ndtr(-CLEARLY) / len(counted)) * np.sqrt(variance)
-    if np.all(np.abs(stated - share) <= most) or np.abs(target - share).sum() / 2 < LEAST_MOVED:
-        return None
-    wanted: Floats = target * len(own)
-    return wanted
-
-
-def _moves(own: Ints, wanted: Floats, order: Ints, draw: np.random.Generator) -> tuple[Ints, Ints]:
-    """Which rows move, the first in `order`, and the code each of them gets."""
-    surplus = np.rint(np.bincount(own, minlength=len(wanted)) - wanted).astype(np.int64)
-    leaving = [order[own[order] == code][: max(0, more)] for code, more in enumerate(surplus)]
-    which = draw.permutation(np.concatenate(leaving))
-    to = draw.permutation(np.repeat(np.arange(len(wanted)), np.maximum(0, -surplus)))
-    size = min(len(which), len(to))
-    return which[:size], to[:size]
-
-
-def _within(codes: Codes, coarse: int, fine: int, code: int) -> int:
-    """A code of the fine view whose cells have that code of the coarse one."""
-    wide, narrow = codes.fields[coarse], codes.fields[fine]
-    if code == wide.size - 1 or not (isinstance(wide, NumberField) and isinstance(narrow, NumberField)):
-        return narrow.start + narrow.size - 1
-    first = wide.cuts[code - 1] if code else -np.inf
-    return narrow.start + int(np.searchsorted(narrow.cuts, first, side="right"))

@@ -36,9 +36,9 @@ from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch, most_groups
 from concord.tasks.student.concord_tallied import TalliedNumber
 from concord.tasks.student.decode import Decoded, decode, next_fields, next_model, scores
-from concord.tasks.student.infer import RoundFile, heard
 from concord.tasks.student.joint import Search
 from concord.tasks.student.margins import Margins, margins_of
+from concord.tasks.student.questions import RoundFile, noisy_round
 from concord.tasks.student.synthetic import UPDATES, TwoWay, bins_of, label_codes, synthetic_cells, table_codes
 
 FIELDS: TypeAdapter[tuple[CodedField, ...]] = TypeAdapter(tuple[CodedField, ...])
@@ -150,7 +150,7 @@ class SketchPlanner:
     def _synthetic_by_labels(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
         """Synthetic rows by the first labels as well: a released sum of a class, and what the round subtracted from it,
         add up to its count. Codes of a word are finer than its groups, which the most frequent words alone have."""
-        margins, of_labels = self._margins(released[0]), heard(now)
+        margins, of_labels = self._margins(released[0]), noisy_round(now)
         asked, codes, top = of_labels.question, self.codes_after(released), 0
         labels, same = list[Floats](), expected(asked, np.zeros((1, codes.width), np.int32)) / asked.steps
         groups = self._coarse(released, margins)
@@ -169,9 +169,9 @@ class SketchPlanner:
         codes, rounds = self.codes_after(released), [*released[self.tables :], now]
         drawn = self._synthetic_by_labels(released, now) if self._by_labels and len(rounds) == 1 else {}
         rows = recoded(published_cells(self.grid, [*released, drawn]), self.grid, codes)
-        begun = None if len(rounds) == 1 else Decoded.from_record(rounds[-2]["decoded"])
-        units = float(released[0]["units"])
-        decoded = decode([heard(each) for each in rounds], rows, codes, units=units, search=self.search, begun=begun)
+        before = None if len(rounds) == 1 else Decoded.from_record(rounds[-2]["decoded"])
+        units, of_labels = float(released[0]["units"]), [noisy_round(each) for each in rounds]
+        decoded = decode(of_labels, rows, codes, units=units, search=self.search, before=before)
         if len(released) + 1 == len(self.mechanism.rounds):
             return {"decoded": decoded.record(), "next": None, **drawn}
         asked = next_fields(decoded, codes, self.mechanism.rounds[len(released) + 1].fields)

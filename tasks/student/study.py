@@ -1,13 +1,21 @@
-"""Study: fit the student to released labels and public rows alone, so that it is safe to publish.
+"""Study: the student, fitted to what was released and to public rows alone, so that it is safe to publish.
 
-Assumes      labels were released at the door; rows are public; the encoding is of public rows
-Guarantees   nothing here reads a private row: post-processing, which costs nothing however often it is repeated
-Not covered  what a student may infer about people from public knowledge. Checked by tests/tasks/student/test_study.py
+    labels of teachers ─ lessons ────────────────────┬─ an estimator of the plan
+    rounds of sums ─ decoded model ─┬─ inferred labels ┘
+                                    └─ the linear student: Cells ─ Code, a column each ─ Tallied
+    a choice ─ the hypothesis itself
+
+Assumes      labels, sums and choices were released at the door; rows, encoding and codes are public
+Guarantees   nothing here reads a private row: post-processing, which costs nothing however often it is repeated. To the
+             linear student, a row has the same codes as a private row with the same cells
+Not covered  what a student may infer about people from public knowledge; moments with a time zone as words. Checked by
+             tests/tasks/student/test_study.py and tests/tasks/student/test_published_students.py
 """
 
+import io
 import json
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,19 +25,23 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from sklearn.base import is_regressor
 from sklearn.dummy import DummyClassifier
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.released import Released
+from concord.artifacts.home.released import Released, inferred_schema
 from concord.artifacts.home.vault import Staged
 from concord.artifacts.measures import AnyPublicTest, Estimate
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
+from concord.artifacts.schemas import Encoding, OneHot, PublicBatch, PublicRows, Ref
 from concord.artifacts.sections import StudentPlan
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField
 from concord.tasks.data.concord_student import Chosen, ScoreClassifier
 from concord.tasks.data.encode import read_frame
-from concord.tasks.data.matrix import Matrix, encode
+from concord.tasks.data.matrix import Matrix, clean, column_transformer, encode
+from concord.tasks.student.concord_published import Published
+from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber
+from concord.tasks.student.decode import Decoded, odds_scores, scores
 from concord.tasks.student.model import dump, published_student
 
 Targets = NDArray[np.float64]
@@ -61,33 +73,43 @@ class Student(BaseModel):
         return getattr(self.test, "accuracy", None)
 
 
-def study(plan: Plan, public: PublicRows, labels: Sequence[Ref], staged: Staged, released: Released) -> Pipeline:
-    """The fitted student, from raw public columns to class names.
+def fit(
+    plan: Plan, public: PublicRows, files: Sequence[Ref], codes: Codes | None, staged: Staged, released: Released
+) -> Pipeline:
+    """The student by what was released, from raw public columns to class names, or to a number.
 
-    labels   the released file of labels of each batch of public rows
+    files  of votes, those of the labels, one for each batch of public rows; of sums, those of the rounds and last the
+           inferred labels; of a choice, that of the hypothesis
+    codes  those that the last sums were asked about; None if no labels were inferred
     Raises WrongInput if the plan's estimator cannot learn from such labels.
     """
-    refused, classes = plan.student.refused, public.encoding.classes
-    rows = sum(teaching(released.labels([file]), refused) for file in labels)
-
-    def lesson(batch: PublicBatch, file: Ref) -> tuple[Used, Targets]:
-        table, seed = released.labels([file]), (SEED, batch.first)
-        return lessons(table, classes, refused, teachers=plan.teachers.count, seed=seed)
-
-    taught = ((batch, *lesson(batch, file)) for batch, file in zip(public.batches, labels, strict=True))
-    return _fitted_to(taught, rows, plan.student, public.encoding, staged)
-
-
-def study_inferred(plan: StudentPlan, public: PublicRows, probabilities: Targets, staged: Staged) -> Pipeline:
-    """The student fitted to inferred labels: `probabilities` (rows, classes), or numbers (rows,), of the staged public
-    rows in order."""
-    parts = np.split(probabilities, [batch.first for batch in public.batches[1:]])
-    taught = ((batch, np.ones(len(own), dtype=bool), own) for batch, own in zip(public.batches, parts, strict=True))
-    return _fitted_to(taught, len(probabilities), plan, public.encoding, staged)
+    encoding, refused = public.encoding, plan.student.refused
+    if plan.student.learner == "universal":
+        hypothesis = json.dumps(json.loads(released.read(files[0]))["hypothesis"], sort_keys=True)
+        return published_student(encoding, Chosen(hypothesis, list(encoding.classes)).fit())
+    if codes is not None and plan.student.learner == "linear":
+        return linear_student(Decoded.from_record(json.loads(released.read(files[-2]))["decoded"]), encoding, codes)
+    if codes is not None:
+        inferred = soft_labels(released.labels(files[-1:]), len(encoding.classes))
+        parts = np.split(inferred, [batch.first for batch in public.batches[1:]])
+        lessons_of = ((np.ones(len(part), dtype=bool), part) for part in parts)
+        return _fitted_to(zip(public.batches, lessons_of, strict=True), len(inferred), plan.student, encoding, staged)
+    rows = sum(teaching(released.labels([file]), refused) for file in files)
+    lessons_of = (
+        lessons(
+            released.labels([file]),
+            encoding.classes,
+            refused,
+            teachers=plan.teachers.count,
+            seed=(SEED, batch.first),
+        )
+        for batch, file in zip(public.batches, files, strict=True)
+    )
+    return _fitted_to(zip(public.batches, lessons_of, strict=True), rows, plan.student, encoding, staged)
 
 
 def _fitted_to(
-    taught: Iterable[tuple[PublicBatch, Used, Targets]],
+    taught: Iterable[tuple[PublicBatch, tuple[Used, Targets]]],
     rows: int,
     plan: StudentPlan,
     encoding: Encoding,
@@ -99,14 +121,14 @@ def _fitted_to(
     """
     most = min(rows, MOST_CELLS // (encoding.width + 2 * len(encoding.classes)))
     X, targets, first, done = np.empty((most, encoding.width), dtype=np.float32), list[Targets](), 0, 0
-    for batch, used, scores in taught:
-        kept = even_sample(first, len(scores), rows, most)
-        targets.append(scores[kept])
+    for batch, (used, scored) in taught:
+        kept = even_sample(first, len(scored), rows, most)
+        targets.append(scored[kept])
         if kept.any():
             places = np.flatnonzero(used)[kept]
             X[done : done + len(places)] = encode(read_frame(batch.ref, staged)[places], encoding)
             done += len(places)
-        first += len(scores)
+        first += len(scored)
     return published_student(encoding, fitted(plan, X, np.concatenate(targets), encoding.classes))
 
 
@@ -247,7 +269,79 @@ def _fit_classifier(estimator: Any, X: Matrix, targets: Targets, classes: Sequen
     return estimator.fit(X, names, sample_weight=weight)
 
 
-def student_of_hypothesis(released: bytes, encoding: Encoding) -> Pipeline:
-    """The student of a released hypothesis, from raw public columns to class names."""
-    hypothesis = json.dumps(json.loads(released)["hypothesis"], sort_keys=True)
-    return published_student(encoding, Chosen(hypothesis, list(encoding.classes)).fit())
+# Decoded models -------------------------------------------------------------------------------------------------------
+
+
+def inferred(
+    decoded: Decoded, batches: Iterable[CodeMatrix], encoding: Encoding, claim: Mapping[str, str]
+) -> Iterator[bytes]:
+    """Labels inferred for public rows, with the probability of each class: the parts of an Arrow file of
+    `inferred_schema`, one for each batch and its end. `claim` names the session, and its guarantee."""
+    schema, sink, first = inferred_schema(len(encoding.classes), dict(claim)), io.BytesIO(), 0
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
+        for rows in batches:
+            columns = _inferred(decoded, rows, first, encoding, claim["session"])
+            file.write_batch(pa.record_batch(columns, schema=schema))
+            first += len(rows)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
+
+
+def _inferred(decoded: Decoded, rows: CodeMatrix, first: int, encoding: Encoding, session: str) -> list[Any]:
+    """The columns of labels of rows that are numbered from `first` on."""
+    number = pa.array(np.arange(first, first + len(rows), dtype=np.uint64))
+    outcome, where = (pa.repeat(pa.scalar(text, pa.string()), len(rows)) for text in ("inferred", session))
+    if encoding.bounds is not None:
+        model = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds)
+        return [number, pa.array(model.predict(rows)), outcome, where]
+    probability, balanced = scores(decoded, rows), odds_scores(decoded, rows)
+    names = pa.array(encoding.classes, pa.string())
+    return [
+        number,
+        names.take(pa.array(probability.argmax(axis=1))),
+        outcome,
+        pa.FixedSizeListArray.from_arrays(pa.array(probability.ravel(), pa.float32()), len(encoding.classes)),
+        names.take(pa.array(balanced.argmax(axis=1))),
+        where,
+    ]
+
+
+def soft_labels(labels: pa.Table, classes: int) -> NDArray[np.float64]:
+    """The probabilities of a table of inferred labels (rows, classes); its numbers (rows,) if there are no classes."""
+    if not classes:
+        return np.asarray(labels["label"].to_numpy(), dtype=np.float64)
+    flat = labels["scores"].combine_chunks().flatten().to_numpy()
+    return np.asarray(flat, dtype=np.float64).reshape(-1, classes)
+
+
+def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeline:
+    """The student of a decoded model, from raw public columns to class names, or to a number."""
+    columns = {column.name: column for column in encoding.columns}
+    words = {name: column.vocabulary for name, column in columns.items() if isinstance(column, OneHot)}
+    fields = {field.name: field for field in (codes.fields[at] for at in codes.fine)}
+    parts = [(name, make_pipeline(clean(columns[name]), _code(field, words)), [name]) for name, field in fields.items()]
+    coded = column_transformer(parts, encoding.features)
+    if encoding.bounds is not None:
+        number = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds)
+        return Published([("encode", coded), ("student", number)])
+    model = Tallied(decoded.weights, decoded.intercept, decoded.prior, list(encoding.classes)).fit()
+    if not codes.pairs:
+        return Published([("encode", coded), ("student", model)])
+    both = [[codes.fine.index(at) for at in field.both] for field in codes.pairs.values()]
+    added = np.zeros((len(both), 2, codes.size), np.int64)
+    for tables, field in zip(added, codes.pairs.values(), strict=True):
+        for table, at, part in zip(tables, field.both, field.parts, strict=True):
+            table[codes.span(at)] = part
+        tables[0] += field.start
+    return Published([("encode", coded), ("pairs", Pairs(np.array(both), added)), ("student", model)])
+
+
+def _code(field: CodedField, words: Mapping[str, Sequence[str]]) -> Code:
+    if isinstance(field, NumberField):
+        return Code(field.start, cuts=list(field.cuts))
+    if not isinstance(field, WordField):
+        raise TypeError(f"a linear student reads no vectors, such as {field.name!r}: see check_columns")
+    others = [word for word in words[field.name] if word not in field.words]
+    return Code(field.start, words=list(field.words), others=others)

@@ -34,13 +34,14 @@ from tests.benchmarks.tables import cases
 from tests.support.markdown import between, table
 from tests.world import (
     LABEL,
+    Decoded,
     Encoding,
     RoundFile,
     Stream,
     StreamPlan,
     cast_rows,
-    decoded_of,
     encode,
+    follow_totals,
     planned_tallies,
     published_cells,
     scores,
@@ -83,7 +84,7 @@ def year(data: Coded, epsilon: float, season: int, seed: int) -> Iterator[float]
             "spread": mechanism.spread(release + 1),
         }
         if week in AT:
-            said = scores(decoded_of([*ended, now], places.public, codes), places.test)
+            said = scores(Decoded.from_record(follow_totals(places.public, codes, ended, now)["decoded"]), places.test)
             yield 100 * float(np.mean(said.argmax(axis=1) == data.labels.test))
         if release + 1 == season:
             ended, arrived, noisy = [*ended, now], [[] for _ in asked], [[] for _ in asked]

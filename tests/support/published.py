@@ -32,13 +32,13 @@ from tests.world import (
     Vault,
     certificate_of,
     evaluate,
+    fit_student,
     labels_path,
     labels_table,
     learn_encoding,
     parse_plan,
     publish_student,
     stage_public,
-    study,
     table_bytes,
     written_now,
 )
@@ -187,7 +187,7 @@ def certified(world: World, mechanism: Mechanism, labels: NDArray[np.int64]) -> 
 
 def learned(world: World, refs: list[Ref]) -> Pipeline:
     """The student that learns from those released labels."""
-    return study(world.plan, world.public, refs, world.vault, world.released)
+    return fit_student(world.plan, world.public, refs, None, world.vault, world.released)
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

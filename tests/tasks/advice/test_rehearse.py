@@ -58,7 +58,7 @@ from tests.world import (
     rehearse,
     rehearsed_columns,
     schema_of,
-    student_infer,
+    student_questions,
 )
 
 Changes = dict[str, Any]
@@ -262,7 +262,7 @@ def test_a_rehearsal_is_of_as_many_columns_as_its_work_allows(
         found = {"intercept": zero[0], "units": 1.0, "prior": zero[0], "importance": np.zeros(own.width)}
         return Decoded(weights=zero, spread=zero, kappa=zero[0], moved=0.0, **found)
 
-    monkeypatch.setattr(student_infer, "decode", decoded)
+    monkeypatch.setattr(student_questions, "decode", decoded)
     rehearse(plan, stage)
     fields, public, work = max(given, key=lambda each: each[2])
     assert (fields, public) == (kept, np.ceil(400 * kept / columns))

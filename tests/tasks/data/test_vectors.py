@@ -29,7 +29,7 @@ from tests.world import (
     learn_view,
     nearest,
     planned_rounds,
-    student_infer,
+    student_questions,
 )
 
 IMAGE = Passed(name="image", element="uint8", size=28 * 28)
@@ -189,14 +189,14 @@ def test_a_space_is_learned_from_as_many_pictures_as_there_is_room_for(
             return super().fit(X, y)
 
     monkeypatch.setattr(data_vectors, "Pictures", partial(Noting, hidden=4, components=4, steps=10))
-    monkeypatch.setattr(student_infer, "PICTURES", most)
+    monkeypatch.setattr(student_questions, "PICTURES", most)
     shown = [cell for picture in pictures(30).tolist() for cell in (None, picture)]
     public = pl.DataFrame({"image": pl.Series(shown, dtype=pl.Array(pl.UInt8(), 784))})
     codes = learn_codes([public], [IMAGE], coarse=8, cells=6)
     rounds = planned_rounds(classes=2, fields=1, codes=codes.size, rounds=2, spaces=True)
     mechanism = Tallies.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds)
     planner, released = (
-        student_infer.RoundPlanner(mechanism, codes, codes.of(public), public=lambda: public),
+        student_questions.RoundPlanner(mechanism, codes, codes.of(public), public=lambda: public),
         list[Any](),
     )
     for each in mechanism.rounds:

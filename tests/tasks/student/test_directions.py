@@ -29,8 +29,8 @@ from tests.world import (
     most_rows,
     sampled_of,
     sampled_pairs,
-    student_crossed,
     student_directions,
+    student_public_rows,
     tally,
 )
 
@@ -51,7 +51,7 @@ def cells_of(rows: CodeMatrix) -> pl.DataFrame:
 
 def test_tables_are_those_of_one_hot_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of rows add up."""
-    monkeypatch.setattr(student_crossed, "CHUNK", 7)
+    monkeypatch.setattr(student_public_rows, "CHUNK", 7)
     crossed, rows = CrossedRows.of(rows_of(500, 0), CODES)
     hot, values = one_hot(rows), np.random.default_rng(1).normal(size=(3, len(rows)))
     assert len(rows) < 500 == crossed.counts.sum()
@@ -155,7 +155,7 @@ def test_sums_along_directions_are_those_of_rows_along_them(
 ) -> None:
     """Whatever a row adds to the codes that were asked about, it adds as much along the directions, and noise stays
     independent; a field that was asked about in both views keeps all codes; blocks of rows add up."""
-    monkeypatch.setattr(student_crossed, "CHUNK", 97)
+    monkeypatch.setattr(student_public_rows, "CHUNK", 97)
     codes = codes_of(NUMBERS)
     public, labels = drawn(codes, 300, 0)
     rounds = [heard(codes, public, labels, asked, 1.0) for asked in (codes.coarse, later) if asked is not None]

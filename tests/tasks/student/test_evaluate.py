@@ -28,7 +28,6 @@ from tests.world import (
     _groups_follow,
     at_threshold,
     best_threshold,
-    by_group,
     digest_of_table,
     digested,
     evaluate,
@@ -218,8 +217,7 @@ def named_student(encoding: Encoding = NAMED) -> Any:
 
 def by_groups(path: str, encoding: Encoding, groups: tuple[str, ...]) -> AnyPublicTest:
     made = named_student(encoding)
-    found = evaluate(made, path, encoding)
-    return found.model_copy(update={"groups": by_group(made, path, encoding, groups)})
+    return evaluate(made, path, encoding, groups)
 
 
 def test_a_group_s_figures_are_those_of_its_rows(tmp_path: Path) -> None:

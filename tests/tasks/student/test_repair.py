@@ -22,7 +22,7 @@ from tests.world import (
     next_model,
     planned_rounds,
     repaired,
-    student_prior,
+    student_public_rows,
     tally,
     unlike_fields,
 )
@@ -156,7 +156,7 @@ def test_repair_finds_the_weights_that_shifted_rows_hide() -> None:
 
 
 def test_rows_that_noise_alone_would_move_stay_as_the_labels_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(student_prior, "CLEARLY", 0.0)
+    monkeypatch.setattr(student_public_rows, "CLEARLY", 0.0)
     public = rows_of(9000, 1)
     totals = hear(question_of(CODES.coarse, what="codes"), PEOPLE, LABELS, 3000.0, 7)
     by_field = np.split(totals.cells[:, 0], np.cumsum([CODES.fields[at].size for at in CODES.coarse])[:-1])

@@ -19,11 +19,11 @@ from tests.world import (
     dump,
     evaluate,
     even_sample,
+    fit_student,
     lessons,
     load,
     publish_student,
     student_study,
-    study,
     teaching,
 )
 
@@ -42,7 +42,7 @@ def learn(
 ) -> Any:
     files = small.write(labels, counts)
     learning = small.plan.model_copy(update={"student": plan or StudentPlan()})
-    return study(learning, small.public, files, small.vault, small.released)
+    return fit_student(learning, small.public, files, None, small.vault, small.released)
 
 
 def accuracy_of(student: Any, small: World) -> float:
