@@ -392,7 +392,7 @@ if TYPE_CHECKING:
         Begun, Call, Described, Disclosure, Stages, Steps, disclose, mapped, on_workers, stage
     )
     from concord.flows.stages import UNITS, StudentFile
-    from concord.flows.vote import FAR_AHEAD
+
     # fmt: on
 else:
     BLOCK = next(

@@ -6,10 +6,8 @@ Writes the tables of tests/benchmarks/README.md between its marks, the short one
 A figure that was not measured has no way into them. Checked by tests/benchmarks/test_pages_of_figures.py.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +56,6 @@ IN_NATS = ("log_loss",)
 OTHERS = [measure for measure in MEASURES if measure != "accuracy"]
 """What is folded."""
 Lines = Sequence[dict[str, Any]]
-COMPARED = {name: MEASURES[name] for name in ("accuracy", "balanced", "odds_balanced")}
-"""By what `auto` is held against the best choice in hindsight."""
-ALLOWED = 1.0
-"""Points that it may lose."""
 AIMS: Mapping[tuple[str, str], Mapping[float, float]] = {
     ("adult", "accuracy"): {0.1: 85.5, 0.5: 86.2, 1.0: 86.7, 2.0: 86.9},
     ("adult-women", "accuracy"): {1.0: 82.0},
@@ -134,9 +128,9 @@ def by_epsilon(lines: Lines, cases: Iterable[str], method: str) -> Rows:
 
 
 def page(lines: Lines) -> Iterator[str]:
-    """Aims, `auto` in hindsight, and all cases and measures: those of which tallies or a sketch alone were measured
-    beyond ε = 1 together, the others one by one."""
-    yield from ("### Aims\n", *table(aims(lines)), "", "### `auto` in hindsight\n", *compared(lines))
+    """Aims, and all cases and measures: those of which tallies or a sketch alone were measured beyond ε = 1 together,
+    the others one by one."""
+    yield from ("### Aims\n", *table(aims(lines)), "")
     cases = dict.fromkeys(line["case"] for line in lines)
     peers = [line for line in lines if line["method"] not in ("tallies", "sketch")]
     once = [case for case in cases if {line["epsilon"] for line in peers if line["case"] == case} <= {1.0, None}]
@@ -167,77 +161,8 @@ def folded(tables: Mapping[str, Rows]) -> Iterator[str]:
     yield "</details>\n"
 
 
-@dataclass(frozen=True)
-class Hindsight:
-    """What `auto` reached at a case, an ε and a measure, beside the best mechanism that was named there; in percent.
-
-    auto        None if it says that nothing can work
-    error       standard error of the difference; None of single runs
-    own_choice  whether the best is what `auto` chose: then they differ by the luck of runs alone
-    """
-
-    auto: float | None
-    best: float
-    name: str
-    error: float | None
-    own_choice: bool
-
-    @property
-    def lost(self) -> float:
-        """Points that hindsight gains."""
-        return 0.0 if self.auto is None else self.best - self.auto
-
-    @property
-    def text(self) -> str:
-        """As a cell."""
-        best = f"`{self.name}` {self.best:.1f}"
-        if self.auto is None:
-            return f"nothing can work ({best})"
-        spread = "" if self.error is None else f" ± {self.error:.1f}"
-        gained = round(-self.lost, 1)
-        difference = (f"{gained:+.1f}" if gained else "0.0").replace("-", "−") + spread
-        shown = f"**{difference}**" if self.lost > ALLOWED else difference
-        return f"{shown} ({self.auto:.1f})" if self.own_choice else f"{shown} ({self.auto:.1f}; {best})"
-
-
-def hindsight(lines: Lines, case: str, measure: str, epsilon: float) -> Hindsight | None:
-    """`auto` beside the best of ours by name; None if either was not measured."""
-    chosen = of(lines, case, "auto", epsilon)
-    named = {name: _values(of(lines, case, name, epsilon), measure) for name in OURS if name != "auto"}
-    named = {name: values for name, values in named.items() if values}
-    if not chosen or not named:
-        return None
-    name, best = max(named.items(), key=lambda each: float(np.mean(each[1])))
-    own = _values(chosen, measure)
-    error = (
-        math.hypot(*(np.std(runs, ddof=1) / math.sqrt(len(runs)) for runs in (own, best)))
-        if (min(len(own), len(best)) > 1)
-        else None
-    )
-    auto = float(np.mean(own)) if own else None
-    return Hindsight(auto, float(np.mean(best)), name, error, chosen[0].get("chosen") == name)
-
-
 def _values(found: Lines, measure: str) -> list[float]:
     return [line[measure] for line in found if measure in line]
-
-
-def compared(lines: Lines) -> Iterator[str]:
-    """`auto` in hindsight: a table a measure, and what it loses most."""
-    cases = dict.fromkeys(line["case"] for line in lines)
-    for measure, title in COMPARED.items():
-        every = {(case, epsilon): hindsight(lines, case, measure, epsilon) for case in cases for epsilon in EPSILONS}
-        found = {place: each for place, each in every.items() if each is not None}
-        rows = [("", *BY_EPSILON)]
-        for case in dict.fromkeys(case for case, _ in found):
-            cells = [found[case, epsilon].text if (case, epsilon) in found else "" for epsilon in EPSILONS]
-            rows.append((case, *cells))
-        yield from (f"{title}:\n", *table(rows))
-        if found:
-            (case, epsilon), most = max(found.items(), key=lambda each: each[1].lost)
-            beyond = sum(each.lost > ALLOWED for each in found.values())
-            yield f"\nMost is lost on {case} at ε = {epsilon:g}: {most.lost:.1f}."
-            yield f"More than a point: {beyond} of {len(found)}.\n"
 
 
 def aims(lines: Lines) -> Rows:

@@ -1,4 +1,4 @@
-"""What the pages say of the field, of speed and of scale is what was measured: no figure by hand, none lost."""
+"""What the pages say of the field and of speed is what was measured: no figure by hand, none lost."""
 
 from pathlib import Path
 from typing import Any
@@ -7,13 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.benchmarks import schedule, speed
+from tests.benchmarks import speed
 from tests.benchmarks.accuracy import EPSILONS, METHODS, fallen, figures, miscalibrated, read
 from tests.benchmarks.ours import Said
-from tests.benchmarks.page import FIGURE, IN_NATS, MEASURES, SMALL, by_method, cell, hindsight, pages
+from tests.benchmarks.page import FIGURE, IN_NATS, MEASURES, SMALL, by_method, cell, pages
 from tests.benchmarks.speed import Measured
 from tests.benchmarks.tables import xor
-from tests.world import FAR_AHEAD
 
 LINES = read()
 
@@ -56,26 +55,6 @@ def test_tables_have_a_row_for_each_method_that_was_measured_alone() -> None:
     assert EPSILONS.index(1.0) == 2
 
 
-def test_hindsight_names_the_best_and_what_auto_lost_to_it() -> None:
-    def line(method: str, accuracy: float, **more: str) -> dict[str, object]:
-        return {"case": "c", "method": method, "epsilon": 1.0, "accuracy": accuracy, **more}
-
-    named = [line("tallies", 80.0), line("tallies", 82.0), line("stable", 84.0)]
-    chose = [line("auto", 79.0, chosen="tallies"), line("auto", 80.0, chosen="tallies")]
-    best = hindsight([*named, *chose], "c", "accuracy", 1.0)
-    assert best is not None
-    assert (best.lost, best.error, best.text) == (4.5, None, "**−4.5** (79.5; `stable` 84.0)")
-    own = hindsight([*named[:2], *chose], "c", "accuracy", 1.0)
-    assert own is not None
-    assert own.error == pytest.approx(1.118, abs=0.001)
-    assert own.text == "**−1.5 ± 1.1** (79.5)"
-    nothing = hindsight([*named, {"case": "c", "method": "auto", "epsilon": 1.0, "why": "no"}], "c", "accuracy", 1.0)
-    assert nothing is not None
-    assert (nothing.lost, nothing.text) == (0.0, "nothing can work (`stable` 84.0)")
-    assert hindsight(named, "c", "accuracy", 1.0) is None
-    assert hindsight(chose, "c", "accuracy", 1.0) is None
-
-
 def test_calibration_is_the_gap_between_what_is_said_and_what_is_right() -> None:
     said = np.array([[0.9, 0.1]] * 10)
     assert miscalibrated(said, np.array([0] * 9 + [1])) == pytest.approx(0.0)
@@ -112,37 +91,3 @@ def test_what_misses_its_aim_is_said_to() -> None:
         "| b | **2.00** × | ≥ 2.5, missed | a loop |",
     ]
     assert [row.times for row in rows] == [1.25, 0.8]
-
-
-# A run too large for us -----------------------------------------------------------------------------------------------
-
-
-def test_the_page_of_scale_is_what_the_simulation_says() -> None:
-    text = schedule.PAGE.read_text(encoding="utf-8")
-    assert schedule.page(text, schedule.measured()) == text, "python -m tests.benchmarks.schedule writes it"
-    assert "| 1,024 |" in text
-    assert schedule.AHEAD == FAR_AHEAD
-
-
-@pytest.mark.parametrize(
-    ("polls", "door", "workers", "ahead", "wall"),
-    [
-        ([4.0] * 6, [1.0] * 6, 1, 64, 25.0),  # polls decide, and the last passage
-        ([4.0] * 6, [1.0] * 6, 6, 64, 10.0),  # the door decides, after the first poll
-        ([4.0] * 3, [5.0] * 3, 1, 64, 19.0),
-        ([4.0] * 4, [1.0] * 4, 4, 0, 20.0),  # nothing ahead: one after the other
-    ],
-)
-def test_polls_and_door_go_on_together(
-    polls: list[float], door: list[float], workers: int, ahead: int, wall: float
-) -> None:
-    assert schedule.interleaved(polls, door, workers, ahead) == wall
-
-
-def test_more_workers_take_no_longer_and_no_less_than_the_single_process() -> None:
-    rates, size = schedule.measured(), schedule.Size(private=10**7, public=10**7, teachers=1000)
-    runs = [schedule.simulate(size, rates, workers) for workers in (1, 4, 16, 64)]
-    assert [run.wall for run in runs] == sorted((run.wall for run in runs), reverse=True)
-    single = runs[0].stages["encode"] + runs[0].stages["split"] + size.public / rates.labels
-    assert all(run.wall >= single for run in runs)
-    assert all(run.busy == runs[0].busy for run in runs)
