@@ -47,40 +47,42 @@ FLAT = 1e-9
 class Directions:
     """The directions of each field that a model has weights for, in order.
 
-    own     E_f (queried codes, r_f), orthonormal; None if the field keeps all codes
+    kept    E_f (queried codes, r_f), orthonormal; None if the field keeps all codes
     lifted  A_f (codes, r_f), the same by the codes of the weights; None as well
     """
 
     crossed: CrossedRows
     codes: Codes
-    own: tuple[Floats | None, ...]
+    kept: tuple[Floats | None, ...]
     lifted: tuple[Floats | None, ...]
 
     @classmethod
-    def of(cls, asked: Sequence[RoundQuestion], sums: Mapping[int, Floats], crossed: CrossedRows, codes: Codes) -> Self:
+    def of(
+        cls, questions: Sequence[RoundQuestion], sums: Mapping[int, Floats], crossed: CrossedRows, codes: Codes
+    ) -> Self:
         """All codes of a narrow table; of a wide one the leading directions of each field.
 
-        asked  the questions of all rounds
-        sums   released sums (codes, columns) by field, of the first round of labels
+        questions  of all rounds
+        sums       released sums (codes, columns) by field, of the first round of labels
         """
         nothing = (None,) * len(codes.weighed)
         if crossed.size <= WIDE:
             return cls(crossed, codes, nothing, nothing)
-        found, lifts, lifted = list[_Field | None](), list[Floats](), list[Floats | None]()
+        fields, lifts = list[_Field | None](), list[Floats]()
         shares = np.split(crossed.totals(np.ones(len(crossed.counts)))[:-1], crossed.starts[1:-2])
         for at, pair, counts in zip(codes.weighed, _views(codes), shares, strict=True):
-            views = sorted({view for each in asked for view in each.fields if view in pair})
+            views = sorted({view for question in questions for view in question.fields if view in pair})
             lifts.append(np.eye(codes.fields[views[0]].size)[coarser(codes.fields[at], codes.fields[views[0]])])
-            only = len(views) == 1
-            found.append(_Field.of(codes.fields[at], lifts[-1], counts, sums[views[0]]) if only else None)
-        own = _leading(found)
-        lifted += [None if kept is None else np.asarray(lift @ kept) for lift, kept in zip(lifts, own, strict=True)]
-        return cls(crossed, codes, own, tuple(lifted))
+            one_view = len(views) == 1
+            fields.append(_Field.of(codes.fields[at], lifts[-1], counts, sums[views[0]]) if one_view else None)
+        kept = _leading(fields)
+        lifted = (None if part is None else np.asarray(lift @ part) for lift, part in zip(lifts, kept, strict=True))
+        return cls(crossed, codes, kept, tuple(lifted))
 
     @property
     def narrow(self) -> bool:
         """Whether all fields keep all codes."""
-        return all(each is None for each in self.own)
+        return all(part is None for part in self.kept)
 
     @property
     def rows(self) -> CrossedRows | ReducedRows:
@@ -89,22 +91,22 @@ class Directions:
 
     @cached_property
     def onto(self) -> tuple[Floats | None, ...]:
-        """A_f⁺ (r_f, codes) of each field, which gives u of W; None as for `own`."""
+        """A_f⁺ (r_f, codes) of each field, which gives u of W; None as for `kept`."""
         return tuple(None if part is None else np.asarray(np.linalg.pinv(part), np.float64) for part in self.lifted)
 
-    def measured(self, asked: RoundQuestion, column: MeasuredColumn) -> MeasuredColumn:
+    def measured(self, question: RoundQuestion, column: MeasuredColumn) -> MeasuredColumn:
         """What a round measured along the directions."""
         if self.narrow:
             return column
-        own = {at: kept for pair, kept in zip(_views(self.codes), self.own, strict=True) for at in pair}
-        sizes = {at: self.codes.fields[at].size for at in asked.fields}
-        parts = [np.eye(size) if (kept := own[at]) is None else kept for at, size in sizes.items()]
+        kept = {at: part for pair, part in zip(_views(self.codes), self.kept, strict=True) for at in pair}
+        sizes = {at: self.codes.fields[at].size for at in question.fields}
+        parts = [np.eye(size) if (part := kept[at]) is None else part for at, size in sizes.items()]
         single = csr_array(sparse_diag(parts, format="csr").T)
         seen = single @ column.view @ self._all([None if part is None else part.T for part in self.onto])
-        reduced = np.array([[own[at] is not None for at in sizes for _ in range(sizes[at])]])
+        reduced = np.array([[kept[at] is not None for at in sizes for _ in range(sizes[at])]])
         if not reduced.any():
             return replace(column, view=csr_array(seen), sums=single @ column.sums)
-        even, fields = 1 / np.sqrt(reduced.sum()), sum(own[at] is not None for at in sizes)
+        even, fields = 1 / np.sqrt(reduced.sum()), sum(kept[at] is not None for at in sizes)
         all_codes = np.eye(1, seen.shape[1], seen.shape[1] - 1) * fields * even
         by = vstack([single, csr_array(reduced * even)], format="csr")
         return replace(column, view=vstack([seen, csr_array(all_codes)], format="csr"), sums=by @ column.sums)
@@ -146,17 +148,17 @@ class _Field:
         return cls(directions, strengths, float(np.linalg.norm(along)))
 
 
-def _leading(found: Sequence[_Field | None]) -> tuple[Floats | None, ...]:
+def _leading(fields: Sequence[_Field | None]) -> tuple[Floats | None, ...]:
     """The directions that are kept: MOST of all fields, but the first of each of COLUMNS."""
-    fields = [each for each in found if each is not None]
-    signals = sorted((each.signal for each in fields), reverse=True)[:COLUMNS][-1:]
-    strengths = np.sort(np.concatenate([[np.inf], *(each.strengths for each in fields)]))[-MOST:]
+    reduced = [field for field in fields if field is not None]
+    least_signal = min(sorted((field.signal for field in reduced), reverse=True)[:COLUMNS], default=0.0)
+    strengths = np.sort(np.concatenate([[np.inf], *(field.strengths for field in reduced)]))[-MOST:]
 
-    def kept(each: _Field) -> Floats:
-        strong = (each.strengths >= strengths[0]) | (np.arange(len(each.strengths)) == 0)
-        return each.directions[:, strong & (each.strengths > FLAT) & (each.signal >= signals[0])]
+    def kept(field: _Field) -> Floats:
+        strong = (field.strengths >= strengths[0]) | (np.arange(len(field.strengths)) == 0)
+        return field.directions[:, strong & (field.strengths > FLAT) & (field.signal >= least_signal)]
 
-    return tuple(None if each is None else kept(each) for each in found)
+    return tuple(None if field is None else kept(field) for field in fields)
 
 
 def most_rows(codes: Codes) -> int:

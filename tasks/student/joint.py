@@ -21,7 +21,6 @@ Checked by tests/tasks/student/test_joint.py.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
@@ -47,7 +46,7 @@ STEP_LENGTHS = (1.0, 1.0, 0.8, 0.8, 0.8, 0.8)
 BEGUN = 4
 """Steps that are left out if earlier rounds were decoded already. The next one chooses λ."""
 SEARCHED = 4
-"""Number of steps that choose κ, each from the last one's; then it stays."""
+"""Number of steps that choose κ; then it stays."""
 HALVINGS = 8
 """Most halvings of a step."""
 MAXIMISATIONS = 3
@@ -120,7 +119,7 @@ class MeasuredRounds:
         self.stacked = vstack(self.views, format="csr")
         self.asking = vstack([each.view * (each.guess is not None) for each in rounds], format="csr")
         ends = np.cumsum([0, *(len(each.sums) for each in rounds)]).tolist()
-        self.own = [slice(*each) for each in pairwise(ends)]
+        self.cells = [slice(*each) for each in pairwise(ends)]
         guesses = [each.guess for each in rounds if each.guess is not None and each.guess.ndim]
         self.factors = [np.ones(len(rows.counts)), np.ones(len(rows.counts)), *guesses]
         self.parts = _parts(rounds, len(self.factors))
@@ -151,26 +150,26 @@ class MeasuredRounds:
         )
 
     def _tables(self, pairs: Sequence[tuple[int, int]], factors: Sequence[Floats]) -> Tables:
-        found = self.rows.tables([factors[one] * factors[other] for one, other in pairs])
-        return dict(zip(pairs, found, strict=True))
+        tables = self.rows.tables([factors[one] * factors[other] for one, other in pairs])
+        return dict(zip(pairs, tables, strict=True))
 
     def _varying(self, tables: Tables) -> Floats:
         """The part of the variance of drawing public rows, (P, P), that these tables give."""
-        found = np.zeros((len(self.sums), len(self.sums)))
+        variance = np.zeros((len(self.sums), len(self.sums)))
         for r, s in combinations_with_replacement(range(len(self.views)), 2):
             products = np.outer(self.parts[r], self.parts[s])
             weighed = {pair: products[pair] + (products.T[pair] if pair[0] != pair[1] else 0) for pair in tables}
             mixed = sum(weight * tables[pair] for pair, weight in weighed.items() if weight)
             if not isinstance(mixed, np.ndarray):
                 continue
-            found[self.own[r], self.own[s]] = self.share**2 * (self.views[s] @ (self.views[r] @ mixed).T).T
-            found[self.own[s], self.own[r]] = found[self.own[r], self.own[s]].T
-        return found
+            variance[self.cells[r], self.cells[s]] = self.share**2 * (self.views[s] @ (self.views[r] @ mixed).T).T
+            variance[self.cells[s], self.cells[r]] = variance[self.cells[r], self.cells[s]].T
+        return variance
 
 
 def _parts(rounds: Sequence[MeasuredColumn], factors: int) -> Floats:
-    found, guess = np.zeros((len(rounds), factors)), P
-    for part, each in zip(found, rounds, strict=True):
+    parts, guess = np.zeros((len(rounds), factors)), P
+    for part, each in zip(parts, rounds, strict=True):
         if each.guess is None:
             part[ONE] = 1
         elif each.guess.ndim:
@@ -178,7 +177,7 @@ def _parts(rounds: Sequence[MeasuredColumn], factors: int) -> Floats:
             part[P], part[guess] = 1, -1
         else:
             part[P], part[ONE] = 1, -float(each.guess)
-    return found
+    return parts
 
 
 def decode_column(
@@ -186,20 +185,19 @@ def decode_column(
     prior: Prior,
     others: Sequence[Prior],
     search: Search,
-    begun: DecodedColumn | None,
+    before: DecodedColumn | None,
 ) -> DecodedColumn:
     """Decode all rounds together.
 
-    prior   the first prior that is tried; its `others` have straighter numbers
-    begun   the model decoded from all rounds but the last
+    prior    the first prior that is tried; its `others` have straighter numbers
+    before   the model decoded from all rounds but the last
     """
-    weights, kappa = np.zeros(len(prior.owner)), search.kappas[0]
-    if begun is not None:
-        weights, prior, kappa = begun.weights, begun.prior, begun.kappa
-    first = 0 if begun is None else BEGUN
+    weights, kappa, first = np.zeros(len(prior.owner)), search.kappas[0], 0
+    if before is not None:
+        weights, prior, first = before.weights, before.prior, BEGUN
     for at, step in enumerate(STEP_LENGTHS[first : first + search.steps], first):
         parts = rounds.linearised(weights)
-        linear, kappa = _likeliest(parts, prior, search.kappas if at - first < SEARCHED else (kappa,), kappa)
+        linear, kappa = _likeliest(parts, prior, search.kappas if at - first < SEARCHED else (kappa,))
         for _ in range(MAXIMISATIONS):
             prior = improved(linear, prior)
         if at == BEGUN:
@@ -226,20 +224,12 @@ def _nearer(rounds: MeasuredRounds, weights: Floats, move: Floats, linear: Linea
     return weights
 
 
-def _likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float], begun: float) -> tuple[Linear, float]:
-    """The linearised sums under the κ of largest evidence, and that κ: the first peak uphill from `begun`."""
+def _likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float]) -> tuple[Linear, float]:
+    """The linearised sums under the κ of largest evidence, and that κ."""
     jacobian = parts.jacobian @ prior.basis
-    own = parts.labels + np.diag(parts.noise)
-    best = kappas.index(begun)
+    within, kappa = parts.labels + np.diag(parts.noise), kappas[0]
     if len(kappas) > 1:
         spread = jacobian * prior.sd
-        known = own + spread @ spread.T
-
-        @cache
-        def evidence_at(place: int) -> float:
-            return likelihood(parts.target, known + kappas[place] * parts.rows)
-
-        for way in (1, -1):
-            while 0 <= best + way < len(kappas) and evidence_at(best + way) > evidence_at(best):
-                best += way
-    return whitened(jacobian, parts.target, own + kappas[best] * parts.rows), kappas[best]
+        covariance = within + spread @ spread.T
+        kappa = max(kappas, key=lambda each: likelihood(parts.target, covariance + each * parts.rows))
+    return whitened(jacobian, parts.target, within + kappa * parts.rows), kappa

@@ -98,11 +98,11 @@ def _agreed(narrow: Floats, wide: Floats, field: NumberField, group: Ints, noise
 
 def _settled(column: _Column, units: float, noise: float) -> Floats:
     """Counts without a negative part that add up to `units`."""
-    found = np.full(len(column.narrow), np.nan)
+    settled = np.full(len(column.narrow), np.nan)
     for cells, edges in column.halves() if column.cuts else ():
-        found[cells] = _tail(column.narrow[cells], column.group[cells], edges, units * FEW, noise)
-    found *= units / max(units, np.nansum(found))
-    tails, body = np.nan_to_num(found), np.flatnonzero(np.isnan(found))
+        settled[cells] = _tail(column.narrow[cells], column.group[cells], edges, units * FEW, noise)
+    settled *= units / max(units, np.nansum(settled))
+    tails, body = np.nan_to_num(settled), np.flatnonzero(np.isnan(settled))
     totals: Floats = np.bincount(column.group, column.narrow - tails).astype(np.float64)
     places, group = np.unique(column.group[body], return_inverse=True)
     wide = nearest(totals[places], max(0.0, units - float(tails.sum())))
@@ -111,8 +111,8 @@ def _settled(column: _Column, units: float, noise: float) -> Floats:
         parts = column.narrow[own]
         apart = parts - parts.mean()
         explained = (len(parts) - 1) * noise**2 / max(1e-9, float(apart @ apart))
-        found[own] = nearest(total / len(parts) + max(0.0, 1 - explained) * apart, total)
-    return found
+        settled[own] = nearest(total / len(parts) + max(0.0, 1 - explained) * apart, total)
+    return settled
 
 
 def _tail(counts: Floats, group: Ints, edges: Floats, most: float, noise: float) -> Floats:
@@ -152,8 +152,9 @@ def nearest(counts: Floats, total: float) -> Floats:
     falling = np.sort(counts)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
     kept = int(np.flatnonzero(falling >= excess)[-1])
-    found = np.maximum(counts - excess[kept], 0.0)
-    return np.asarray(found * (total / found.sum())) if found.sum() > 0 else np.full(len(counts), total / len(counts))
+    positive = np.maximum(counts - excess[kept], 0.0)
+    even = np.full(len(counts), total / len(counts))
+    return positive * (total / positive.sum()) if positive.sum() > 0 else even
 
 
 def drawn(weights: Floats, size: int, source: np.random.Generator) -> Ints:

@@ -66,14 +66,14 @@ class Prior:
     basis   (d, d) block-diagonal, block f the Cholesky factor of the field's correlations
     owner   (d,) index into `spread` of each entry of u
     spread  sd by field; the last is the intercept's, which is not learned
-    others    by field, how many parts are left out, since the sums say nothing of them
+    unseen    by field, how many parts are left out, since the sums say nothing of them
     straight  λ
     """
 
     basis: Floats
     owner: NDArray[np.int64]
     spread: Floats
-    others: NDArray[np.int64] | int = 0
+    unseen: NDArray[np.int64] | int = 0
     straight: float = 0.0
 
     @property
@@ -88,12 +88,12 @@ def prior_of(fields: Sequence[CodedField], straight: float = 0.0, onto: Sequence
     (n, codes) in `onto`, it is the prior of these combinations of the weights."""
     factors = list[Floats]()
     for field, part in zip_longest(fields, onto):
-        found = correlations(field, straight)
-        factors.append(cholesky(found if part is None else part @ found @ part.T, lower=True))
+        covariance = correlations(field, straight)
+        factors.append(cholesky(covariance if part is None else part @ covariance @ part.T, lower=True))
     owner = np.repeat(np.arange(len(fields) + 1), [*map(len, factors), 1])
     spread = np.array([FIRST_SPREAD] * len(fields) + [INTERCEPT])
-    others = np.array([*(field.size - len(factor) for field, factor in zip(fields, factors, strict=True)), 0])
-    return Prior(block_diag(*factors, np.eye(1)), owner, spread, others, straight)
+    unseen = np.array([*(field.size - len(factor) for field, factor in zip(fields, factors, strict=True)), 0])
+    return Prior(block_diag(*factors, np.eye(1)), owner, spread, unseen, straight)
 
 
 def straighter(fields: Sequence[CodedField], onto: Sequence[Floats | None] = ()) -> list[Prior]:
@@ -104,21 +104,21 @@ def straighter(fields: Sequence[CodedField], onto: Sequence[Floats | None] = ())
 
 def correlations(field: CodedField, straight: float = 0.0) -> Floats:
     """Prior covariance of a field's weights if τ is 1 (codes, codes); that of a missing cell is independent."""
-    found = np.eye(field.size)
+    covariance = np.eye(field.size)
     if isinstance(field, NumberField):
         intervals = field.size - 1
         places = np.arange(intervals)
         gaps = np.abs(places[:, None] - places)
-        found[:-1, :-1] = SMOOTH * np.exp(-gaps / (LENGTH * intervals)) + (1 - SMOOTH) * np.eye(intervals)
+        covariance[:-1, :-1] = SMOOTH * np.exp(-gaps / (LENGTH * intervals)) + (1 - SMOOTH) * np.eye(intervals)
         if (line := _line(field)) is not None:
-            found[:-1, :-1] = straight * np.outer(line, line) + (1 - straight) * found[:-1, :-1]
+            covariance[:-1, :-1] = straight * np.outer(line, line) + (1 - straight) * covariance[:-1, :-1]
     elif isinstance(field, VectorField):
         points = field.points.astype(np.float64)
         products = points @ points.T
         squares = np.maximum(0, np.diag(products)[:, None] + np.diag(products) - 2 * products)
         near = np.sort(squares, axis=1)[:, min(CELL_NEIGHBOURS, len(points) - 1)].mean() or 1.0
-        found[:-1, :-1] = SMOOTH * np.exp(-squares / (2 * near)) + (1 - SMOOTH) * np.eye(len(points))
-    return found
+        covariance[:-1, :-1] = SMOOTH * np.exp(-squares / (2 * near)) + (1 - SMOOTH) * np.eye(len(points))
+    return covariance
 
 
 def _line(field: CodedField) -> Floats | None:
@@ -144,8 +144,8 @@ def mean_of(linear: Linear, prior: Prior) -> Floats:
     """Mean (d,) of u given the sums."""
     lower, sd = _factor(linear, prior), prior.sd
     half = solve_triangular(lower, sd * linear.pull, lower=True, check_finite=False)
-    found: Floats = sd * solve_triangular(lower, half, lower=True, trans="T", check_finite=False)
-    return found
+    mean: Floats = sd * solve_triangular(lower, half, lower=True, trans="T", check_finite=False)
+    return mean
 
 
 def evidence(linear: Linear, prior: Prior) -> float:
@@ -160,26 +160,26 @@ def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: i
     """The prior, or one of the others, by the evidence of the same sums: the first whose successor adds less than
     CLEARER.
 
-    Each of the others takes over the spreads that were found, and has `steps` of expectation and maximisation.
+    Each of the others takes over the spreads of the one before, and has `steps` of expectation and maximisation.
     """
-    found, most = (linear, prior), evidence(linear, prior)
+    best = evidence(linear, prior)
     for other in others:
-        turn = solve_triangular(found[1].basis, other.basis, lower=True)
-        seen = replace(found[0], gram=turn.T @ found[0].gram @ turn, pull=turn.T @ found[0].pull)
-        tried = replace(other, spread=found[1].spread)
+        turn = solve_triangular(prior.basis, other.basis, lower=True)
+        turned = replace(linear, gram=turn.T @ linear.gram @ turn, pull=turn.T @ linear.pull)
+        straight = replace(other, spread=prior.spread)
         for _ in range(steps):
-            tried = improved(seen, tried)
-        if (now := evidence(seen, tried)) < most + CLEARER:
+            straight = improved(turned, straight)
+        if (now := evidence(turned, straight)) < best + CLEARER:
             break
-        found, most = (seen, tried), now
-    return found
+        linear, prior, best = turned, straight, now
+    return linear, prior
 
 
 def improved(linear: Linear, prior: Prior) -> Prior:
     """The prior after a step of expectation and maximisation: its evidence is no less, within SPREADS."""
     mean, variance = posterior(linear, prior)
-    second = np.bincount(prior.owner, mean**2 + variance, len(prior.spread)) + prior.others * prior.spread**2
-    spread = np.clip(np.sqrt(second / (np.bincount(prior.owner, minlength=len(second)) + prior.others)), *SPREADS)
+    second = np.bincount(prior.owner, mean**2 + variance, len(prior.spread)) + prior.unseen * prior.spread**2
+    spread = np.clip(np.sqrt(second / (np.bincount(prior.owner, minlength=len(second)) + prior.unseen)), *SPREADS)
     spread[-1] = prior.spread[-1]
     return replace(prior, spread=spread)
 
@@ -201,22 +201,22 @@ def likelihood(target: Floats, covariance: Floats) -> float:
 
 def solved(lower: Floats, right: Floats) -> Floats:
     """X (P, n) with lower · X = right. Unlike SciPy's solver, NumPy's lets other threads run."""
-    found = np.empty_like(right)
+    solution = np.empty_like(right)
     for first in range(0, len(lower), CHUNK):
         rows = slice(first, first + CHUNK)
-        left = right[rows] - lower[rows, :first] @ found[:first]
-        found[rows] = np.linalg.solve(lower[rows, rows], left)
-    return found
+        left = right[rows] - lower[rows, :first] @ solution[:first]
+        solution[rows] = np.linalg.solve(lower[rows, rows], left)
+    return solution
 
 
 def inverted(lower: Floats) -> Floats:
     """The inverse (P, P) of a lower triangular matrix."""
-    found = np.zeros_like(lower)
+    inverse = np.zeros_like(lower)
     for first in range(0, len(lower), CHUNK):
         rows = slice(first, first + CHUNK)
-        found[rows, rows] = np.linalg.inv(lower[rows, rows])
-        found[rows, :first] = -found[rows, rows] @ (lower[rows, :first] @ found[:first, :first])
-    return found
+        inverse[rows, rows] = np.linalg.inv(lower[rows, rows])
+        inverse[rows, :first] = -inverse[rows, rows] @ (lower[rows, :first] @ inverse[:first, :first])
+    return inverse
 
 
 def _lower(covariance: Floats) -> Floats:

@@ -55,10 +55,10 @@ Digests = NDArray[np.uint64]
 def digests(rows: CodeMatrix, codes: Codes) -> Digests:
     """A digest of each row's fine codes (rows,), the same for equal rows alone: a sum of random words, one a code."""
     words = np.frombuffer(hashlib.shake_256(codes.digest.encode()).digest(8 * codes.size), "<u8").astype(np.uint64)
-    found = np.zeros(len(rows), np.uint64)
+    sums = np.zeros(len(rows), np.uint64)
     for field in codes.fine:
-        found += words[rows[:, field]]
-    return found
+        sums += words[rows[:, field]]
+    return sums
 
 
 def sampled(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatrix:
@@ -69,9 +69,9 @@ def sampled(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatrix:
 def sampled_of(frames: Callable[[], Iterable[pl.DataFrame]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
     """`sampled` of the cast rows of all frames. Frames are read twice; memory holds eight bytes a row, and the
     sample."""
-    found = np.concatenate([np.empty(0, np.uint64), *(digests(codes.of(rows), codes) for rows in frames())])
-    kept = np.zeros(len(found), bool)
-    kept[_evenly(found, most)] = True
+    of_rows = np.concatenate([np.empty(0, np.uint64), *(digests(codes.of(rows), codes) for rows in frames())])
+    kept = np.zeros(len(of_rows), bool)
+    kept[_evenly(of_rows, most)] = True
     parts, first = [np.empty((0, codes.width), np.int32)], 0
     for rows in frames():
         parts.append(codes.of(rows.filter(kept[first : first + rows.height])))
@@ -98,8 +98,8 @@ def staged_rows(batches: Sequence[PublicBatch], staged: Staged) -> pl.DataFrame:
     return pl.concat(read_frame(batch.ref, staged) for batch in batches)
 
 
-def _evenly(found: Digests, most: int) -> NDArray[np.int64]:
-    order = np.argsort(found, kind="stable")
+def _evenly(of_rows: Digests, most: int) -> NDArray[np.int64]:
+    order = np.argsort(of_rows, kind="stable")
     size = min(len(order), most)
     return order[np.arange(size) * len(order) // max(1, size)]
 
@@ -142,7 +142,7 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
 def unlike(rows: CodeMatrix, codes: Codes, totals: Totals) -> tuple[int, ...]:
     """The coarse fields with codes that `repaired` fills mostly with rows of other codes, if these are LEAST_MOVED of
     all rows or more. Too few rows then show the fine codes within."""
-    found = []
+    fields = []
     for coarse, counted in zip(codes.coarse, totals.by_field, strict=True):
         own = _own(rows, codes, coarse)
         wanted = _wanted(own, counted, totals)
@@ -151,14 +151,13 @@ def unlike(rows: CodeMatrix, codes: Codes, totals: Totals) -> tuple[int, ...]:
         there = np.bincount(own, minlength=len(wanted))
         coming = np.maximum(0, wanted - there)
         if coming[coming > there].sum() / len(own) >= LEAST_MOVED:
-            found.append(coarse)
-    return tuple(found)
+            fields.append(coarse)
+    return tuple(fields)
 
 
 def _own(rows: CodeMatrix, codes: Codes, field: int) -> Ints:
     """Codes of a field, from 0."""
-    found: Ints = rows[:, field].astype(np.int64) - codes.span(field).start
-    return found
+    return np.asarray(rows[:, field].astype(np.int64) - codes.span(field).start)
 
 
 def _wanted(own: Ints, counted: Floats, totals: Totals) -> Floats | None:
@@ -215,10 +214,10 @@ class CrossedRows:
 
     def logits(self, weights: Floats) -> Floats:
         """The sum (rows,) of each row's weights (d,)."""
-        found = np.full(len(self.counts), weights[-1])
-        for own, start in zip(self.fields[:-1], self.starts, strict=False):
-            found += weights[start:][own]
-        return found
+        sums = np.full(len(self.counts), weights[-1])
+        for code, start in zip(self.fields[:-1], self.starts, strict=False):
+            sums += weights[start:][code]
+        return sums
 
     def totals(self, values: Floats) -> Floats:
         """Σ values (rows,) of the rows with each code, (d,)."""
@@ -229,21 +228,22 @@ class CrossedRows:
     def tables(self, values: Sequence[Floats]) -> Floats:
         """Σ values (rows,) of the rows that have each pair of codes, (values, d, d): Zᵀ·diag(value)·Z, Z one-hot."""
         weighed = np.array(values) * self.counts
-        found = np.zeros((len(values), self.size, self.size))
+        sums = np.zeros((len(values), self.size, self.size))
         spans = [slice(*edges) for edges in pairwise(self.starts.tolist())]
         for first in range(0, len(self.counts), CHUNK):
             rows = slice(first, first + CHUNK)
             for left, right in combinations(range(len(spans)), 2):
-                tables = found[:, spans[left], spans[right]]
-                _, high, wide = tables.shape
+                pairs_of = sums[:, spans[left], spans[right]]
+                _, high, wide = pairs_of.shape
                 pairs = self.fields[left][rows] * wide + self.fields[right][rows]
-                for value, each in enumerate(weighed):
-                    tables[value] += np.bincount(pairs, each[rows], high * wide).reshape(high, wide)
-        found += found.transpose(0, 2, 1)
-        at = np.arange(self.size)
-        found[:, at, at] = found[:, :, -1]  # a field's codes exclude one another, and every row has the intercept
-        found[:, -1, -1] = weighed.sum(axis=1)
-        return found
+                for at, value in enumerate(weighed):
+                    pairs_of[at] += np.bincount(pairs, value[rows], high * wide).reshape(high, wide)
+        sums += sums.transpose(0, 2, 1)
+        diagonal = np.arange(self.size)
+        # A field's codes exclude one another, and every row has the intercept.
+        sums[:, diagonal, diagonal] = sums[:, :, -1]
+        sums[:, -1, -1] = weighed.sum(axis=1)
+        return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,13 +278,13 @@ class ReducedRows:
     def tables(self, values: Sequence[Floats]) -> Floats:
         """Σ values (rows,) of the rows along each two directions, (values, r, r): Yᵀ·diag(value)·Y with Y = Z·A."""
         weighed = np.array(values) * self.counts
-        found = np.zeros((len(values), self.size, self.size))
+        sums = np.zeros((len(values), self.size, self.size))
         for first in range(0, len(self.counts), CHUNK):
             rows = slice(first, first + CHUNK)
-            own = np.column_stack([field[rows] for field in self.crossed.fields]) + self.crossed.starts[:-1]
-            ends = np.arange(len(own) + 1) * own.shape[1]
-            hot = csr_array((np.ones(own.size), own.ravel(), ends), shape=(len(own), self.crossed.size))
+            codes = np.column_stack([field[rows] for field in self.crossed.fields]) + self.crossed.starts[:-1]
+            ends = np.arange(len(codes) + 1) * codes.shape[1]
+            hot = csr_array((np.ones(codes.size), codes.ravel(), ends), shape=(len(codes), self.crossed.size))
             along = np.asarray((hot @ self.directions).toarray(), np.float64)
             for at, value in enumerate(weighed):
-                found[at] += along.T @ (value[rows, None] * along)
-        return found
+                sums[at] += along.T @ (value[rows, None] * along)
+        return sums

@@ -29,7 +29,7 @@ from pydantic import TypeAdapter
 from concord.artifacts.published import PROBABILITY_DIGITS, SYNTHETIC
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import TableSchema
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, WordField, coarser
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, WordField
 from concord.tasks.data.grid import grid_of, groups_of, label_points, probability_name, recoded, values_in, with_tables
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats, Ints
@@ -39,7 +39,15 @@ from concord.tasks.student.decode import Decoded, decode, next_fields, next_mode
 from concord.tasks.student.joint import Search
 from concord.tasks.student.margins import Margins, margins_of
 from concord.tasks.student.questions import RoundFile, noisy_round
-from concord.tasks.student.synthetic import UPDATES, TwoWay, bins_of, label_codes, synthetic_cells, table_codes
+from concord.tasks.student.synthetic import (
+    UPDATES,
+    TwoWay,
+    bins_of,
+    cells_at,
+    label_codes,
+    synthetic_cells,
+    table_codes,
+)
 
 FIELDS: TypeAdapter[tuple[CodedField, ...]] = TypeAdapter(tuple[CodedField, ...])
 
@@ -237,12 +245,7 @@ def published_cells(grid: Codes, released: Sequence[RoundFile]) -> CodeMatrix:
     """The synthetic rows (rows, the grid's fields) that released steps hold."""
     record = next(each["synthetic"] for each in released if "synthetic" in each)
     places = np.frombuffer(b64decode(record["cells"]), "<u2").reshape(-1, len(grid.fine))
-    found = np.empty((len(places), grid.width), np.int32, order="F")
-    for column, (wide, narrow) in enumerate(zip(grid.coarse, grid.fine, strict=True)):
-        field = grid.fields[narrow]
-        found[:, wide] = coarser(field, grid.fields[wide])[places[:, column]] + grid.fields[wide].start
-        found[:, narrow] = places[:, column].astype(np.int32) + field.start
-    return found
+    return cells_at(grid, places.astype(np.int64))
 
 
 def synthetic_file(

@@ -131,12 +131,12 @@ class Mixture:
     def draw(self, rows: int, source: np.random.Generator) -> Ints:
         """Groups (rows, columns), by systematic sampling."""
         product = drawn(self.weights, rows, source)
-        found = np.empty((rows, len(self.parts)), np.int64)
+        groups = np.empty((rows, len(self.parts)), np.int64)
         for at in range(len(self.weights)):
-            own = np.flatnonzero(product == at)
+            rows_of = np.flatnonzero(product == at)
             for column, part in enumerate(self.parts):
-                found[own, column] = drawn(part[at], len(own), source)
-        return found
+                groups[rows_of, column] = drawn(part[at], len(rows_of), source)
+        return groups
 
 
 def bins_of(margins: Margins, pair_noise: float) -> int:
@@ -157,11 +157,11 @@ def table_codes(grid: Codes, margins: Margins, bins: int, most: int) -> tuple[Co
 def label_codes(grid: Codes, margins: Margins, coarse: Sequence[CodedField], bins: int) -> Codes:
     """The codes of label rounds: of a number the groups of two-way tables, and finer ones that nest in them."""
     finer = min(MOST_BINS, 2 * bins) if bins >= FINER_FROM else bins
-    found = _label_codes(grid, margins, coarse, bins, finer)
-    while sum(found.fields[at].size for at in found.fine) > MOST_CODES and finer > 1:
+    codes = _label_codes(grid, margins, coarse, bins, finer)
+    while sum(codes.fields[at].size for at in codes.fine) > MOST_CODES and finer > 1:
         finer //= 2
-        found = _label_codes(grid, margins, coarse, bins, finer)
-    return found
+        codes = _label_codes(grid, margins, coarse, bins, finer)
+    return codes
 
 
 def _label_codes(grid: Codes, margins: Margins, coarse: Sequence[CodedField], bins: int, finer: int) -> Codes:
@@ -194,18 +194,18 @@ def _field(narrow: CodedField, counts: Floats, margins: Margins, bins: int, most
 def _cuts(narrow: NumberField, counts: Floats, bins: int, most: int) -> tuple[float, ...]:
     """The least value of every group but the first, at most `most` groups: cells of more than ATOM of the units alone,
     and quantiles of the others; fewer of them until groups are few enough."""
-    own = counts[:-1]
-    atom = own > ATOM * own.sum()
-    others = np.where(atom, 0.0, own)
+    units = counts[:-1]
+    atom = units > ATOM * units.sum()
+    others = np.where(atom, 0.0, units)
     middle = 2 * np.cumsum(others) - others
     while True:
         quantile = np.floor(bins * middle / max(1e-9, 2 * others.sum()))
-        group = np.where(atom, -1 - np.arange(len(own)), quantile)
-        found = tuple(np.array(narrow.cuts)[group[1:] != group[:-1]].tolist())
-        if len(found) < most:
-            return found
+        group = np.where(atom, -1 - np.arange(len(units)), quantile)
+        cuts = tuple(np.array(narrow.cuts)[group[1:] != group[:-1]].tolist())
+        if len(cuts) < most:
+            return cuts
         if bins == 1:
-            return found[: most - 1]
+            return cuts[: most - 1]
         bins -= 1
 
 
@@ -227,13 +227,20 @@ def synthetic_cells(
         drawn_groups = _mixture(grid, margins, coarse, grouped, tables).draw(ROWS, source)
     else:
         drawn_groups = np.column_stack([drawn(own, ROWS, source) for own in grouped])
-    found = np.empty((ROWS, grid.width), np.int32, order="F")
-    for column, (wide, narrow) in enumerate(zip(grid.coarse, grid.fine, strict=True)):
-        cells = _within(maps[column], margins.counts[column], drawn_groups[:, column], source)
-        found[:, narrow] = cells + grid.fields[narrow].start
-        if wide != narrow:
-            found[:, wide] = coarser(grid.fields[narrow], grid.fields[wide])[cells] + grid.fields[wide].start
-    return found
+    places = [
+        _within(groups, counts, drawn_groups[:, column], source)
+        for column, (groups, counts) in enumerate(zip(maps, margins.counts, strict=True))
+    ]
+    return cells_at(grid, np.column_stack(places))
+
+
+def cells_at(grid: Codes, places: Ints) -> CodeMatrix:
+    """Codes (rows, grid's fields) of the narrow cells at these places in each column, from 0 (rows, columns)."""
+    cells = np.empty((len(places), grid.width), np.int32, order="F")
+    for wide, narrow, place in zip(grid.coarse, grid.fine, places.T, strict=True):
+        cells[:, wide] = coarser(grid.fields[narrow], grid.fields[wide])[place] + grid.fields[wide].start
+        cells[:, narrow] = place + grid.fields[narrow].start
+    return cells
 
 
 def _mixture(
@@ -258,13 +265,13 @@ def _mixture(
 
 def _within(groups: Ints, counts: Floats, drawn_groups: Ints, source: np.random.Generator) -> Ints:
     """A narrow cell within each drawn group, by settled counts."""
-    found = np.empty(len(drawn_groups), np.int64)
+    cells_of = np.empty(len(drawn_groups), np.int64)
     for group in np.unique(drawn_groups):
         rows, cells = np.flatnonzero(drawn_groups == group), np.flatnonzero(groups == group)
         if not len(cells):  # other words, of which there are none: only noise draws them
             cells = np.arange(len(counts))
-        found[rows] = cells[drawn(counts[cells], len(rows), source)]
-    return found
+        cells_of[rows] = cells[drawn(counts[cells], len(rows), source)]
+    return cells_of
 
 
 def fitted_mixture(tables: NoisyTables, updates: int) -> Mixture:

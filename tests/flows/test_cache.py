@@ -70,6 +70,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     HypothesisClass: (Stumps((0,)), Stumps((1,))),
     Relabelling: (relabelling(0.1), relabelling(0.2)),
     Cost | None: (None, Cost.gaussian(1.0)),
+    Codes | None: (None, Codes(fields=(), coarse=(), fine=())),
     PrivateInput: (INPUT, replace(INPUT, erased=("00",))),
     PublicTables: (PUBLIC, replace(PUBLIC, test=files("00"))),
     StudentFile: (STUDENT, replace(STUDENT, ref=OTHER)),

@@ -161,7 +161,7 @@ def test_sums_along_directions_are_those_of_rows_along_them(
     rounds = [heard(codes, public, labels, asked, 1.0) for asked in (codes.coarse, later) if asked is not None]
     along, own = directions_of(codes, public, rounds)
     assert isinstance(along.rows, ReducedRows)
-    assert [kept is None for kept in along.own] == [later is not None and at == 0 for at in range(len(along.own))]
+    assert [kept is None for kept in along.kept] == [later is not None and at == 0 for at in range(len(along.kept))]
     eye = np.eye(along.rows.size)
     rows = np.stack([along.rows.logits(part) for part in eye], axis=1)  # of each row along each direction
     value = np.random.default_rng(1).normal(size=len(rows))
@@ -191,7 +191,7 @@ def test_weights_of_what_was_along_directions_lie_along_them_again() -> None:
     codes = codes_of(NUMBERS, constant=True)
     public, labels = drawn(codes, 300, 0)
     along = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0]
-    assert [part.shape[1] for part in along.own if part is not None] == [3] * NUMBERS + [0, 2]  # constant: none
+    assert [part.shape[1] for part in along.kept if part is not None] == [3] * NUMBERS + [0, 2]  # constant: none
     u = np.random.default_rng(2).normal(size=along.rows.size)
     assert np.allclose(along.along(along.weights(u)), u)
     assert along.crossed.logits(along.weights(u)) == pytest.approx(along.rows.logits(u))
@@ -222,7 +222,7 @@ def test_columns_whose_sums_stand_out_have_directions(monkeypatch: pytest.Monkey
     codes = codes_of(NUMBERS)
     public, labels = drawn(codes, 3_000, 0)
     along = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0]
-    assert [part.shape[1] for part in along.own if part is not None] == [1, 0, 0, 0, 1]  # those that labels follow
+    assert [part.shape[1] for part in along.kept if part is not None] == [1, 0, 0, 0, 1]  # those that labels follow
     decoded = decode([heard(codes, public, labels, codes.coarse, 1.0)], public, codes, units=3_000)
     assert np.flatnonzero(decoded.importance).tolist() == [1, len(codes.fields) - 1]
 
