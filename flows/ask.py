@@ -20,13 +20,13 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, 
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import blocks, encode, measure, split
 from concord.tasks.asking.questions import Question, answers, rehearse_question
-from concord.tasks.asking.teachers import check_shards, rehearse_teachers
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion
 from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, check_code, keep_answers
 from concord.tasks.door.admit import check_ensemble, planned_domain
 from concord.tasks.door.door import batch_of
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
 from concord.tasks.publish.certify import certify_answers
+from concord.tasks.units.teachers import check_shards, rehearse_teachers
 
 MOST_LOGGED = 6000
 """Most characters of an answer that MLflow takes as a parameter."""

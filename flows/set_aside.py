@@ -14,10 +14,10 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import pass_door
 from concord.flows.steps import Learned
 from concord.tasks.asks.student_test import StudentTestAsk, planned_test
-from concord.tasks.asks.unit_counts import is_clean
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
+from concord.tasks.units.counts import is_clean
 
 
 def check_test(run: RunContext, admitted: Admitted[Any]) -> None:

@@ -9,13 +9,8 @@ from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.flows.cache import Files, Place, PrivateInput, PublicTables
 from concord.flows.stage import mapped, stage
 from concord.tasks.asking import relabel as asking_relabel
-from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.asking.relabel import RelabelledRows
-from concord.tasks.asking.teachers import Block
-from concord.tasks.asks import estimate as asks_estimate
 from concord.tasks.asks import hypothesis as asks_hypothesis
-from concord.tasks.asks import unit_counts
-from concord.tasks.asks.unit_counts import Confusion, NumberErrors, Predictor
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.checkpoint import PublicSource, votes_folder
@@ -25,7 +20,11 @@ from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
 from concord.tasks.student.evaluate import evaluate, keep_table_path
 from concord.tasks.student.study import Student
+from concord.tasks.units import counts as units_counts
 from concord.tasks.units import split as units_split
+from concord.tasks.units import teachers as units_teachers
+from concord.tasks.units.counts import Confusion, NumberErrors, Predictor
+from concord.tasks.units.teachers import Block
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
 """Fields of the plan that determine the private rows and their units."""
@@ -92,21 +91,21 @@ def relabel(
 def teach(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
     """Train one teacher per shard, for one block of shards."""
     path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}"
-    return asking_teachers.teach(block, plan.teachers, encoding, place.vault, path)
+    return units_teachers.teach(block, plan.teachers, encoding, place.vault, path)
 
 
 @mapped("poll")
 def poll(place: Place, batch: PublicBatch, teachers: Sequence[Ref], encoding: Encoding) -> Ref:
     """Count all teachers' votes on one batch of public rows."""
     path = f"{votes_folder(place.vault, teachers)}/{place.key}"
-    return asking_teachers.poll(batch, tuple(teachers), encoding, place.vault, path)
+    return units_teachers.poll(batch, tuple(teachers), encoding, place.vault, path)
 
 
 @mapped("measure", version=2, reads=("teachers.estimator", "teachers.params"))
 def measure(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
     """Test the teachers of one block of shards on the rows set aside in each."""
     path = f"measured/{owner(block.rows)}/{place.key[:20]}/{block.shards[0]:06d}"
-    return asks_estimate.measure(block, plan.teachers, encoding, place.vault, path)
+    return units_teachers.measure(block, plan.teachers, encoding, place.vault, path)
 
 
 @stage("count", version=2, reads=(*UNITS, "student", "privacy.epsilon"))
@@ -114,7 +113,7 @@ def count(place: Place, plan: Plan, private: PrivateInput, batches: Sequence[Pub
     """Count the errors of every candidate for the student on the private rows, except those of erased units."""
     candidates = asks_hypothesis.HypothesisAsk.of(plan, private.encoding, batches, place.vault).candidates
     folder = f"counts/{plan.privacy.domain}/{place.key[:16]}"
-    return asks_hypothesis.count_errors(private.at(place, plan), candidates, folder)
+    return units_counts.count_errors(private.at(place, plan), candidates, folder)
 
 
 @stage("study", version=6, reads=("student", "teachers.count"))
@@ -160,4 +159,4 @@ def count_units(
     counts: Confusion | NumberErrors = Confusion(predictor, len(encoding.classes))
     if encoding.bounds is not None and constant is not None:
         counts = NumberErrors(predictor, encoding.bounds, constant, rows.key)
-    return unit_counts.count_units(rows, counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")
+    return units_counts.count_units(rows, counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")

@@ -21,11 +21,11 @@ from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import split
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asking import relabel as asking_relabel
-from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.asks.votes import VotesAsk, training
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.mechanisms.relabelled import Relabelled
 from concord.tasks.student.study import Student
+from concord.tasks.units.teachers import rehearse_teachers
 
 FAR_AHEAD = 64
 """Batches counted ahead on a cluster that is not ours, whose size is unknown."""

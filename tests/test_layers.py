@@ -131,7 +131,7 @@ def test_a_file_imports_what_its_room_allows(path: str) -> None:
         ("tasks/student/study.py", "concord.tasks.door.admit"),
         ("tasks/student/study.py", "concord.flows.learn"),
         ("tasks/door/door.py", "concord.tasks.asks.tallies"),
-        ("tasks/data/cells.py", "concord.tasks.asking.teachers"),
+        ("tasks/data/cells.py", "concord.tasks.asking.questions"),
         ("tasks/verify/verify.py", "concord.tasks.door.admit"),
         ("artifacts/mlflow/describe.py", "mlflow"),
         ("artifacts/home/vault.py", "concord.artifacts.ledger.ledger"),

@@ -121,25 +121,16 @@ if TYPE_CHECKING:
     )
     from concord.tasks.advice.report import EPSILONS, Account, check_cover, costs_of, largest_epsilon
     from concord.tasks.asking import (
-        questions as asking_questions, relabel as asking_relabel,
-        teachers as asking_teachers
+        questions as asking_questions, relabel as asking_relabel
     )
     from concord.tasks.asking.answers import DEEPEST, LARGEST_INTEGER, LONGEST, NO_ANSWER, canonical, frame, from_plain
-    from concord.tasks.asking.arrays import LACKS, LINEAR, LinearTeachers, is_linear as is_linear_learner, weights_of
     from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
     from concord.tasks.asking.relabel import (
         CLASSES, CUTS, RelabelledRows, candidates, cut_points, from_description, hypothesis_class,
         hypothesis_space, public_matrix, relabel, relabelling, resampled
     )
-    from concord.tasks.asking.teachers import (
-        PROPOSED, Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, poll,
-        teach, votes_schema
-    )
-    from concord.tasks.asks import (
-        estimate as asks_estimate, hypothesis as asks_hypothesis, unit_counts as asks_unit_counts
-    )
-    from concord.tasks.asks.estimate import EstimateAsk, measure
-    from concord.tasks.asks.hypothesis import HypothesisAsk, count_errors
+    from concord.tasks.asks.estimate import EstimateAsk
+    from concord.tasks.asks.hypothesis import HypothesisAsk
     from concord.tasks.asks.kinds import (
         OTHERS, RELEASES, asks_shards, delta_of, mechanism_of, outcomes_of, remarks_of, test_figures
     )
@@ -148,7 +139,6 @@ if TYPE_CHECKING:
     from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, counted_again, keep_counted, periods_counted
     from concord.tasks.asks.student_test import StudentTestAsk, planned_test
     from concord.tasks.asks.tallies import TalliesAsk, round_step
-    from concord.tasks.asks.unit_counts import Confusion, NumberErrors, classes_given, count_units, numbers_given
     from concord.tasks.asks.votes import VotesAsk
     from concord.tasks.data import (
         cells as data_cells, concord_pictures as data_concord_pictures, concord_student as data_concord_student,
@@ -315,11 +305,20 @@ if TYPE_CHECKING:
     )
     from concord.tasks.student.trust import trusted_types
     from concord.tasks.units import (
-        arrivals as units_arrivals, blocks as units_blocks, identifiers as units_identifiers, parts as units_parts,
-        spill as units_spill, split as units_split, sums as units_sums, units as units_units
+        arrivals as units_arrivals, blocks as units_blocks, counts as units_counts, identifiers as units_identifiers,
+        parts as units_parts, spill as units_spill, split as units_split, sums as units_sums,
+        teachers as units_teachers, units as units_units
     )
     from concord.tasks.units.arrivals import (
         NAME, Arriving, Period, check_unchanged, contents_by_place, files_by_place, table_of, take
+    )
+    from concord.tasks.units.counts import (
+        Confusion, NumberErrors, classes_given, count_errors, count_units, numbers_given
+    )
+    from concord.tasks.units.linear import LACKS, LINEAR, LinearTeachers, is_linear as is_linear_learner, weights_of
+    from concord.tasks.units.teachers import (
+        PROPOSED, Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, measure, poll,
+        teach, votes_schema
     )
     from concord.tasks.units.blocks import (
         BLOCKS, Coding, Step, _in_blocks, _labels, code_rows, columns_asked, gather, known_codes

@@ -26,7 +26,6 @@ from concord.artifacts.sections import TALLIES
 from concord.artifacts.table_schema import read_schema
 from concord.tasks.advice.draft_schema import UNDECLARED, declared_in_words
 from concord.tasks.advice.keys import SCHEMA_LINE
-from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.cells import OURS, kind_of, text
 from concord.tasks.data.csv_files import words_of
 from concord.tasks.data.files import PRIVATE, find_files
@@ -42,6 +41,7 @@ from concord.tasks.data.remarks import (
     remarks_on,
 )
 from concord.tasks.data.tables import Table, open_private, open_public
+from concord.tasks.units.teachers import PROPOSED
 
 LIFETIME = 4
 """Lifetime budget that `concord init` writes for a domain, as a multiple of a session's budget."""

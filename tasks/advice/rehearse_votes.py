@@ -41,14 +41,14 @@ from concord.tasks.advice.rehearse import (
     rehearse_classes,
     typical_truth,
 )
-from concord.tasks.asking.arrays import is_linear
-from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, read_only
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.distance import Draws, Floats, Ints
 from concord.tasks.mechanisms.mechanism import Expectation, Mechanism, expectation
 from concord.tasks.student.evaluate import probabilities
 from concord.tasks.student.study import SEED, fitted, lessons
 from concord.tasks.units.guard import silenced
+from concord.tasks.units.linear import is_linear
+from concord.tasks.units.teachers import aligned_copy, fitted_teacher, read_only
 
 DRAWS = tuple(product(SIGNALS, range(2)))
 """Strengths of the signal in the synthetic labels, each with the numbers of its draws of labels and noise."""

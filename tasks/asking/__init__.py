@@ -1,7 +1,6 @@
-"""Queries on private rows: votes of teachers, a hypothesis to relabel by, sums, and questions.
+"""Queries on private rows that need more than a count: a hypothesis to relabel by, and questions to shards.
 
-Offers       `teachers` (teach, poll), `relabel` (the hypothesis class, the choice, the rows that teachers see),
-             `tally` (sums over the rows for one round), `questions` (a user's function of a shard's rows)
-Its own      for teachers: `arrays` (linear ones as one array); for questions: `answers` (those allowed, and the process
-             in which a shard answers)
+Offers       `relabel` (the hypothesis class, the choice, the rows that teachers see), `questions` (a user's function of
+             a shard's rows)
+Its own      `answers` (those allowed, and the process in which a shard answers)
 """

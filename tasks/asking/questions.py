@@ -33,7 +33,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from types import FunctionType, ModuleType
 
@@ -50,6 +49,7 @@ from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import read_frame
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.split import SHARD
+from concord.tasks.units.teachers import by_shard
 
 VALID_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 """Names allowed for a question: one line, without half of a surrogate pair, which cannot be encoded."""
@@ -166,9 +166,8 @@ def answers(question: bytes, blocks: Sequence[tuple[range, Ref]], encoding: Enco
 
 def rows_by_shard(rows: pl.DataFrame, shards: range, encoding: Encoding) -> list[pl.DataFrame]:
     """The private rows of each shard, as a question sees them."""
-    bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
     own = as_asked(rows.drop(SHARD), encoding)
-    return [own.slice(first, last - first) for first, last in pairwise(bounds.tolist())]
+    return [own[mine] for _, mine in by_shard(rows, shards)]
 
 
 def as_asked(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:

@@ -13,23 +13,13 @@ import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from pydantic import BaseModel
 
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sections import TeachersPlan
-from concord.tasks.asking.teachers import Block, aligned_copy, fitted_teacher, read_only
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import read_frame
-from concord.tasks.data.matrix import encode
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import Drawn
 from concord.tasks.door.exact import FormName
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
-from concord.tasks.units.guard import private_stage, silenced
-from concord.tasks.units.split import ASIDE, SHARD
 
 
 @dataclass(frozen=True)
@@ -83,24 +73,3 @@ class Suggestion(BaseModel):
             beta=beta,
             cutoff=estimate.suggested_cutoff(noisy, queries=queries, beta=beta),
         )
-
-
-@private_stage
-def measure(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
-    """Write the numbers of errors and of tested rows of one block's teachers, (shards, 2), to a file of the vault."""
-    rows, shards = read_frame(block.rows, vault), range(*block.shards)
-    X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
-    aside = rows[ASIDE].to_numpy().astype(bool)
-    bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
-    found = np.zeros((len(shards), 2), dtype=np.int64)
-    with silenced():
-        for at, (shard, first, last) in enumerate(zip(shards, bounds[:-1], bounds[1:], strict=True)):
-            mine, out = slice(first, last), aside[first:last]
-            teacher = fitted_teacher(
-                teachers, shard, aligned_copy(X[mine][~out]), aligned_copy(y[mine][~out]), len(encoding.classes)
-            )
-            votes = teacher.votes(read_only(aligned_copy(X[mine][out])), len(encoding.classes))
-            found[at] = np.count_nonzero(votes != y[mine][out]), len(votes)
-    with vault.create(path) as sink:
-        sink.write(found.tobytes())
-    return sink.ref

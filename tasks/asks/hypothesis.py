@@ -10,7 +10,6 @@ Not covered  see tasks.mechanisms.exponential. Checked by tests/flows/test_unive
              tests/tasks/asks/test_hypothesis.py
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,19 +18,14 @@ import numpy as np
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicBatch, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch
 from concord.artifacts.sessions import LABELS
 from concord.tasks.asking.relabel import hypothesis_space, public_matrix
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.matrix import encode
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import Drawn
 from concord.tasks.door.exact import FormName
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.hypotheses import Hypotheses
-from concord.tasks.units.guard import private_stage
-from concord.tasks.units.split import one_row_a_unit
-from concord.tasks.units.units import PrivateRows
 
 
 @dataclass(frozen=True)
@@ -80,17 +74,3 @@ class HypothesisAsk(SingleAsk[Universal]):
         """The hypothesis."""
         chosen = {"classes": list(self.classes), "hypothesis": self.candidates.describe(int(drawn.arrays[0][0]))}
         return {"format": "concord hypothesis 2", **chosen}
-
-
-@private_stage
-def count_errors(private: PrivateRows, candidates: Hypotheses, folder: str) -> Ref:
-    """Count the private rows, one per unit, that each candidate gets wrong: (candidates,), in a file of the vault."""
-    errors = np.zeros(len(candidates), dtype=np.int64)
-    for rows in one_row_a_unit(private, folder):
-        X = encode(rows, private.encoding).astype(np.float64)
-        errors += candidates.errors(X, rows[LABEL].to_numpy().astype(np.int64))
-    buffer = io.BytesIO()
-    np.save(buffer, errors, allow_pickle=False)
-    with private.vault.create(f"{folder}/errors.npy") as sink:
-        sink.write(buffer.getvalue())
-    return sink.ref

@@ -1,6 +1,6 @@
 """Votes: batch after batch of public rows is answered from the votes of teachers on it, or replayed.
 
-Assumes      as in tasks.door.door; the votes of a batch are those of `tasks.asking.teachers.poll`
+Assumes      as in tasks.door.door; the votes of a batch are those of `tasks.units.teachers.poll`
 Guarantees   a row of a session is drawn for once, however often this runs, and only after it was paid for
 Ends         with the session: at the cutoff, or at the last row paid for; rows after that are not asked
 Not covered  as in tasks.door.door. Checked by tests/tasks/asks/test_votes.py and tests/promises/test_drawn_once.py

@@ -18,12 +18,12 @@ from tests.world import (
     Matrix,
     Run,
     WrongInput,
-    asks_hypothesis,
     encode,
     parse_plan,
     reserve_session,
     start,
     start_extension,
+    units_counts,
     verify,
 )
 
@@ -73,7 +73,7 @@ def test_errors_are_counted_on_one_row_a_unit(
         counted.append(rows.height)
         return encode(rows, encoding)
 
-    monkeypatch.setattr(asks_hypothesis, "encode", noting)
+    monkeypatch.setattr(units_counts, "encode", noting)
     start(parse_plan(alone), home)
     assert sum(counted) == people(6000, 1)["person"].n_unique() < 6000
 

@@ -69,7 +69,7 @@ class Run:
     tables: Callable[[Tables], Tables] = as_it_is
     other: tuple[tuple[str, Any], ...] = (("privacy__epsilon", 1.0),)
     ask: Callable[[Plan, Path], object] = whole
-    works: tuple[str, ...] = ("tests.world.asking_teachers.add_votes",)
+    works: tuple[str, ...] = ("tests.world.units_teachers.add_votes",)
     made: tuple[str, ...] = ("votes of ", "rows by shard of shards/", "labels of shards/")
     more: Callable[[Path, Marks], Marks] = told
     labels: bool = False
@@ -235,7 +235,7 @@ def labels_of_table(_: Path, marks: Marks) -> Marks:
 
 
 SHARDS = ("rows by shard of shards/", "labels of shards/")
-ASIDE, PREDICTS = "tests.world.asks_unit_counts.one_row_a_unit", "tests.world.asks_unit_counts.classes_given"
+ASIDE, PREDICTS = "tests.world.units_counts.one_row_a_unit", "tests.world.units_counts.classes_given"
 RELABELS = tuple(f"tests.world.asking_relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
 ASKED: dict[str, Any] = {"tables": surely, "works": ("tests.world.asking_questions.rows_by_shard",), "made": SHARDS}
 RUNS = (
@@ -272,7 +272,7 @@ RUNS = (
         "hypothesis",
         "universal",
         universal("rectangles", "size", "shade=dark"),
-        works=("tests.world.asks_hypothesis.encode",),
+        works=("tests.world.units_counts.encode",),
         made=("errors of counts/",),
         more=first_error_count,
     ),
@@ -280,7 +280,7 @@ RUNS = (
         "estimate",
         "error_estimate",
         ask=estimate,
-        works=("tests.world.asks_estimate.encode",),
+        works=("tests.world.units_teachers.encode",),
         made=("errors of measured/",),
     ),
     Run("test", "private_test", gossiping, works=(ASIDE, PREDICTS), more=counted),
@@ -299,7 +299,7 @@ RUNS = (
         "hypothesis of labels",
         "universal",
         lambda tables: universal("stumps", "size")(of_labels(tables)),
-        works=("tests.world.asks_hypothesis.encode",),
+        works=("tests.world.units_counts.encode",),
         made=("errors of counts/",),
         labels=True,
     ),

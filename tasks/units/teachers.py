@@ -11,21 +11,22 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from numpy.lib.format import MAGIC_PREFIX
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.sections import Learner, TeachersPlan
-from concord.tasks.asking.arrays import MOST_HELD, Classes, LinearTeachers, Weights, aligned, is_linear, weights_of
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.units.guard import PRIVATE_FAILURES, private_stage, silenced
-from concord.tasks.units.split import SHARD
+from concord.tasks.units.linear import MOST_HELD, Classes, LinearTeachers, Weights, aligned, is_linear, weights_of
+from concord.tasks.units.split import ASIDE, SHARD
 
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64
@@ -80,10 +81,9 @@ def teach(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault
     with silenced():
         rows = read_frame(block.rows, vault)
         X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
-        bounds = pairwise(np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop]))
         fitted = [
-            fitted_teacher(teachers, shard, aligned_copy(X[first:last]), aligned_copy(y[first:last]), classes)
-            for shard, (first, last) in zip(shards, bounds, strict=True)
+            fitted_teacher(teachers, shard, aligned_copy(X[mine]), aligned_copy(y[mine]), classes)
+            for shard, mine in by_shard(rows, shards)
         ]
         if is_linear(teachers):
             weights = [weights_of(each.model, each.fixed, encoding.width, classes) for each in fitted]
@@ -93,6 +93,16 @@ def teach(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault
     with vault.create(path) as sink:
         sink.write(file)
     return sink.ref
+
+
+def by_shard(rows: pl.DataFrame, shards: range) -> list[tuple[int, slice]]:
+    """Where the rows of each of these shards lie among rows in the order of shards. Raises NotVerified if one is of
+    another shard, or out of order: a row would reach another teacher."""
+    numbers = rows[SHARD].to_numpy()
+    if len(numbers) and (numbers[0] < shards.start or numbers[-1] >= shards.stop or (numbers[1:] < numbers[:-1]).any()):
+        raise NotVerified(f"a block of shards {shards.start} to {shards.stop - 1} holds rows of others")
+    bounds = np.searchsorted(numbers, [*shards, shards.stop]).tolist()
+    return [(shard, slice(*pair)) for shard, pair in zip(shards, pairwise(bounds), strict=True)]
 
 
 Ensemble = Sequence[Teacher] | LinearTeachers
@@ -188,6 +198,8 @@ SLICE = 1 << 13
 @private_stage
 def poll(batch: PublicBatch, teachers: tuple[Ref, ...], encoding: Encoding, vault: Vault, path: str) -> Ref:
     """Count the votes of all teachers on a batch, and write them to the vault: uint32 (rows, classes)."""
+    if len({block.path for block in teachers}) < len(teachers):
+        raise NotVerified("a block of teachers would vote twice")
     rows = read_frame(batch.ref, vault)
     counts = np.zeros((rows.height, len(encoding.classes)), dtype=np.uint32)
     with silenced():
@@ -215,3 +227,23 @@ def add_votes(counts: VoteCounts, ensemble: Ensemble, X: Matrix) -> None:
 def votes_schema(classes: int) -> pa.Schema:
     """Schema of `poll`'s output: per public row, the number of votes for each class, in columns class_0 …"""
     return pa.schema([pa.field(f"class_{index}", pa.uint32(), nullable=False) for index in range(classes)])
+
+
+@private_stage
+def measure(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
+    """Write the numbers of errors and of tested rows of one block's teachers, (shards, 2), to a file of the vault."""
+    rows, shards = read_frame(block.rows, vault), range(*block.shards)
+    X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
+    aside = rows[ASIDE].to_numpy().astype(bool)
+    found = np.zeros((len(shards), 2), dtype=np.int64)
+    with silenced():
+        for at, (shard, mine) in enumerate(by_shard(rows, shards)):
+            out = aside[mine]
+            teacher = fitted_teacher(
+                teachers, shard, aligned_copy(X[mine][~out]), aligned_copy(y[mine][~out]), len(encoding.classes)
+            )
+            votes = teacher.votes(read_only(aligned_copy(X[mine][out])), len(encoding.classes))
+            found[at] = np.count_nonzero(votes != y[mine][out]), len(votes)
+    with vault.create(path) as sink:
+        sink.write(found.tobytes())
+    return sink.ref

@@ -20,19 +20,20 @@ from tests.world import (
     Block,
     Encoding,
     LinearTeachers,
+    NotVerified,
     PublicBatch,
     Scaled,
     Teacher,
     TeachersPlan,
     Vault,
     aligned_copy,
-    asking_teachers,
     fitted_teacher,
     fixed_vote,
     is_linear_learner,
     poll,
     silenced,
     teach,
+    units_teachers,
     weights_of,
     write_frame,
 )
@@ -163,7 +164,7 @@ def test_a_block_votes_as_the_same_teachers_one_by_one(
     plan = TeachersPlan(count=5)
     array = teach(Block((0, 5), block), plan, encoding, vault, "array")
     with monkeypatch.context() as one_by_one:
-        one_by_one.setattr(asking_teachers, "is_linear", lambda _: False)
+        one_by_one.setattr(units_teachers, "is_linear", lambda _: False)
         models = teach(Block((0, 5), block), plan, encoding, vault, "models")
     assert isinstance(pickle.loads(vault.read(models))[0], Teacher)
     assert np.load(vault.root / "array", allow_pickle=False).shape == ((1, 5, 2) if classes == 2 else (3, 5, 2))
@@ -176,4 +177,8 @@ def test_a_block_votes_as_the_same_teachers_one_by_one(
 
     single, product = votes("single", models), votes("product", array)
     assert (single != product).any(axis=1).mean() < 0.005  # rows near a boundary
-    assert np.array_equal(votes("twice", array, array), 2 * product)
+    with vault.create("again") as other:
+        other.write(vault.read(array))
+    assert np.array_equal(votes("twice", array, other.ref), 2 * product)
+    with pytest.raises(NotVerified, match="vote twice"):
+        votes("the same", array, array)

@@ -9,7 +9,7 @@ without a model has zeros and its fixed vote in the offset: it keeps its place a
 Assumes      the learners of LINEAR predict by their `coef_` and `intercept_` alone, whatever their parameters
 Guarantees   whether teachers are an array follows from the plan, which is public. A vote depends on the row and its own
              teacher alone: shapes of products are public, and a score is a sum of its own teacher's weights. Checked by
-             tests/tasks/asking/test_linear_teachers.py and tests/privacy/test_linear_alone.py
+             tests/tasks/units/test_linear_teachers.py and tests/privacy/test_linear_alone.py
 Not covered  votes on rows within rounding of a tie may differ from those of `predict`
 """
 

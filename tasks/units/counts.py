@@ -4,6 +4,7 @@ In a batch a prediction could depend on other rows: matrix products round by pos
 at once.
 """
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -17,15 +18,16 @@ from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Bounds, Encoding, Ref
 from concord.artifacts.sessions import Session
-from concord.tasks.asking.teachers import aligned_copy, read_only
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.matrix import encode
 from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.mechanisms.private_test import PLACES, placed
 from concord.tasks.units.guard import private_stage, silenced
 from concord.tasks.units.parts import division_of
 from concord.tasks.units.split import one_row_a_unit
+from concord.tasks.units.teachers import aligned_copy, read_only
 from concord.tasks.units.units import UNIT, PrivateRows, keyed_bits
 
 Says = Callable[[NDArray[Any]], NDArray[Any]]
@@ -132,4 +134,18 @@ def count_units(private: PrivateRows, counts: Confusion | NumberErrors, folder: 
             total += counts.counted(rows, private.encoding)
     with private.vault.create(f"{folder}/{counts.name}") as sink:
         sink.write(total.astype("<i8").tobytes())
+    return sink.ref
+
+
+@private_stage
+def count_errors(private: PrivateRows, candidates: Hypotheses, folder: str) -> Ref:
+    """Count the private rows, one per unit, that each candidate gets wrong: (candidates,), in a file of the vault."""
+    errors = np.zeros(len(candidates), dtype=np.int64)
+    for rows in one_row_a_unit(private, folder):
+        X = encode(rows, private.encoding).astype(np.float64)
+        errors += candidates.errors(X, rows[LABEL].to_numpy().astype(np.int64))
+    buffer = io.BytesIO()
+    np.save(buffer, errors, allow_pickle=False)
+    with private.vault.create(f"{folder}/errors.npy") as sink:
+        sink.write(buffer.getvalue())
     return sink.ref

@@ -27,10 +27,10 @@ from tests.world import (
     TeachersPlan,
     Vault,
     WrongInput,
-    asking_teachers,
     load_teachers,
     poll,
     teach,
+    units_teachers,
     votes_schema,
     write_frame,
 )
@@ -94,7 +94,7 @@ def trained(folder: Path, shards: Shards, plan: TeachersPlan) -> list[Teacher]:
     rows = [(shard, *row) for shard, of in shards.items() for row in zip(*of, strict=True)]
     ref = write_frame(pl.DataFrame(rows, schema, orient="row"), vault, "block.arrow")
     with pytest.MonkeyPatch.context() as one_by_one:
-        one_by_one.setattr(asking_teachers, "is_linear", lambda _: False)
+        one_by_one.setattr(units_teachers, "is_linear", lambda _: False)
         found = load_teachers(teach(Block((0, 5), ref), plan, ENCODING, vault, "teachers"), vault)
     assert not isinstance(found, LinearTeachers)
     return list(found)
@@ -196,7 +196,7 @@ def fitted(labels: list[int]) -> LogisticRegression:
 
 @pytest.mark.parametrize("size", [4, 1 << 13])
 def test_counts_are_the_votes_of_each_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(asking_teachers, "SLICE", size)
+    monkeypatch.setattr(units_teachers, "SLICE", size)
     known, other = fitted([0, 0, 1, 1]), fitted([2, 2, 2, 1])
     found = polled(Vault(tmp_path), [Teacher(known, 0), Teacher(None, 2), Teacher(object(), 1)], [Teacher(other, 0)])
     assert found.schema == votes_schema(3)
@@ -224,5 +224,5 @@ def test_a_model_that_writes_into_the_rows_changes_no_other_votes(
 
     alone = beside(None)
     assert beside(Scribbler()) == alone
-    monkeypatch.setattr(asking_teachers, "read_only", lambda X: X)  # the planted fault
+    monkeypatch.setattr(units_teachers, "read_only", lambda X: X)  # the planted fault
     assert beside(Scribbler()) != alone
