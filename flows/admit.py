@@ -6,9 +6,10 @@ goes on whatever the shares are: only the operator, at a terminal, may stop it, 
 (tests/privacy/README.md, "The pre-check"). Checked by tests/flows/test_precheck_tables.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import dropwhile
-from typing import Any
+from typing import Any, Generic
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import ConcordError, WrongInput
@@ -134,6 +135,41 @@ def begin(
     )
     write_checkpoint(stores.vault, session.id, checkpoint)
     return session
+
+
+@dataclass(frozen=True)
+class Opened(Generic[Asking]):
+    """An open session, and the exact numbers that it answers from."""
+
+    admitted: Admitted[Asking]
+    session: Session
+    exact: ExactNumbers
+
+
+def open_together(
+    run: RunContext,
+    domain: Domain,
+    asks: Sequence[Ask[Any]],
+    counts: Sequence[Callable[[Admitted[Any], PrivateFiles], ExactNumbers]],
+    public: PublicRows,
+    check: Callable[[Admitted[Any]], None] = lambda _: None,
+) -> tuple[list[Opened[Any]], PrivateFiles]:
+    """The sessions in which a plan asks these: admitted, counted and begun, all of them or none.
+
+    counts   of each ask, what counts its exact numbers
+    check    refuses what the last of them is asked for besides, before anything private is read
+    Raises as `admit`, `PrivateFiles.of`, `precheck_tables` and `begin`.
+    """
+    admitted = admit(run, domain, asks, public)
+    check(admitted[-1])
+    private = PrivateFiles.of(run, admitted[0].stream.sources)  # from here on, private files are read
+    precheck_tables(run, private, public.encoding, admitted[0].session)
+    exact = [count(session, private) for count, session in zip(counts, admitted, strict=True)]
+    opened = list[Opened[Any]]()
+    for session, numbers in zip(admitted, exact, strict=True):
+        further = may_open_further(run, opened[0].session if opened else None, session.ask)
+        opened.append(Opened(session, begin(run, session, private, numbers, further=further), numbers))
+    return opened, private
 
 
 def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, session: Session | None) -> None:

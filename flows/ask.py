@@ -14,10 +14,10 @@ from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
-from concord.flows.admit import admit, begin, precheck_tables
+from concord.flows.admit import admit, begin, open_together
 from concord.flows.operation import PlanOrFile, given, operation
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
-from concord.flows.stage import Disclosure, pass_door
+from concord.flows.stage import Disclosure
 from concord.flows.stages import blocks, encode, measure, split
 from concord.tasks.asking.questions import Question, answers, rehearse_question
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion
@@ -55,7 +55,7 @@ def answer_of_shards(plan: Plan, home: Path, question: Question, terms: Question
         known = None if session is None else batch_of(run.stores, session.id, question.name)
         if session is None or known is None:
             session = put_to_shards(run, admitted, question)
-        passed = pass_door(run, session, partial(admitted.ask.steps, name=question.name))
+        passed = run.stages.pass_door(session, partial(admitted.ask.steps, name=question.name))
         same = check_code(question, run.stores.released.read(passed.released[-1]), session.id)
         if known is not None and not same:
             warnings.warn(f"{question.name!r} is replayed; whether its code has changed is unknown", stacklevel=2)
@@ -144,15 +144,17 @@ def estimate(
     with running(plan, home, new_session=again) as run:
         public = encode(run, run.plan, run.files("public"))
         rehearse_teachers(run.plan.teachers, public.encoding)
-        (admitted,) = admit(run, planned_domain(run.stores, run.plan), [held_out], public)  # refuses here
-        private = PrivateFiles.of(run, admitted.stream.sources)
-        precheck_tables(run, private, public.encoding, admitted.session)
-        shards = split(run, run.plan, private.read_by(public.encoding), aside=share)
-        files = measure(run, blocks(run.plan, shards), run.plan, public.encoding)
-        counted = ExactNumbers([ref.digest for ref in files], files)
-        check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
-        session = begin(run, admitted, private, counted)
-        passed = pass_door(run, session, partial(admitted.ask.steps, exact=files))
+
+        def errors(admitted: Admitted[Any], private: PrivateFiles) -> ExactNumbers:
+            shards = split(run, run.plan, private.read_by(public.encoding), aside=share)
+            files = measure(run, blocks(run.plan, shards), run.plan, public.encoding)
+            digests = [ref.digest for ref in files]
+            check_ensemble(run.stores.vault, admitted.session, digests)
+            return ExactNumbers(digests, files, steps=partial(admitted.ask.steps, exact=files))
+
+        domain = planned_domain(run.stores, run.plan)
+        (opened,), _ = open_together(run, domain, [held_out], [errors], public)  # refuses here
+        admitted, passed = opened.admitted, run.stages.pass_door(opened.session, opened.exact.steps)
         released = run.stores.released.read(passed.released[0])
         suggestion = Suggestion.of(held_out, released, queries=admitted.stream.rows, beta=beta)
         claim = {"epsilon": passed.session.epsilon, "delta": passed.session.delta}

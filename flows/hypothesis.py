@@ -6,8 +6,8 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
 from concord.flows import stages
+from concord.flows.admit import Opened
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
-from concord.flows.stage import pass_door
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asks.hypothesis import HypothesisAsk
 from concord.tasks.door.admit import check_ensemble
@@ -32,9 +32,10 @@ def count_exact(run: RunContext, admitted: Admitted[HypothesisAsk], private: Pri
     return ExactNumbers((counts.digest,), [counts], steps=partial(admitted.ask.steps, exact=[counts]))
 
 
-def release(run: RunContext, session: Session, admitted: Admitted[HypothesisAsk], counted: ExactNumbers) -> Learned:
+def release(run: RunContext, opened: Opened[HypothesisAsk]) -> Learned:
     """Choose once."""
-    return Learned(run, admitted, pass_door(run, session, counted.steps, admitted.ask.stage))
+    admitted = opened.admitted
+    return Learned(run, admitted, run.stages.pass_door(opened.session, opened.exact.steps, admitted.ask.stage))
 
 
 def fit(learned: Learned, where: str) -> Student:

@@ -7,6 +7,7 @@ study_again   another student from the labels that a session released: no teache
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -20,7 +21,7 @@ from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.settings import Settings
 from concord.artifacts.stores import Stores
 from concord.flows import hypothesis, sketch, tally, vote
-from concord.flows.admit import admit, announce_room, begin, may_open_further, precheck_tables
+from concord.flows.admit import Opened, announce_room, open_together
 from concord.flows.cache import Files
 from concord.flows.environment import prepare
 from concord.flows.memo import Memo
@@ -78,35 +79,29 @@ def learn(
     tables = memo.tables()
     with (
         naming_the_largest(plan, home),
-        running(plan, home, new_session=further, start_from=start_from) as run,
+        running(plan, home, new_session=further, start_from=start_from) as undecided,
     ):
-        summary = learn_from(run, encode(run, run.plan, run.files("public")))
+        public = encode(undecided, undecided.plan, undecided.files("public"))
+        run = decide(undecided, public)
+        ways = [WAYS[way] for way in run.plan.ways]  # the last one has the student
+        ways[0].rehearse(run, public.encoding)  # of all that the plan asks for
+        domain = planned_domain(run.stores, run.plan)
+        asks = [way.ask(run, public, domain) for way in ways]
+        counts = [partial(way.count_exact, run) for way in ways]
+        opened, private = open_together(run, domain, asks, counts, public, partial(check_room, run))  # refuses here
+        *before, last = [way.release(run, session) for way, session in zip(ways, opened, strict=True)]  # the door
+        learned = replace(last, before=tuple(other.passed for other in before))
+        student = ways[-1].fit(learned, learned.session.id)
+        summary = publish(run_planned_test(learned, private, student), student)
     memo.write(summary, tables)
     return summary
 
 
-def learn_from(run: RunContext, public: PublicRows) -> Summary:
-    """Learn in the plan's ways, from the first private row to the certificate: all of their sessions are opened, or
-    none. The last one has the student."""
-    run = decide(run, public)
-    ways = [WAYS[way] for way in run.plan.ways]
-    ways[0].rehearse(run, public.encoding)  # of all that the plan asks for
-    domain = planned_domain(run.stores, run.plan)
-    admitted = admit(run, domain, [way.ask(run, public, domain) for way in ways], public)
-    announce_room(admitted[-1])
-    check_test(run, admitted[-1])  # refuses here, before anything private is read
-    private = PrivateFiles.of(run, admitted[0].stream.sources)
-    precheck_tables(run, private, public.encoding, admitted[0].session)
-    counted = [way.count_exact(run, each, private) for way, each in zip(ways, admitted, strict=True)]
-    sessions = list[Session]()
-    for each, numbers in zip(admitted, counted, strict=True):
-        further = may_open_further(run, next(iter(sessions), None), each.ask)
-        sessions.append(begin(run, each, private, numbers, further=further))
-    asked = zip(ways, sessions, admitted, counted, strict=True)
-    *before, last = [way.release(run, session, each, numbers) for way, session, each, numbers in asked]
-    learned = replace(last, before=tuple(each.passed for each in before))
-    student = ways[-1].fit(learned, learned.session.id)
-    return publish(run_planned_test(learned, private, student), student)
+def check_room(run: RunContext, admitted: Admitted[Any]) -> None:
+    """Print how a session that would be opened can be extended. Raises BudgetRefused if its domain does not cover the
+    test that the plan asks for, too."""
+    announce_room(admitted)
+    check_test(run, admitted)
 
 
 @operation("extend", "extend {session}")
@@ -126,7 +121,7 @@ def extend(session: str, public: Path, home: Path | None = None) -> Summary:
     with running(plan, home) as run:
         known = run.lock_session(learned.id)
         admitted, teachers = add_rows(run, learned.id, str(public.absolute()))  # refuses here, before a teacher votes
-        answered = vote.release(run, known, admitted, ExactNumbers((), teachers))
+        answered = vote.release(run, Opened(admitted, known, ExactNumbers((), teachers)))
         summary = publish(answered, vote.fit(answered, learned.id))
     check_any_asked(summary)
     return summary
@@ -214,7 +209,7 @@ class Learns(Protocol):
     def rehearse(self, run: RunContext, encoding: Encoding) -> None: ...
     def ask(self, run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> Ask[Any]: ...
     def count_exact(self, run: RunContext, admitted: Admitted[Any], private: PrivateFiles) -> ExactNumbers: ...
-    def release(self, run: RunContext, session: Session, admitted: Admitted[Any], counted: ExactNumbers) -> Learned: ...
+    def release(self, run: RunContext, opened: Opened[Any]) -> Learned: ...
     def fit(self, learned: Learned, where: str) -> Student: ...
 
 

@@ -26,7 +26,7 @@ from concord.flows.operation import PlanOrFile, given, operation
 from concord.flows.outcome import Summary
 from concord.flows.run import Admitted, PrivateFiles, RunContext, running
 from concord.flows.season import Periods, check_periods, published_mark
-from concord.flows.stage import Disclosure, pass_door
+from concord.flows.stage import Disclosure
 from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, publish
 from concord.tasks.asks.stream import Beginning, PeriodCounts, SeasonAsk, beginning_of, periods_counted
@@ -168,7 +168,7 @@ def _pass_period(
     rows = read_sample(tally.sample(run, run.plan.privacy.domain, asked.coded, admitted.stream.batches), stores.staged)
     past = tally.rounds_in(run, [ref for each in periods.ended for ref in stores.ledger.released_by(each.id)[-1:]])
     follow = partial(follow_totals, rows, asked.coded, past)
-    passed = pass_door(run, session, partial(asked.steps, counted=counted, again=again, follow=follow))
+    passed = run.stages.pass_door(session, partial(asked.steps, counted=counted, again=again, follow=follow))
     earlier = stores.ledger.released_by(session.id)[:-1]
     return replace(passed, released=[*earlier, *passed.released])
 

@@ -11,7 +11,6 @@ from concord.flows import stages
 from concord.flows.admit import begin
 from concord.flows.console import err
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
-from concord.flows.stage import pass_door
 from concord.flows.steps import Learned
 from concord.tasks.asks.student_test import StudentTestAsk, planned_test
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
@@ -76,5 +75,5 @@ def _pass_test(learned: Learned, private: PrivateFiles, student: Student, mechan
     found = replace(learned.admitted, ask=ask, session=None if session is None else run.lock_session(session.id))
     opened = begin(run, found, private, ExactNumbers((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
-    released = pass_door(run, opened, partial(ask.steps, exact=[counts]), ask.stage)
+    released = run.stages.pass_door(opened, partial(ask.steps, exact=[counts]), ask.stage)
     return replace(learned, passed=replace(passed, at=released.at))

@@ -16,9 +16,10 @@ from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import tally
+from concord.flows.admit import Opened
 from concord.flows.cache import Place
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, PublicStream, RunContext
-from concord.flows.stage import Disclosure, pass_door, stage
+from concord.flows.stage import Disclosure, stage
 from concord.flows.stages import encode
 from concord.flows.steps import Learned
 from concord.tasks.asks.sketch import SketchAsk
@@ -69,9 +70,9 @@ def count_exact(run: RunContext, admitted: Admitted[SketchAsk], private: Private
     return tally.counted_rounds(run, admitted, planner, units, sums)
 
 
-def release(run: RunContext, session: Session, admitted: Admitted[SketchAsk], counted: ExactNumbers) -> Learned:
+def release(run: RunContext, opened: Opened[SketchAsk]) -> Learned:
     """Pass step after step through the door, and label the synthetic rows by the last."""
-    return _synthesised(run, admitted, pass_door(run, session, counted.steps))
+    return _synthesised(run, opened.admitted, run.stages.pass_door(opened.session, opened.exact.steps))
 
 
 def replay(run: RunContext, session: Session, admitted: Admitted[SketchAsk]) -> Learned:

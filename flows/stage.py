@@ -6,7 +6,7 @@
     shards = split(run, plan, …)                            a flow calls it, in its own process
     teachers = teach(run, blocks, plan, …)                  a `mapped` stage: once per block, by the task runner
     with poll.in_turn(run, batches, ahead, …) as polled:    or once per part on demand, a few parts ahead
-    labels = pass_door(run, session, steps)                 never cached: a release is replayed from the ledger
+    labels = run.stages.pass_door(session, steps)           never cached: a release is replayed from the ledger
 
 The key of a result is derived from the arguments (`flows.cache`), so no argument can be left out of it. A stage can
 read only those fields of its `plan` that are listed in `reads`.
@@ -155,17 +155,6 @@ def disclose(steps: Steps, stores: Stores, session: Session) -> Disclosure:
     return Disclosure(after, files, after.asked - session.asked, stores.ledger.now())
 
 
-def pass_door(run: InRun, session: Session, steps: Steps, name: StageName = "release") -> Disclosure:
-    """Pass the door: the one way for whatever is asked. It is never cached: a release is replayed from the ledger."""
-
-    def work() -> tuple[Disclosure, bool]:
-        disclosed = run.stages.pass_door(name, steps, session)
-        return disclosed, disclosed.session == session
-
-    result: Disclosure = run.stages.uncached(name, work)
-    return result
-
-
 def stage(
     name: StageName, *, version: int = 1, reads: Sequence[str] = ()
 ) -> Callable[[Callable[Concatenate[Place, P], Returned]], CachedStage[P, Returned]]:
@@ -228,14 +217,15 @@ class Stages:
         key = key_of(Vault(self.home / "vault"), work.name, str(work.version), arguments)
         return {"place": Place(self.home, key), **arguments}
 
-    def pass_door(self, name: StageName, steps: Steps, session: Session) -> Disclosure:
-        """Pass the door in a task of its own. Its steps call stages as the flow does: no context of that task is sent
-        to workers."""
-        in_flow = copy_context()
-        at_door = task(name=name, persist_result=False)(
-            lambda: in_flow.run(disclose, steps, Stores.of(self.home), session)
-        )
-        return at_door()
+    def pass_door(self, session: Session, steps: Steps, name: StageName = "release") -> Disclosure:
+        """Pass the door, in a task of its own: the one way for whatever is asked. It is never cached: a release is
+        replayed from the ledger. Its steps call stages as the flow does: no context of that task is sent to workers."""
+        with self._alone(name) as progress:
+            in_flow, stores = copy_context(), Stores.of(self.home)
+            at_door = task(name=name, persist_result=False)(lambda: in_flow.run(disclose, steps, stores, session))
+            disclosed = at_door()
+            progress.advance(cached=disclosed.session == session)
+        return disclosed
 
     def forget(self, files: Iterable[str]) -> None:
         """Remove the cached results that name those files, each of which is called by its stage's key."""
@@ -304,12 +294,18 @@ class Stages:
 
     def uncached(self, name: StageName, work: Callable[[], tuple[Any, bool]]) -> Any:
         """The result of `work`, which returns with it whether it was a replay."""
+        with self._alone(name) as progress:
+            result, replayed = work()
+            progress.advance(cached=replayed)
+        return result
+
+    @contextmanager
+    def _alone(self, name: StageName) -> Iterator[Progress]:
+        """As `_shown`, of a stage of one part, which counts its steps."""
         with self._shown(name) as progress:
             with reporting(progress.step):
-                result, replayed = work()
-            progress.advance(cached=replayed)
+                yield progress
             self._leave_out(progress.seconds, progress)
-        return result
 
     @contextmanager
     def _shown(self, name: StageName, total: int = 1) -> Iterator[Progress]:

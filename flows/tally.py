@@ -20,9 +20,10 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
+from concord.flows.admit import Opened
 from concord.flows.cache import Place, PrivateInput
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
+from concord.flows.stage import Disclosure, mapped, on_workers, stage
 from concord.flows.stages import UNITS, study
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.advice.planned import asks_pairs, check_columns, planned_sizes, planned_tallies
@@ -142,9 +143,9 @@ def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: Privat
     return counted_rounds(run, admitted, planner, units, sums)
 
 
-def release(run: RunContext, session: Session, admitted: Admitted[TalliesAsk], counted: ExactNumbers) -> Learned:
+def release(run: RunContext, opened: Opened[TalliesAsk]) -> Learned:
     """Pass round after round through the door, and label the public rows by the last."""
-    return labelled(run, admitted, pass_door(run, session, counted.steps))
+    return labelled(run, opened.admitted, run.stages.pass_door(opened.session, opened.exact.steps))
 
 
 def replay(run: RunContext, session: Session, admitted: Admitted[TalliesAsk]) -> Learned:

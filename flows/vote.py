@@ -16,8 +16,9 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
+from concord.flows.admit import Opened
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure, pass_door
+from concord.flows.stage import Disclosure
 from concord.flows.stages import split
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asking import relabel as asking_relabel
@@ -58,15 +59,15 @@ def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateF
     return ExactNumbers(private_digests, stages.teach(run, stages.blocks(plan, shards), plan, encoding), relabelled)
 
 
-def release(run: RunContext, session: Session, admitted: Admitted[VotesAsk], counted: ExactNumbers) -> Learned:
+def release(run: RunContext, opened: Opened[VotesAsk]) -> Learned:
     """Have the teachers vote, and pass the door batch by batch."""
-    return Learned(run, admitted, ask_teachers(run, session, admitted, counted.kept))
+    return Learned(run, opened.admitted, ask_teachers(run, opened.session, opened.admitted, opened.exact.kept))
 
 
 def replay(run: RunContext, session: Session, admitted: Admitted[VotesAsk]) -> Learned:
     """The labels, as released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
     steps = partial(admitted.ask.steps, batches=admitted.stream.batches, votes=None)
-    return Learned(run, admitted, pass_door(run, session, steps))
+    return Learned(run, admitted, run.stages.pass_door(session, steps))
 
 
 def fit(learned: Learned, where: str) -> Student:
@@ -82,5 +83,5 @@ def ask_teachers(
     busy = FAR_AHEAD if run.plan.teachers.address else (os.cpu_count() or 1) - 1
     ahead = 0 if session.ended else busy  # then no row can be new
     with stages.poll.in_turn(run, stream.batches, ahead, teachers, stream.encoding) as polled:
-        passed = pass_door(run, session, partial(admitted.ask.steps, batches=stream.batches, votes=polled))
+        passed = run.stages.pass_door(session, partial(admitted.ask.steps, batches=stream.batches, votes=polled))
     return replace(passed, at=run.stores.ledger.now())

@@ -40,7 +40,7 @@ class Direct(Stages):
     def uncached(self, name: StageName, work: Any) -> Any:  # noqa: ARG002
         return work()[0]
 
-    def pass_door(self, name: str, steps: Steps, session: Session) -> Disclosure:  # noqa: ARG002
+    def pass_door(self, session: Session, steps: Steps, name: str = "release") -> Disclosure:  # noqa: ARG002
         return disclose(steps, Stores.of(self.home), session)
 
 
