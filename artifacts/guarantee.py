@@ -5,7 +5,7 @@ over its life, as certificate and report show them, and the caveats in plain wor
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import Field
@@ -49,7 +49,16 @@ class Guarantee(Budget):
     @property
     def in_words(self) -> str:
         """The claim in a line."""
-        return claim_in_words(self.model_dump())
+        return self.among(None)
+
+    def among(self, units: int | None) -> str:
+        """The claim in a line; beside δ the number of private units by which to judge it, if that is stated."""
+        stated = "" if units is None else f" (about {units:,} private units)"
+        return f"{super().in_words}{stated} for {self.unit}"
+
+    def shown(self, units: int | None = None) -> dict[str, Any]:
+        """The claim as JSON, with the number of private units if it is stated, and in words."""
+        return {**self.model_dump(), "units": units, "in_words": self.among(units)}
 
     @property
     def meaning(self) -> str:
@@ -75,15 +84,6 @@ class Guarantee(Budget):
         """The largest true-positive rate of any test of membership at the false-positive rate `wrong` (Wasserman & Zhou
         2010; Kairouz, Oh & Viswanath 2015)."""
         return min(1.0, self.factor * wrong + self.delta, 1 - max(0.0, 1 - self.delta - wrong) / self.factor)
-
-
-def claim_in_words(guarantee: Mapping[str, Any]) -> str:
-    """A guarantee, given as JSON, in a line; beside δ the number of private units by which to judge it, if it is
-    stated."""
-    units = guarantee.get("units")
-    among = "" if units is None else f" (about {units:,} private units)"
-    pair = Budget(epsilon=guarantee["epsilon"], delta=guarantee["delta"])
-    return f"{pair.in_words}{among} for {guarantee['unit']}"
 
 
 def guarantee_of_labels(session: Session, domain: Domain) -> dict[str, str]:

@@ -8,10 +8,9 @@ Checked by tests/tasks/student/test_evaluate.py
 """
 
 import math
-from collections.abc import Mapping
 from shlex import quote
 from statistics import fmean
-from typing import Any, Self
+from typing import Self
 
 from pydantic import model_validator
 
@@ -292,6 +291,12 @@ class UnitsTested(CertificatePart):
     level: float
     rows: int
 
+    @property
+    def on_units(self) -> str:
+        """What it was evaluated on, and what its intervals cover, in a part of a sentence."""
+        clean = "" if self.clean else "; NOT clean: the student may have learned from the tested units"
+        return f"on about {self.rows:,} private units set aside, with {self.level:.0%} intervals{clean}"
+
 
 class NumberTested(UnitsTested):
     """The student of a number, evaluated on units set aside.
@@ -306,11 +311,11 @@ class NumberTested(UnitsTested):
     constant: float
     constant_rmse: Estimate
 
-
-def number_tested_in_words(test: Mapping[str, Any]) -> str:
-    """The figures of a `NumberTested`, given as JSON, in a part of a sentence."""
-    own, other = ("{value:.4g} ({low:.4g} to {high:.4g})".format(**test[of]) for of in ("rmse", "constant_rmse"))
-    return f"RMSE {own}, against {other} for a constant prediction of {test['constant']:.4g}"
+    @property
+    def in_words(self) -> str:
+        """The figures of all units, in a part of a sentence."""
+        against = f"{self.constant_rmse:.4g} for a constant prediction of {self.constant:.4g}"
+        return f"RMSE {self.rmse:.4g}, against {against} {self.on_units}"
 
 
 class TestRecord(UnitsTested):
@@ -327,6 +332,13 @@ class TestRecord(UnitsTested):
     majority: float | None = None
     classes: tuple[ClassTested, ...]
     matrix: ConfusionMatrix | None = None
+
+    @property
+    def in_words(self) -> str:
+        """The figures of all units, in a part of a sentence."""
+        baseline = "" if self.majority is None else f"majority-class baseline about {self.majority:.1%}, "
+        balanced = f"balanced accuracy {self.balanced_accuracy.in_words}"
+        return f"accuracy {self.accuracy.in_words}, {baseline}{balanced} {self.on_units}"
 
 
 AnyTested = TestRecord | NumberTested

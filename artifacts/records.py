@@ -99,9 +99,11 @@ class SessionRecord(CertificatePart):
         return next((outcome for outcome in self.outcomes if isinstance(outcome, UnitsTested)), None)
 
     def shown(self) -> dict[str, Any]:
-        """A test as JSON, with its session, its claim and its file."""
+        """A test as JSON, with its session, its claim and its file; and in words."""
         head = self.model_dump(mode="json", include={"session", "guarantee"})
-        return {**head, "file": self.files[0].model_dump(), **self.outcomes[0].model_dump(mode="json")}
+        words = "" if self.tested is None else self.tested.in_words
+        file = self.files[0].model_dump()
+        return {**head, "file": file, **self.outcomes[0].model_dump(mode="json"), "in_words": words}
 
 
 def promised(records: Sequence[SessionRecord]) -> Budget:

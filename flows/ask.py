@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
@@ -97,7 +98,7 @@ def certified(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> d
         return {
             **shown,
             "session": session.id,
-            "guarantee": {**claim, "unit": domain.unit, "neighbours": domain.neighbours},
+            "guarantee": Guarantee.at(**claim, unit=domain.unit, neighbours=domain.neighbours).shown(),
             "shards": session.teachers,
             "file": str(stores.released.root / file.path),
             "certificate": str(stores.released.root / certificate.path),
@@ -157,10 +158,10 @@ def estimate(
         admitted, passed = opened.admitted, run.stages.pass_door(opened.session, opened.exact.steps)
         released = run.stores.released.read(passed.released[0])
         suggestion = Suggestion.of(held_out, released, queries=admitted.stream.rows, beta=beta)
-        claim = {"epsilon": passed.session.epsilon, "delta": passed.session.delta}
+        claim, domain = {"epsilon": passed.session.epsilon, "delta": passed.session.delta}, admitted.balance.domain
         details = {
             "session": passed.session.id,
-            "guarantee": {**claim, "unit": admitted.balance.domain.unit},
+            "guarantee": Guarantee.at(**claim, unit=domain.unit, neighbours=domain.neighbours).shown(),
             "teachers": passed.session.teachers,
             **suggestion.model_dump(),
             "estimate": str(run.stores.released.root / passed.released[0].path),

@@ -11,7 +11,6 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.guarantee import (
     NO_LATER_ROWS,
-    claim_in_words,
     later_rows_in_words,
     lifetime_in_words,
     unasked_in_words,
@@ -23,7 +22,6 @@ from concord.artifacts.measures import (
     Estimate,
     NumberTest,
     NumberTested,
-    number_tested_in_words,
 )
 from concord.artifacts.sessions import Session
 from concord.flows.console import on_page
@@ -224,22 +222,6 @@ def _each(part: Any, of: Callable[[Estimate], Any]) -> Any:
     return of(part) if isinstance(part, Estimate) else part
 
 
-def tested_in_words(test: Mapping[str, Any]) -> str:
-    """A private test in one line."""
-    if "rmse" in test:
-        shares = [number_tested_in_words(test)]
-    else:
-        form = "{} {value:.1%} ({low:.1%} to {high:.1%})"
-        shares = [form.format(words, **test[name]) for name, words in MEASURES.items()]
-        if test["majority"] is not None:
-            shares.insert(1, f"majority-class baseline about {test['majority']:.1%}")
-    clean = "" if test["clean"] else "; NOT clean: the student may have learned from the tested units"
-    return f"{', '.join(shares)} on about {test['rows']:,} private units set aside{clean}"
-
-
-MEASURES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy"}
-
-
 def extension_in_words(session: Session) -> str:
     """A sentence on whether the session can be extended."""
     if not session.teachers:
@@ -276,14 +258,14 @@ def outcome_in_markdown(summary: Summary) -> str:
     if summary.asks == "rows":
         rows = {f"rows {name}": getattr(summary, name) for name in ("answered", "refused", "not_asked")}
     details = {
-        "guarantee": claim_in_words(guarantee),
+        "guarantee": guarantee["in_words"],
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
         "mechanism": summary.ran,
         **({"season": summary.season} if summary.season else {}),
         f"{summary.asks} queried": f"{summary.asked:,} ({summary.asked_now:,} by this command)",
         **{name.replace("_", " "): f"{count:,}" for name, count in rows.items()},
         "student": "no public test rows" if public is None else public["in_words"],
-        "private test": "none" if summary.test is None else tested_in_words(summary.test),
+        "private test": "none" if summary.test is None else summary.test["in_words"],
         "model": f"`{summary.student['model_uri']}`",
         "budget": spent_in_words(summary.lifetime),
         "report": f"[{Path(summary.report).name}]({Path(summary.report).absolute().as_uri()}), `{summary.report}`",

@@ -46,15 +46,14 @@ class Run:
 
     @property
     def _facts(self) -> dict[str, str]:
-        from concord.artifacts.guarantee import claim_in_words
-        from concord.flows.outcome import spent_in_words, tested_in_words
+        from concord.flows.outcome import spent_in_words
 
         public, private = self.summary.student.get("public_test"), self.summary.test
         return {
             "session": self.session,
-            "guarantee": claim_in_words(self.summary.guarantee),
+            "guarantee": self.summary.guarantee["in_words"],
             "performance": "no public test rows" if public is None else public["in_words"],
-            **({} if private is None else {"private test": tested_in_words(private)}),
+            **({} if private is None else {"private test": private["in_words"]}),
             "budget": spent_in_words(self.summary.lifetime),
             "report": self.summary.report,
         }

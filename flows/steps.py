@@ -93,7 +93,7 @@ def publish(learned: Learned, student: Student) -> Summary:
         certificate=str(released / certified.certificate.path),
         certificate_digest=certified.certificate.digest,
         report=str(released / certified.report.path),
-        guarantee=certificate.guarantee.model_dump() | {"units": certificate.units},
+        guarantee=certificate.guarantee.shown(certificate.units),
         mechanism={name: value for name, value in session.mechanism.items() if name != "refusal"},
         teachers=labelled.teachers,
         asks=labelled.asks,

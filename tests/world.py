@@ -238,7 +238,7 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
     from concord.tasks.mechanisms.tallies import FINER, GROUPS, Round, Tallies, planned_rounds
     from concord.tasks.publish import (
-        certify as publish_certify, export as publish_disclosures, figures as publish_figures,
+        certify as publish_certify, figures as publish_figures,
         report as publish_explain
     )
     from concord.tasks.publish.certify import (
@@ -355,7 +355,7 @@ if TYPE_CHECKING:
     from concord.flows import (
         admit as flows_admit, api as flows_api, classifier as flows_classifier, cluster as flows_cluster,
         console as flows_console, environment as flows_environment, learn as flows_learn,
-        outcome as flows_outcome, refresh as flows_refresh, run as flows_run, season as flows_season,
+        refresh as flows_refresh, run as flows_run, season as flows_season,
         server as flows_server, stages as flows_stages, tally as flows_tally, vote as flows_vote
     )
     from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words

@@ -243,12 +243,11 @@ def estimate_command(
 
 def show_estimate(details: dict[str, Any]) -> None:
     """Print the estimate, its cost, and how to use it."""
-    from concord.artifacts.guarantee import claim_in_words
     from concord.flows.outcome import spent_in_words
 
     rows = {
         "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",
-        "guarantee": f"{claim_in_words(details['guarantee'])}, in session {details['session']}",
+        "guarantee": f"{details['guarantee']['in_words']}, in session {details['session']}",
         "budget": spent_in_words(details["lifetime"]),
         "next": f"set cutoff = {details['cutoff']} in [labeling], for a mechanism that ends by refusals: enough for "
         f"{details['queries']:,} public rows, except with probability {details['beta']:g} (BTT18, Theorem 3.2)",

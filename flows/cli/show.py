@@ -20,8 +20,7 @@ MOST_SHOWN = 7
 
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     """Print the outcome of a run, and where to look next; if `quiet`, only the path of its certificate."""
-    from concord.artifacts.guarantee import claim_in_words
-    from concord.flows.outcome import spent_in_words, tested_in_words
+    from concord.flows.outcome import spent_in_words
 
     if quiet:
         say(summary.certificate)
@@ -29,7 +28,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     student = summary.student
     lines = {
         "session": summary.session,
-        "guarantee": claim_in_words(summary.guarantee),
+        "guarantee": summary.guarantee["in_words"],
         "mechanism": summary.ran,
         "rows": f"{summary.asked:,} public rows queried, {summary.answered:,} labelled, {summary.refused:,} refused",
         **({"season": summary.season} if summary.season else {}),
@@ -50,7 +49,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         both = (f"{name.replace('_', ' ')} {_share(test, 'prior_odds', name)}" for name in test["prior_odds"])
         lines["rare classes"] = f"{', '.join(both)} at the threshold for rare classes"
     if summary.test is not None:
-        lines["private test"] = tested_in_words(summary.test)
+        lines["private test"] = summary.test["in_words"]
     if summary.not_asked:
         lines["rows"] += f", {summary.not_asked:,} not queried, because the session had ended"
     for name, value in lines.items():

@@ -33,13 +33,7 @@ from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate, reworded
 from concord.artifacts.errors import WrongInput, in_words
-from concord.artifacts.measures import (
-    AnyPublicTest,
-    AnyTested,
-    NumberTested,
-    PublicTest,
-    number_tested_in_words,
-)
+from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, NumberTested
 from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, Published
 from concord.tasks.data.concord_student import Spelled, truth_words
 from concord.tasks.publish.predict import csv_text
@@ -258,12 +252,13 @@ def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
     if certificate.teachers:
         yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
     yield from (f"**Warning:** {warning}.\n" for warning in certificate.warnings)
-    right = measured_in_words(record.public_test) or "not evaluated on public rows"
+    public, private = record.public_test, certificate.tested
+    right = "not evaluated on public rows" if public is None else evaluated_in_words(public)
     params = in_markdown(str(published.student.params or ""))
     yield f"- Student: {record.estimator} {params}\n- Performance: {right}"
     yield f"- SHA-256 of its file: {record.file.digest}, as `certificate.json` names it\n"
-    if test := certificate.tested:
-        yield f"- {test_in_words(test)}\n"
+    if private is not None:
+        yield f"- Private test, by noisy counts: {evaluated_in_words(private)}\n"
     yield "## Intended use\n"
     yield f"{about.use or NOT_STATED}\n"
     if about.issuer:
@@ -293,24 +288,9 @@ def holds(part: Pipeline) -> str:
     return TAKES[part[0].kind].format(part[0].size)
 
 
-def test_in_words(test: AnyTested) -> str:
-    """The result of a test on private units, in one sentence."""
-    if isinstance(test, NumberTested):
-        right = f"{number_tested_in_words(test.model_dump())}, at level {test.level:g}"
-    else:
-        recalls = (f"{item.name} {item.recall.in_words}" for item in test.classes[:MOST_FOUND])
-        right = (
-            f"accuracy {test.accuracy.in_words}, balanced accuracy {test.balanced_accuracy.in_words}, recall of "
-            f"{', '.join(recalls)}, at level {test.level:g}"
-        )
-    unclean = "" if test.clean else ", but it may have learned from some of them, so the intervals are not valid"
-    units = f"about {test.rows:,} private units that were set aside"
-    return f"Private test, by noisy counts of {units}: {right}{unclean}"
-
-
-def measured_in_words(test: AnyPublicTest | None) -> str | None:
-    """The result of a public test, in a part of a sentence."""
-    if not isinstance(test, PublicTest):
-        return None if test is None else test.in_words
+def evaluated_in_words(test: AnyPublicTest | AnyTested) -> str:
+    """The result of a test, in a part of a sentence."""
+    if isinstance(test, NumberTest | NumberTested):
+        return test.in_words
     recalls = (f"{item.name} {item.recall.in_words}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
     return f"{test.in_words}; recall of each class: {', '.join(recalls)}"

@@ -22,12 +22,10 @@ from tests.world import (
     Records,
     Run,
     Summary,
-    flows_outcome,
     load_student,
     parse_plan,
     proved,
     public_test,
-    publish_disclosures,
     start,
     table_bytes,
     verify,
@@ -103,14 +101,14 @@ def check_private_test(summary: Summary, plan: Plan, home: Path) -> None:
     there = found["constant_rmse"]
     assert found["rmse"]["high"] < there["low"] < np.sqrt(np.mean((found["constant"] - truth) ** 2)) < there["high"]
     assert summary.test is not None
-    assert flows_outcome.tested_in_words(summary.test).startswith(f"RMSE {found['rmse']['value']:.4g} (")
+    assert summary.test["in_words"].startswith(f"RMSE {found['rmse']['value']:.4g} (")
     assert f"RMSE</span> <span>{found['rmse']['value']:.4g} (" in Path(summary.report).read_text()
     recorded = Records.of(home).recorded(summary.run_id)
     assert recorded is not None
     assert recorded.metrics["test_rmse_high"] == found["rmse"]["high"]
     certificate = certificate_of(summary)
     assert certificate.tested is not None
-    assert f"RMSE {found['rmse']['value']:.4g}" in publish_disclosures.test_in_words(certificate.tested)
+    assert f"RMSE {found['rmse']['value']:.4g}" in certificate.tested.in_words
 
 
 def check_measures(home: Path, session: str, table: str) -> None:

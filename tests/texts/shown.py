@@ -29,6 +29,7 @@ from tests.world import (
     PublishedSession,
     StableVoting,
     Summary,
+    TestRecord,
     WrongInput,
     budget_of,
     flows_console,
@@ -122,16 +123,18 @@ def after_a_run() -> str:
     common: dict[str, Any] = {
         **{"run_id": "r", "domain": "people", "session": SESSION, "certificate": "certificate.json"},
         **{"certificate_digest": "", "report": "report.html", "stages": [], "conversion": 1.7},
-        "guarantee": certificate.guarantee.model_dump(),
+        "guarantee": certificate.guarantee.shown(),
         "student": measures_of(certificate) | {"champion": True},
         **{"mechanism": certificate.mechanism.settings, "teachers": 100, "spent_now": {"epsilon": 1.0, "delta": 1e-5}},
         **{"asked": 300, "answered": 300, "refused": 0, "asked_now": 300},
         "lifetime": {"now": 0.1, "used": 0.2, "more": 8},
     }
     votes = Summary(**common)
-    tested = {"accuracy": share, "balanced_accuracy": share, "majority": 0.6, "rows": 900, "clean": False}
+    measures = {"accuracy": share, "balanced_accuracy": share, "majority": 0.6, "rows": 900, "classes": ()}
+    private = TestRecord.model_validate({**measures, "share": 0.1, "clean": False, "earlier": 0, "level": 0.95})
     common |= {"lifetime": {"now": 0.0, "used": 0.2, "more": None}, "mechanism": RECORDED["tallies"], "teachers": 0}
-    common |= {"asks": "rounds", "asked": 3, "asked_now": 1, "inferred": 300, "not_asked": 50, "test": tested}
+    common |= {"asks": "rounds", "asked": 3, "asked_now": 1, "inferred": 300, "not_asked": 50}
+    common |= {"test": {"in_words": private.in_words}}
     sums = Summary(**common, warnings=["recall is 0 for 'yes'"])
     runs = [_printed(partial(show, each, Path("home"))) + outcome_in_words(each) for each in (votes, sums)]
     return "\n\n".join([*runs, budget, *(f"{check['name']}: {check['detail']}" for check in checks)])

@@ -95,7 +95,7 @@ def test_what_is_said_of_a_run_keeps_its_brackets(capsys: pytest.CaptureFixture[
     words, home = "none can be labelled; more `queries` would pay for some", tmp_path / "[home]"
     summary = Summary.model_construct(
         session="people-1",
-        guarantee={"epsilon": 1.0, "delta": 1e-6, "unit": "one row"},
+        guarantee={"in_words": "ε = 1, δ = 1e-06 for one row"},
         mechanism={"name": "noisy_votes"},
         teachers=1,
         asked=1,
