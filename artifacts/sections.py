@@ -1,7 +1,7 @@
 """The sections of the plan, each checked by itself; `artifacts.plan` checks them against one another.
 
-The docstring of a key, and its unit, go into its JSON schema, and from there to editors
-(tasks/advice/keys.py) and the reference page. A run publishes the values of all keys but those marked OPERATOR.
+The docstring of a key, and its unit, go into its JSON schema, and from there to editors and the reference page
+(tests/support/plan_keys.py). A run publishes the values of all keys but those marked OPERATOR.
 """
 
 import difflib

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.markdown import table
+from tests.support.plan_keys import schema_text, sections
 from tests.world import (
     EXPORT_FORMS,
     MECHANISMS,
@@ -18,8 +19,6 @@ from tests.world import (
     ErrorEstimate,
     Tallies,
     mechanism_class,
-    schema_text,
-    sections,
 )
 
 ROOT = Path(__file__).parents[1]

@@ -96,11 +96,12 @@ if TYPE_CHECKING:
         rehearse_sketch as advice_rehearse_sketch, rehearse_tallies as advice_rehearse_tallies,
         rehearse_votes as advice_rehearse_votes
     )
-    from concord.tasks.advice.demo import DEMO_TABLES, UNFORESEEN, write_demo, write_stays
+    from concord.tasks.advice.demo import (
+        DEMO_TABLES, PLAN_SCHEMA_FILE, SCHEMA_LINE, SHIPPED, UNFORESEEN, write_demo, write_stays
+    )
     from concord.tasks.advice.draft import INDEX, UNREAD, PlanFacts, classes_of, features_of, usual_delta
     from concord.tasks.advice.draft_schema import answered
     from concord.tasks.advice.init import parse_setting
-    from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SCHEMA_LINE, SHIPPED, plan_schema, schema_text, sections
     from concord.tasks.advice.planned import (
         REHEARSED, PublicFacts, asks_pairs, cells_that_are_heard, check_columns, decided, later_fields, planned_sizes,
         planned_sketch, planned_tallies, rounds_of, rounds_of_spaces

@@ -13,8 +13,11 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from concord.tasks.advice.keys import SHIPPED
-
+PLAN_SCHEMA_FILE = "concord-plan.schema.json"
+SCHEMA_LINE = f"#:schema {PLAN_SCHEMA_FILE}\n"
+"""The first line of a plan, by which an editor finds the schema of its keys and completes and checks them."""
+SHIPPED = Path(__file__).parents[2] / PLAN_SCHEMA_FILE
+"""A link to the schema in deployments/plans, which `make reference` writes; in a wheel, a copy of it."""
 ONE_TABLE, WITH_PUBLIC = "demo-one-table.toml", "demo.toml"
 """Its plans: without public rows, and with them."""
 FILES = (ONE_TABLE, "demo-one-table.json", WITH_PUBLIC)

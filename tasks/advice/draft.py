@@ -24,8 +24,8 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.artifacts.sections import TALLIES
 from concord.artifacts.table_schema import read_schema
+from concord.tasks.advice.demo import SCHEMA_LINE
 from concord.tasks.advice.draft_schema import UNDECLARED, declared_in_words
-from concord.tasks.advice.keys import SCHEMA_LINE
 from concord.tasks.data.cells import OURS, kind_of, text
 from concord.tasks.data.csv_files import words_of
 from concord.tasks.data.files import PRIVATE, find_files

@@ -20,6 +20,7 @@ from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.artifacts.sections import NAME_PATTERN, AboutPlan, DataPlan
 from concord.artifacts.sources import check_address
 from concord.artifacts.table_schema import schema_of
+from concord.tasks.advice.demo import PLAN_SCHEMA_FILE, SHIPPED
 from concord.tasks.advice.draft import (
     ABOUT,
     InitSettings,
@@ -41,7 +42,6 @@ from concord.tasks.advice.draft_schema import (
     question,
     written,
 )
-from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SHIPPED
 from concord.tasks.advice.planned import PublicFacts, no_tallies
 from concord.tasks.advice.rehearse_sketch import SketchAhead, expect_sketch
 from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft7Validator
 from pydantic import BaseModel
 
+from tests.support.plan_keys import plan_schema, schema_text, sections
 from tests.texts.wrong_plans import with_changes
 from tests.world import (
     PLAN_SCHEMA_FILE,
@@ -18,9 +19,6 @@ from tests.world import (
     Plan,
     WrongInput,
     parse_plan,
-    plan_schema,
-    schema_text,
-    sections,
 )
 
 PLANS = Path(__file__).parents[3] / "deployments/plans"

@@ -1,24 +1,17 @@
-"""Keys: reference of a plan's keys for people and editors, from the JSON schema of the plan's types.
+"""Reference of a plan's keys for people and editors, from the JSON schema of the plan's types.
 
-`concord init` writes PLAN_SCHEMA_FILE next to a plan, whose first line names it, so that editors which support it
-(taplo and those built on it) complete and check keys. `make reference` writes it to deployments/plans, and the page of
-all keys (tests/reference.py).
-Checked by tests/tasks/advice/test_keys.py, which makes both anew and compares.
+`make reference` writes the schema to deployments/plans, from where `concord init` copies it next to a plan, whose first
+line names it, so that editors which support it (taplo and those built on it) complete and check keys; and the page of
+all keys (tests/reference.py). Checked by tests/tasks/advice/test_keys.py, which makes both anew and compares.
 """
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from concord.artifacts.plan import Plan
+from tests.world import Plan
 
-PLAN_SCHEMA_FILE = "concord-plan.schema.json"
-SCHEMA_LINE = f"#:schema {PLAN_SCHEMA_FILE}\n"
-"""The first line of a plan, by which an editor finds the schema."""
-SHIPPED = Path(__file__).parents[2] / PLAN_SCHEMA_FILE
-"""A link to the schema in deployments/plans; in a wheel, a copy of it."""
 Schema = dict[str, Any]
 
 
@@ -67,7 +60,7 @@ def plan_schema() -> Schema:
 
 
 def schema_text() -> str:
-    """The content of PLAN_SCHEMA_FILE."""
+    """The content of the file that plans name."""
     return json.dumps(plan_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
