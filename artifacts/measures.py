@@ -10,7 +10,7 @@ Checked by tests/tasks/student/test_evaluate.py
 import math
 from shlex import quote
 from statistics import fmean
-from typing import Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -342,6 +342,15 @@ class TestRecord(UnitsTested):
 
 
 AnyTested = TestRecord | NumberTested
+
+
+def figures_of(test: AnyPublicTest | AnyTested) -> dict[str, Estimate | float]:
+    """The figures of all rows or units, by name: those that were determined."""
+    figures: dict[str, Any] = {name: part for name, part in test if name not in UnitsTested.model_fields}
+    if isinstance(test, PublicTest):
+        figures |= {"auc": test.auc, "calibration_error": test.calibration_error}
+        figures |= {f"prior_odds_{name}": part for name, part in test.prior_odds or ()}
+    return {name: part for name, part in figures.items() if isinstance(part, Estimate | float)}
 
 
 def thresholds_of(public: AnyPublicTest | None, private: AnyTested | None, *, tallied: bool) -> dict[str, float]:

@@ -1,6 +1,8 @@
-"""A publication: all that MLflow is given about a session, and the words and numbers it is described by.
+"""A publication: all that MLflow is given about a session, the words and numbers it is described by, and the texts of
+MLflow's pages about a domain and its students.
 
 Nothing here imports MLflow. Every field is released or public: what is not a field cannot be tracked.
+Checked by tests/artifacts/mlflow/test_tracking.py and test_champion.py
 """
 
 import json
@@ -9,21 +11,25 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.measures import (
     AnyPublicTest,
+    AnyTested,
     ClassMeasured,
     ClassTested,
     Estimate,
     NumberTest,
     NumberTested,
     PublicTest,
+    TestRecord,
+    figures_of,
 )
 from concord.artifacts.records import SessionRecord
+from concord.artifacts.sections import ALIAS
 
 MOST_CLASS_METRICS = 20
 """The most classes for which recall and precision are tracked per class."""
@@ -63,7 +69,6 @@ MODEL_FILE = "model.skops"
 NOTE = "mlflow.note.content"
 """The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
 
-AnyClass = TypeVar("AnyClass", ClassMeasured, ClassTested)
 ColumnType = Literal["double", "string", "boolean", "datetime", "any"]
 
 
@@ -118,7 +123,7 @@ def content_of(certificate: Certificate) -> RunContent:
     own = {"epsilon": leading.guarantee.epsilon, "delta": leading.guarantee.delta}
     settings, measured = ({}, student.params) if student.estimator.startswith(TALLIED) else (student.params, {})
     together = {"epsilon_together": whole.epsilon, "delta_together": whole.delta}
-    tested = _tested(certificate.test)
+    public, tested = student.public_test, _of_private(certificate.test)
     return RunContent(
         _settings(mechanism, "mechanism.")
         | _settings({} if relabelling is None else relabelling.model_dump(), "relabel.")
@@ -127,14 +132,15 @@ def content_of(certificate: Certificate) -> RunContent:
         | _settings(settings, "student.")
         | _settings({"student": student.estimator})
         | ({} if student.refused is None else _settings({"refused": student.refused}))
-        | ({} if student.public_test is None else {TEST_TABLE: student.public_test.table})
+        | ({} if public is None else {TEST_TABLE: public.table})
         | tested.params
         | _settings({"certificate": certificate.format}),
         own
         | (asked if leading.teachers else {})
         | (together if [*own.values()] != [*together.values()] else {})
         | measured
-        | _on_public_rows(student.accuracy, student.public_test)
+        | _metrics(public)
+        | ({} if public is None else {"rows_tested": float(public.rows)})
         | tested.metrics
         | {
             "domain_epsilon_spent": domain.spent.epsilon,
@@ -144,37 +150,27 @@ def content_of(certificate: Certificate) -> RunContent:
     )
 
 
-def _on_public_rows(accuracy: Estimate | None, test: AnyPublicTest | None) -> dict[str, float]:
-    """Metrics on public test rows; per class only if there are few classes."""
-    if isinstance(test, NumberTest):
-        figures = {("rmse", ""): test.rmse, ("r2", ""): test.r2}
-        return {**_with_ends(figures), "mean_rmse": test.mean_rmse, "rows_tested": test.rows}
-    measured: dict[tuple[str, str], Estimate | None] = {("accuracy", ""): accuracy}
+def _metrics(test: AnyPublicTest | AnyTested | None, prefix: str = "") -> dict[str, float]:
+    """The figures of a test as metrics, with the ends of their intervals; per class only if there are few classes."""
     if test is None:
-        return _with_ends(measured)
-    measured |= {(what, ""): getattr(test, what) for what in ("balanced_accuracy", "auc", "calibration_error")}
-    if test.prior_odds is not None:
-        measured |= {(f"prior_odds_{what}", ""): figure for what, figure in test.prior_odds}
-    for name, item in _by_class(test.classes).items():
-        measured |= {(what, f".{name}"): getattr(item, what) for what in OF_CLASS}
-    return {**_with_ends(measured), "majority": test.majority, "rows_tested": test.rows}
-
-
-OF_CLASS = ("recall", "precision", "auc", "average_precision")
-
-
-def _with_ends(measured: Mapping[tuple[str, str], Estimate | None], prefix: str = "") -> dict[str, float]:
-    """Each figure that is known, and the ends of its interval, as metrics by its name and what comes after it."""
+        return {}
+    figures: dict[tuple[str, str], Estimate | float] = {(name, ""): part for name, part in figures_of(test).items()}
+    if isinstance(test, PublicTest | TestRecord):
+        for of, item in _by_class(test.classes).items():
+            figures |= {(name, f".{of}"): part for name, part in item if isinstance(part, Estimate)}
     return {
-        f"{prefix}{what}{end}{of}": value
-        for (what, of), figure in measured.items()
-        if figure is not None
-        for end, value in (("", figure.value), ("_low", figure.low), ("_high", figure.high))
+        f"{prefix}{name}{end}{of}": value
+        for (name, of), figure in figures.items()
+        for end, value in (
+            (("", figure.value), ("_low", figure.low), ("_high", figure.high))
+            if isinstance(figure, Estimate)
+            else (("", figure),)
+        )
         if math.isfinite(value)
     }
 
 
-def _by_class(classes: Sequence[AnyClass]) -> dict[str, AnyClass]:
+def _by_class(classes: Sequence[ClassMeasured | ClassTested]) -> dict[str, ClassMeasured | ClassTested]:
     """The classes by their form in the names of metrics; empty if there are many.
 
     Letters that MLflow refuses there become `_`. If two would have the same form, the number of each stands before it.
@@ -186,29 +182,15 @@ def _by_class(classes: Sequence[AnyClass]) -> dict[str, AnyClass]:
     return {f"{at}.{name}" if alike else name: item for at, (name, item) in enumerate(zip(names, classes, strict=True))}
 
 
-def _tested(record: SessionRecord | None) -> RunContent:
-    """The content about a test on private units that were set aside, if there was one: figures with the ends of their
-    intervals; per class only if there are few classes."""
+def _of_private(record: SessionRecord | None) -> RunContent:
+    """The content about a test on private units that were set aside, if there was one."""
     if record is None or (test := record.tested) is None:
         return RunContent({}, {})
-    bounds, epsilon = record.mechanism.kind.bounds, record.guarantee.epsilon
-    if isinstance(test, NumberTested):
-        measured: dict[tuple[str, str], Estimate | None] = {
-            ("rmse", ""): test.rmse,
-            ("constant_rmse", ""): test.constant_rmse,
-        }
-        points: dict[str, float | None] = {"constant": test.constant}
-    else:
-        measured = {("accuracy", ""): test.accuracy, ("balanced_accuracy", ""): test.balanced_accuracy}
-        points = {"majority": test.majority}
-        for name, item in _by_class(test.classes).items():
-            measured |= {("recall", f".{name}"): item.recall, ("precision", f".{name}"): item.precision}
-    ends = _with_ends(measured, "test_")
-    ends |= {f"test_{name}": value for name, value in points.items() if value is not None}
+    bounds = record.mechanism.kind.bounds
     settings = {"share": test.share, "clean": test.clean, "level": test.level}
     return RunContent(
         _settings(settings if bounds is None else {**settings, "bounds": [*bounds]}, "test."),
-        {"test_rows": float(test.rows), "test_epsilon": epsilon, **ends},
+        {"test_rows": float(test.rows), "test_epsilon": record.guarantee.epsilon, **_metrics(test, "test_")},
     )
 
 
@@ -375,3 +357,82 @@ def mlflow_signature(
     """Raw public columns in, class names or a number out, as MLflow writes a schema. A missing cell is no error."""
     inputs = [{"name": name, "required": False, "type": kind} for name, kind in columns.items()]
     return {"inputs": json.dumps(inputs), "outputs": json.dumps([{"type": output}])}
+
+
+SHOWN_AS = {"mlflow.experimentKind": "custom_model_development"}
+"""The kind of an experiment, without which MLflow's pages guess whether it has trained models or prompts."""
+
+
+def runs_page(experiment: str) -> str:
+    """The address, within MLflow's pages, of an experiment's runs in the view for trained models."""
+    return f"#/experiments/{experiment}/runs?workflowType=machine_learning"
+
+
+def budget_in_words(certificate: Certificate) -> str:
+    """The lifetime privacy budget of the domain in a sentence of Markdown, as of that certificate."""
+    domain = certificate.domain
+    return (
+        f"Lifetime privacy budget of `{domain.name}`: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
+        f"δ = {domain.spent.delta:.4g} of {domain.cap.delta:g} are charged, by {domain.sessions} "
+        f"session{'s' * (domain.sessions != 1)}."
+    )
+
+
+def about_domain(certificate: Certificate, experiment: str) -> str:
+    """The description of a domain on the page of its experiment with that id, in Markdown.
+
+    MLflow's list of experiments shows it as it stands, so the link comes last.
+    """
+    guarantee, own = certificate.guarantee, certificate.leading.guarantee
+    wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{own.epsilon!r}'"
+    return (
+        f"{budget_in_words(certificate)}\n\n"
+        f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
+        f"certified.\n\n"
+        f"To find runs by mechanism and ε: `{wanted}`\n\n"
+        f"[All runs]({runs_page(experiment)})"
+    )
+
+
+def registered(domain: str) -> str:
+    """The name under which a domain's students are registered."""
+    return f"{domain}-student"
+
+
+def about_students(certificate: Certificate, version: str | None) -> str:
+    """The description of a domain's students in the model registry, in Markdown.
+
+    version   the latest, to be used if there is no champion; None if there is one
+    """
+    which = f"@{ALIAS}" if version is None else f"/{version}"
+    whose = "the champion, which is the best student without a warning"
+    if version is not None:
+        whose = f"version {version}, the latest (there is no champion; its description has its warnings)"
+    return (
+        f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
+        f"{budget_in_words(certificate)}\n\n"
+        f"To use {whose}:\n\n{USE.format(f'models:/{registered(certificate.domain.name)}{which}')}"
+    )
+
+
+USE = """\
+```python
+import mlflow.pyfunc
+import pandas
+
+rows = pandas.read_parquet("rows.parquet")
+print(mlflow.pyfunc.load_model("{0}").predict(rows))
+```
+
+MLflow takes no polars frames, so a polars one is given as `rows.to_pandas()`. The scikit-learn pipeline itself takes it
+as it is, and gives probabilities too:
+
+```python
+import mlflow.sklearn
+import polars
+
+rows = polars.read_parquet("rows.parquet")
+print(mlflow.sklearn.load_model("{0}").predict_proba(rows))
+```
+"""
+"""Usage of a registered student: two complete programs."""

@@ -25,8 +25,7 @@ from mlflow.exceptions import MlflowException
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import sha256
-from concord.artifacts.mlflow.describe import Recorded
-from concord.artifacts.mlflow.pages import runs_page
+from concord.artifacts.mlflow.describe import Recorded, runs_page
 from concord.artifacts.mlflow.store import check_place, client_of, in_one_sentence, make_if_missing
 from concord.artifacts.sections import ALIAS
 from concord.artifacts.settings import (

@@ -52,22 +52,25 @@ from concord.artifacts.mlflow.describe import (
     DIGESTS,
     MODEL_FILE,
     NOTE,
+    SHOWN_AS,
     TEST_ROWS,
     Champion,
     Publication,
     RunContent,
     Tracked,
+    about_domain,
+    about_students,
     content_of,
     dataset,
     guarantee_text,
     listing,
     logged_digests,
     mlflow_signature,
+    registered,
     run_name,
     tags,
     takes_alias,
 )
-from concord.artifacts.mlflow.pages import SHOWN_AS, about_domain, about_students, registered
 from concord.artifacts.mlflow.read import MODEL, Records
 from concord.artifacts.mlflow.store import in_one_sentence
 from concord.artifacts.process import ProcessChange
