@@ -31,6 +31,7 @@ from concord.artifacts.measures import (
     NumberTest,
     NumberTested,
     PublicTest,
+    compared,
     thresholds_of,
 )
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
@@ -363,59 +364,40 @@ def warnings_of(public: AnyPublicTest | None, private: AnyTested | None, *, tall
 
     tallied    whether it was decoded from sums, which no teacher voted on
     """
+    found = [*_of_public(public)] if public is not None else []
+    if private is None:
+        return tuple(found)
+    if not private.clean:
+        return *found, "the private test does not measure the student, which may have learned from the tested units"
+    beats, predicate = compared(private)
+    if beats is False or (beats is None and isinstance(private, NumberTested)):
+        found.append(f"by the private test the student {predicate}")
+    if isinstance(private, NumberTested):
+        return tuple(found)
+    of_public = public.classes if isinstance(public, PublicTest) else ()
+    recalled = {item.name for item in of_public if item.recall and item.recall.value}
+    missed = [item.name for item in private.classes if item.recall.low <= 0 and item.name not in recalled]
+    if missed:
+        found.append(f"recall may be 0 for {_listed(missed)}: its interval by the private test includes 0")
     if public is None:
-        return tuple(_of_private(private, set(), thresholds_of(public, private, tallied=tallied)))
-    if isinstance(public, PublicTest):
-        recalled = {item.name for item in public.classes if item.recall and item.recall.value}
-        return (*_of_public(public), *_of_private(private, recalled, None))
-    return (*_of_number(public), *_of_private(private, set(), None))
+        found += _at_thresholds(missed, thresholds_of(public, private, tallied=tallied))
+    return tuple(found)
 
 
-def _of_number(test: NumberTest) -> Iterator[str]:
-    if test.rmse.value >= test.mean_rmse:
-        yield (
-            "the student does not beat a constant prediction, the mean of the public test rows: RMSE "
-            f"{test.rmse:.4g} against {test.mean_rmse:.4g}"
-        )
-
-
-def _of_public(test: PublicTest) -> Iterator[str]:
-    if test.accuracy.value <= test.majority:
-        yield (
-            f"the student does not beat the majority-class baseline: accuracy {test.accuracy.in_words} on the public "
-            f"test rows, against {test.majority:.1%} for always predicting {test.largest!r}"
-        )
+def _of_public(test: AnyPublicTest) -> Iterator[str]:
+    beats, predicate = compared(test)
+    if beats is False:
+        yield f"on the public test rows the student {predicate}"
+    if isinstance(test, NumberTest):
+        return
     if missed := [item.name for item in test.classes if item.recall and item.recall.value == 0]:
         yield f"recall is 0 for {_listed(missed)}: the student finds none of the public test rows of that class"
         for threshold in test.thresholds:
             yield f"recall for the class {threshold.name!r} is above 0 at a lower threshold: {threshold.in_words}"
 
 
-def _of_private(test: AnyTested | None, found: set[str], thresholds: Mapping[str, float] | None) -> Iterator[str]:
-    if test is None:
-        return
-    if not test.clean:
-        yield "the private test does not measure the student, which may have learned from the tested units"
-        return
-    if isinstance(test, NumberTested):
-        if test.rmse.high >= test.constant_rmse.low:
-            beats = "does not beat" if test.rmse.low >= test.constant_rmse.high else "may not beat"
-            yield (
-                f"by the private test the student {beats} a constant prediction of {test.constant:.4g}: RMSE "
-                f"{test.rmse.low:.4g} to {test.rmse.high:.4g} against "
-                f"{test.constant_rmse.low:.4g} to {test.constant_rmse.high:.4g}"
-            )
-        return
-    if test.majority is not None and test.accuracy.value <= test.majority:
-        yield (
-            "by the private test the student does not beat the majority-class baseline: accuracy about "
-            f"{test.accuracy.value:.1%} against about {test.majority:.1%}"
-        )
-    missed = [item.name for item in test.classes if item.recall.low <= 0 and item.name not in found]
-    if missed:
-        yield f"recall may be 0 for {_listed(missed)}: its interval by the private test includes 0"
-    if thresholds is None:
-        return
+def _at_thresholds(missed: Sequence[str], thresholds: Mapping[str, float]) -> Iterator[str]:
+    """Of classes that may never be found, the thresholds at which they may be."""
     for name in (name for name in missed if name in thresholds):
         least = thresholds[name]
         yield (

@@ -353,6 +353,25 @@ def figures_of(test: AnyPublicTest | AnyTested) -> dict[str, Estimate | float]:
     return {name: part for name, part in figures.items() if isinstance(part, Estimate | float)}
 
 
+def compared(test: AnyPublicTest | AnyTested) -> tuple[bool | None, str]:
+    """Whether a student beats a constant prediction, of the largest class or of one number, with all of its interval;
+    None if its figure alone does. And a predicate that says so."""
+    larger: Estimate | float
+    smaller: Estimate | float
+    if isinstance(test, PublicTest | TestRecord):
+        larger, smaller, baseline = test.accuracy, test.majority or 0.0, "the majority-class baseline"
+        figures = f"accuracy {larger:.1%} against {smaller:.1%}"
+    else:
+        larger, smaller = test.mean_rmse if isinstance(test, NumberTest) else test.constant_rmse, test.rmse
+        figures, baseline = f"RMSE {smaller:.4g} against {larger:.4g}", "a constant prediction"
+    value, low = (larger.value, larger.low) if isinstance(larger, Estimate) else (larger, larger)
+    most, high = (smaller.value, smaller.high) if isinstance(smaller, Estimate) else (smaller, smaller)
+    if value <= most:
+        return False, f"does not beat {baseline}: {figures}"
+    surely = low > high or not math.isfinite(low - high)
+    return surely or None, f"{'beats' if surely else 'may not beat'} {baseline}: {figures}"
+
+
 def thresholds_of(public: AnyPublicTest | None, private: AnyTested | None, *, tallied: bool) -> dict[str, float]:
     """For each class that the student may never predict, the least probability at which to predict it.
 

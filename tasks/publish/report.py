@@ -39,7 +39,7 @@ from sklearn.pipeline import Pipeline
 from concord.artifacts.certificate import NOT_MEASURED, Certificate, reworded, warnings_of
 from concord.artifacts.errors import in_lines, in_words
 from concord.artifacts.guarantee import Guarantee
-from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord
+from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord, compared
 from concord.artifacts.published import NOBODYS
 from concord.artifacts.records import promised
 from concord.artifacts.schemas import Budget
@@ -171,12 +171,10 @@ def verdict_of(certificate: Certificate) -> tuple[bool, str]:
         return False, "The model was not evaluated."
     if isinstance(test, TestRecord | NumberTested) and not test.clean:
         return False, "The model was not evaluated: it may have learned from the records it was tested on."
+    beats, predicate = compared(test)
+    verdict = f"The model {predicate}."
     if isinstance(test, NumberTest | NumberTested):
-        constant = test.mean_rmse if isinstance(test, NumberTest) else test.constant_rmse
-        return _against("a constant prediction", f"RMSE {test.rmse:.4g} against {constant:.4g}", constant, test.rmse)
-    majority = test.majority or 0.0
-    figures = f"accuracy {test.accuracy:.1%} against {majority:.1%}"
-    beaten, verdict = _against("the majority-class baseline", figures, test.accuracy, majority)
+        return beats is True, verdict
     recalls = [(item.recall.value, item.name) for item in test.classes if item.recall is not None]
     if blind := [name for recall, name in recalls if recall <= 0]:
         measured = {of.name: of for of in test.thresholds} if isinstance(test, PublicTest) else {}
@@ -184,19 +182,9 @@ def verdict_of(certificate: Certificate) -> tuple[bool, str]:
         at = "" if measured.keys().isdisjoint(blind) else " by its likeliest class"
         sentences = [f"Do not use it{at} to detect {', '.join(map(repr, blind[:MOST_BARS]))}{more}: recall 0."]
         sentences += [measured[name].in_a_sentence for name in blind[:MOST_BARS] if name in measured]
-        return False, " ".join([*sentences, *([] if beaten else [verdict])])
-    lowest = " The lowest recall is {:.1%}, for {!r}.".format(*min(recalls)) if beaten and recalls else ""
-    return beaten, f"{verdict}{lowest}"
-
-
-def _against(baseline: str, figures: str, larger: Estimate | float, smaller: Estimate | float) -> tuple[bool, str]:
-    """Whether a figure exceeds its baseline with all of its interval, and a sentence that says so."""
-    value, low = (larger.value, larger.low) if isinstance(larger, Estimate) else (larger, larger)
-    most, high = (smaller.value, smaller.high) if isinstance(smaller, Estimate) else (smaller, smaller)
-    if value <= most:
-        return False, f"The model does not beat {baseline}: {figures}."
-    surely = low > high or not math.isfinite(low - high)
-    return surely, f"The model {'beats' if surely else 'may not beat'} {baseline}: {figures}."
+        return False, " ".join([*sentences, *([] if beats else [verdict])])
+    lowest = " The lowest recall is {:.1%}, for {!r}.".format(*min(recalls)) if beats and recalls else ""
+    return beats is True, f"{verdict}{lowest}"
 
 
 def guarantees_of(certificate: Certificate) -> tuple[Guarantee, ...]:
