@@ -8,8 +8,8 @@ nearly certain, and follow distances between public rows. How good the best poss
 the labels are synthetic. They are drawn several times, with noise of their own, since luck decides at a small ε; shares
 of the classes that are not known are the same in one draw and uneven in the next.
 
-Offers       `Rehearsed` and `ClassRehearsed` (one draw), `ClassAhead` (a class over all draws), `Stage` (what is
-             rehearsed: `rehearse_tallies`, `rehearse_votes`), `rehearse_classes` (one draw of it), and their words
+Offers       `Rehearsed` and `ClassRehearsed` (one draw), `ClassAhead` (a class over all draws), `Ahead` (all of it),
+             `Stage` (what is rehearsed: `rehearse_tallies`, `rehearse_votes`), `rehearse_classes` (one draw of it)
 
 Assumes      plan, public rows and class shares are public
 Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat
@@ -230,6 +230,36 @@ def in_words(rehearsed: Sequence[Rehearsed], rows: str = "the public rows") -> s
         )
     why = "ε is too small, private units are too few, or a class is too rare"
     return f"{expected}; the student is not expected to beat the baseline: {why}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ahead:
+    """What to expect of a plan, by public figures alone.
+
+    rehearsed  what was learned from synthetic labels, draw by draw, by strength of signal; of a stream, after the last
+               release of a season
+    classes    what to expect of each class, with the shares that are publicly known; none for a number
+    feasible   whether the student is expected to beat the majority-class baseline, or a mean, with any signal
+    reason     all of this in words
+    """
+
+    rehearsed: tuple[Rehearsed, ...]
+    classes: tuple[ClassAhead, ...]
+    feasible: bool
+    reason: str
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], rehearsed: Sequence[Rehearsed], rows: str = "the public rows", more: str = ""
+    ) -> "Ahead":
+        """What to expect of a student that was rehearsed on these rows.
+
+        names   of the classes
+        more    what else its reason says
+        """
+        classes = expect_classes(names, rehearsed)
+        reason = f"{in_words(rehearsed, rows)}{missed_in_words(classes)}{more}"
+        return Ahead(rehearsed=tuple(rehearsed), classes=classes, feasible=learned(rehearsed), reason=reason)
 
 
 SIGNALS = {"weak": 1.0, "typical": 3.0, "strong": 30.0}

@@ -35,12 +35,7 @@ from concord.artifacts.table_schema import DeclaredRange, TableSchema, varies
 from concord.tasks.advice.planned import class_shares, learning_units, planned_sketch
 from concord.tasks.advice.rehearse import (
     SIGNALS,
-    ClassAhead,
-    Rehearsed,
-    expect_classes,
-    in_words,
-    learned,
-    missed_in_words,
+    Ahead,
 )
 from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, rehearse_labels, simulated_steps
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, coarser
@@ -159,25 +154,18 @@ class SketchStage(SumsStage):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SketchAhead:
+class SketchAhead(Ahead):
     """Cost of a sketch, and what to expect of it, by the schema and public figures alone.
 
     columns    names of the queried columns; `left_out` has those without a declaration
     steps      what each step asks for
     rho        the domain's charge, in zero-concentrated DP
-    units      number of private units, as the plan states it
-    rehearsed, classes, feasible  as in `TalliesAhead`
     """
 
     columns: tuple[str, ...]
     left_out: tuple[str, ...]
     steps: tuple[RoundAhead, ...]
     rho: float
-    units: int
-    rehearsed: tuple[Rehearsed, ...]
-    classes: tuple[ClassAhead, ...]
-    feasible: bool
-    reason: str
 
 
 UNFORESEEN = (
@@ -191,26 +179,22 @@ def expect_sketch(plan: Plan) -> SketchAhead:
 
     Raises WrongInput if a sketch does not fit the budget.
     """
-    schema, units = plan.data.sketched, plan.labeling.rows
-    assert units is not None
+    schema = plan.data.sketched
     mechanism = planned_sketch(plan, grid_of(schema))
     shares = class_shares(plan, reading_encoding(plan))
-    stages = [SketchStage.of(plan, draw) for draw in range(DRAWS if shares or plan.data.bounds else 0)]
-    rehearsed = tuple(
-        rehearse_labels(signal, stage, draw, shares) for signal in SIGNALS for draw, stage in enumerate(stages)
-    )
-    classes = expect_classes(plan.data.classes if rehearsed else (), rehearsed)
-    foreseen = rehearsed and f"{in_words(rehearsed, 'plausible rows of the schema')}{missed_in_words(classes)}"
+    expected = Ahead(rehearsed=(), classes=(), feasible=True, reason=UNFORESEEN)
+    if shares or plan.data.bounds:
+        stages = [SketchStage.of(plan, draw) for draw in range(DRAWS)]
+        rehearsed = [
+            rehearse_labels(signal, stage, draw, shares) for signal in SIGNALS for draw, stage in enumerate(stages)
+        ]
+        expected = Ahead.of(plan.data.classes, rehearsed, "plausible rows of the schema")
     return SketchAhead(
+        **vars(expected),
         columns=schema.names,
         left_out=schema.undeclared,
         steps=RoundAhead.all_of(mechanism, ("one-way tables", "two-way tables")[: mechanism.tables]),
         rho=mechanism.rho,
-        units=units,
-        rehearsed=rehearsed,
-        classes=classes,
-        feasible=not rehearsed or learned(rehearsed),
-        reason=foreseen or UNFORESEEN,
     )
 
 

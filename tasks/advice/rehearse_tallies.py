@@ -28,13 +28,9 @@ from concord.artifacts.plan import Plan
 from concord.tasks.advice.planned import PublicFacts, learning_units, planned_tallies, read_at_end
 from concord.tasks.advice.rehearse import (
     SIGNALS,
-    ClassAhead,
+    Ahead,
     Rehearsed,
     Stage,
-    expect_classes,
-    in_words,
-    learned,
-    missed_in_words,
     random_logits,
     rehearse_classes,
     separated,
@@ -211,58 +207,37 @@ class ReleaseAhead:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TalliesAhead:
-    """Cost of tallies, and what to expect of them, by public figures alone.
+class TalliesAhead(Ahead):
+    """Cost of tallies, and what to expect of them.
 
     codes      number of codes of all `columns` columns of the public rows
     rho        the domain's charge, in zero-concentrated DP
-    seen       units that must share a code for its sum to exceed the noise by twice its standard deviation
-    rehearsed  what was learned from synthetic labels, draw by draw, by strength of signal; `feasible` if something was
-               from any. Of a stream, after the last release of a season
-    classes    what to expect of each class, with the shares of the public test table if there is one; none for a number
     releases   of a stream: earlier ones, and the last
     """
 
-    epsilon: float
-    delta: float
     columns: int
     codes: int
-    public_rows: int
     rho: float
     rounds: tuple[RoundAhead, ...]
-    seen: float
-    rehearsed: tuple[Rehearsed, ...]
-    classes: tuple[ClassAhead, ...]
     releases: tuple[ReleaseAhead, ...]
-    feasible: bool
-    reason: str
 
 
 def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     """What to expect of a plan for tallies. Raises WrongInput if they do not fit the budget."""
     codes, rows = public.codes(plan), public.rows
     planned = planned_tallies(plan, codes, rows)
-    mechanism = read_at_end(planned)
-    rounds = RoundAhead.all_of(mechanism)
+    rounds = RoundAhead.all_of(read_at_end(planned))
     of_labels = next(each for each in rounds if each.what == "labels")
-    seen = 4 * of_labels.noise  # a unit moves its code's sum by half a vote
+    seen = 4 * of_labels.noise  # units whose sum exceeds the noise by two deviations: each moves it by half a vote
     stage = TalliesStage.planned(plan, planned, codes, codes.of(public.sample), rows)
-    rehearsed = rehearse(plan, stage, public.shares)
-    classes = expect_classes(plan.data.classes, rehearsed)
+    rehearsed, group = rehearse(plan, stage, public.shares), f"; smallest detectable group: about {seen:,.0f} units"
     return TalliesAhead(
-        epsilon=plan.privacy.epsilon,
-        delta=plan.privacy.delta,
+        **vars(Ahead.of(plan.data.classes, rehearsed, more=group)),
         columns=len(codes.coarse),
         codes=codes.size,
-        public_rows=rows,
         rho=planned.rho,
         rounds=rounds,
-        seen=seen,
-        rehearsed=rehearsed,
-        classes=classes,
         releases=tuple(_releases(plan, stage, public.shares)) if isinstance(planned, Stream) else (),
-        feasible=learned(rehearsed),
-        reason=f"{in_words(rehearsed)}{missed_in_words(classes)}; smallest detectable group: about {seen:,.0f} units",
     )
 
 

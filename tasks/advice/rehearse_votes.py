@@ -29,15 +29,10 @@ from concord.artifacts.sections import StudentPlan, TeachersPlan
 from concord.tasks.advice.planned import PlannedVotes, PublicFacts
 from concord.tasks.advice.rehearse import (
     SIGNALS,
-    ClassAhead,
-    Rehearsed,
+    Ahead,
     Stage,
     assumed_shares,
-    expect_classes,
-    in_words,
     labels_of,
-    learned,
-    missed_in_words,
     rehearse_classes,
     typical_truth,
 )
@@ -191,27 +186,16 @@ class VotesStage(Stage):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VotesAhead:
-    """What to expect of votes by a mechanism, by public figures alone.
+class VotesAhead(Ahead):
+    """What to expect of votes by a mechanism.
 
-    trained    teachers that were trained in place of all `teachers`, on `shard` rows each
-    asked      public rows in the simulated query, of `queries`
-    rehearsed  what was learned from synthetic labels, draw by draw, by strength of signal
-    classes    what to expect of each class, with the shares of the public test table if there is one
-    feasible   whether the student is expected to beat the majority-class baseline
+    trained    teachers that were trained in place of all, on `shard` rows each
+    asked      public rows in the simulated query
     """
 
-    mechanism: str
-    cutoff: int | None
-    teachers: int
     trained: int
     shard: int
-    queries: int
     asked: int
-    rehearsed: tuple[Rehearsed, ...]
-    classes: tuple[ClassAhead, ...]
-    feasible: bool
-    reason: str
 
 
 def expect_votes(
@@ -223,21 +207,9 @@ def expect_votes(
         return None
     stage = VotesStage.of(plan, public, planned)
     found = [rehearse_classes(signal, stage, draw, public.shares) for signal, draw in draws]
-    classes = expect_classes(plan.data.classes, found)
     size, trained, voters = stage.ensemble.size, stage.ensemble.trained, planned.teachers
     who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"
     stated = " (labeling.rows is not stated)" if planned.shard is None else ""
-    by = f"by {who}, on {size:,} rows each{stated}, which label {stage.asked:,} of {planned.queries:,} rows"
-    return VotesAhead(
-        mechanism=planned.mechanism.name,
-        cutoff=planned.mechanism.cutoff,
-        teachers=voters,
-        trained=trained,
-        shard=size,
-        queries=planned.queries,
-        asked=stage.asked,
-        rehearsed=tuple(found),
-        classes=classes,
-        feasible=learned(found),
-        reason=f"{in_words(found)}{missed_in_words(classes)}; simulated {by}",
-    )
+    by = f"; simulated by {who}, on {size:,} rows each{stated}, which label {stage.asked:,} of {planned.queries:,} rows"
+    expected = Ahead.of(plan.data.classes, found, more=by)
+    return VotesAhead(**vars(expected), trained=trained, shard=size, asked=stage.asked)
