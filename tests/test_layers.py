@@ -77,6 +77,7 @@ ALONE = {
     "tasks/asking/questions.py": {"cloudpickle"},
     "tasks/data/sources.py": {"sqlalchemy"},
     "tasks/data/frames.py": {"pandas"},
+    "tasks/advice/draft.py": {"jinja2"},
     "tasks/publish/export.py": {"sklearn"},
     "tasks/publish/report.py": {"sklearn"},
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},

@@ -15,8 +15,11 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from concord.artifacts.errors import WrongInput, is_printable
 from concord.artifacts.ledger.ledger import Ledger
@@ -161,23 +164,22 @@ def draft(settings: InitSettings, folder: Path, voted_on: int | None = None) -> 
     voted_on   number of public rows, for a plan of votes on them; None for tallies
     Raises WrongInput if it would not load.
     """
-    features = described(settings)
-    lifetime = f"{{ epsilon = {settings.lifetime_epsilon!r}, delta = {settings.lifetime_delta!r} }}"
-    privacy = f"""\
-[privacy]
-domain = {_toml(settings.domain)} # names this body of private data in the ledger, and is published
-epsilon = {settings.epsilon!r} # budget of this session: a smaller ε gives more privacy and less accuracy
-delta = {settings.delta!r} # well below one over the number of units
-lifetime = {lifetime} # budget of all sessions on this data together; fixed by the first run
-"""
-    asked = _votes(settings, voted_on) if voted_on else _tallies(settings, lists="list" in features.values())
-    given = {name: getattr(settings, name) for name in ABOUT}
-    about = (
-        f"{name} = {_toml(value)}" if value else f'# {name} = "…" # {ABOUT[name]}' for name, value in given.items()
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined)
+    environment.trim_blocks = environment.keep_trailing_newline = True
+    environment.filters |= {"toml": _toml, "keys": _keys, "path": partial(_path, folder=folder)}
+    queries = voted_on and voted_on + max(10, voted_on // 10)  # a tenth of the present rows may come later
+    written = environment.get_template("plan.toml.j2").render(
+        schema_line=SCHEMA_LINE,
+        stated=settings,
+        features=described(settings),
+        left_out=LEFT_OUT,
+        format=settings.format.model_dump(exclude_defaults=True),
+        format_in_words=words_of(settings.format),
+        teachers=voted_on and min(MOST_TEACHERS, max(1, settings.rows // ROWS_A_TEACHER)),
+        teacher=PROPOSED,
+        queries=queries,
+        about=ABOUT,
     )
-    publication = "\n".join(("[about] # shown in certificate and report, with missing entries marked", *about))
-    head = SCHEMA_LINE + PLAN_HEAD.format(command="run" if settings.season is None else "refresh")
-    written = head + "\n".join((_data(settings, features, folder), privacy, asked, publication)) + "\n"
     return written, parse_plan({**tomllib.loads(written), "folder": str(folder)})
 
 
@@ -220,83 +222,6 @@ LEFT_OUT = (
     UNDECLARED,
 )
 """Remarks on columns that cannot be features."""
-PLAN_HEAD = """\
-# A plan for Concord. It is public: choose no figure, class or setting by looking at private rows. Paths are relative to
-# this file. `concord plan` simulates it; `concord {command}` runs it.
-
-"""
-
-
-def _data(settings: InitSettings, features: Mapping[str, str], folder: Path) -> str:
-    test = f"test = {_path(settings.test, folder)} # public labelled rows, on which the student is evaluated"
-    unit = f"unit = {_toml(settings.unit)} # all rows with the same value are protected together"
-    no_test = '# test = "…" # public labelled rows, if there are any, to evaluate the student'
-    no_unit = '# unit = "…" # the column that identifies a person; without it, each row is protected by itself'
-    public = f"public = {_path(settings.public, folder)} # rows to be labelled; they are not protected"
-    schema = f"schema = {_path(settings.schema, folder)} # in place of public rows: declared ranges and categories"
-    if settings.bounds is None:
-        label = f"classes = {_toml(list(settings.classes))} # a private label not listed here counts as the first class"
-    else:
-        bounds = _toml(list(settings.bounds))
-        label = f"bounds = {bounds} # the label is a number; private ones are clipped to these bounds"
-    form = categories = shares = ""
-    if settings.shares:
-        of_classes = ", ".join(f"{_toml(name)} = {share!r}" for name, share in settings.shares.items())
-        shares = f"shares = {{ {of_classes} }} # of the classes, as publicly known; only simulations use them\n"
-    elif not (settings.public or settings.test or settings.bounds):
-        shares = "# shares = { … } # of the classes, if publicly known: accuracy can then be foreseen\n"
-    if settings.format != COMMAS:
-        given = settings.format.model_dump(exclude_defaults=True)
-        keys = ", ".join(f"{key} = {_toml(value)}" for key, value in given.items())
-        form = f"format = {{ {keys} }} # of all CSV files: {words_of(settings.format)}\n"
-    if settings.categories:
-        categories = f"categories = {_toml(list(settings.categories))} # features whose numbers are codes\n"
-    hidden = {name: "# " * remark.endswith(LEFT_OUT) for name, remark in features.items()}
-    names = "\n".join(f"    {hidden[name]}{_toml(name)}, # {remark}" for name, remark in features.items())
-    return f"""\
-[data]
-private = {_path(settings.private, folder)}
-{public if settings.public else schema}
-{test if settings.test else no_test}
-label = {_toml(settings.label)}
-{label}
-{shares}{unit if settings.unit else no_unit}
-{form}version = {_toml(settings.version)} # change it when the private data changes
-{categories}features = [ # remove columns without information, such as record numbers
-{names}
-]
-"""
-
-
-STREAM = """
-[stream]
-season = {season} # releases that are paid for when the season begins; a new season, for later units, follows
-# clock = "0 3 * * 1" # when a release is due, in UTC (here: Mondays at 3); without it, at every `concord refresh`
-"""
-
-
-LINEAR = 'learner = "linear" # a linear model computed from the sums; instead, `estimator` can name any {other}'
-TREES = """\
-estimator = "sklearn.ensemble.ExtraTreesRegressor" # learns the inferred labels; or any other {other}
-params = {{ min_samples_leaf = 2 }}"""
-"""The student of rows with a list, which the decoded model does not read."""
-
-
-def _tallies(settings: InitSettings, *, lists: bool) -> str:
-    other = "classifier that accepts sample weights" if settings.bounds is None else "regressor"
-    whole, stream = (
-        ("", "") if settings.season is None else (" of a whole season", STREAM.format(season=settings.season))
-    )
-    return f"""\
-[labeling]
-mechanism = "tallies" # releases noisy sums of private rows and infers labels from them; no teacher ensemble
-rows = {settings.rows} # approximate number of private units{whole}; by it, a public rule chooses one round or three
-{stream}
-[student]
-{(TREES if lists else LINEAR).format(other=other)}
-"""
-
-
 ABOUT = {
     "issuer": "the publisher",
     "contact": "contact for questions",
@@ -306,31 +231,14 @@ ABOUT = {
 """What a publication says of itself, if the plan does."""
 
 
-def _votes(settings: InitSettings, rows: int) -> str:
-    teachers = min(MOST_TEACHERS, max(1, settings.rows // ROWS_A_TEACHER))
-    size, queries = settings.rows // teachers, rows + max(10, rows // 10)  # a tenth of the present rows may come later
-    teacher = ", ".join(f"{key} = {_toml(value)}" for key, value in PROPOSED.params.items())
-    return f"""\
-[teachers]
-count = {teachers} # about {size:,} units each; with more teachers, noise matters less but each is weaker
-estimator = {_toml(PROPOSED.estimator)}
-params = {{ {teacher} }}
-
-[labeling]
-mechanism = "noisy_votes" # releases noisy counts of the teachers' votes on each row
-queries = {queries} # rows that are paid for, including later ones (`concord extend`)
-rows = {settings.rows} # private units, roughly; δ is judged by their number
-
-[student]
-estimator = "sklearn.linear_model.RidgeCV"
-params = {{ alphas = [1.0, 10.0, 100.0, 1000.0, 10000.0] }}
-refused = "soft" # it learns from the noisy counts
-"""
-
-
 def _toml(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return "".join(letter if is_printable(letter) else f"\\U{ord(letter):08x}" for letter in text)
+
+
+def _keys(table: Mapping[str, Any]) -> str:
+    """The keys of an inline table, with their values."""
+    return ", ".join(f"{key} = {_toml(value)}" for key, value in table.items())
 
 
 def _path(path: str | None, folder: Path) -> str:
