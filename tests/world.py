@@ -99,8 +99,7 @@ if TYPE_CHECKING:
     from concord.tasks.advice.demo import (
         DEMO_TABLES, PLAN_SCHEMA_FILE, SCHEMA_LINE, SHIPPED, UNFORESEEN, write_demo, write_stays
     )
-    from concord.tasks.advice.draft import INDEX, UNREAD, PlanFacts, classes_of, features_of, usual_delta
-    from concord.tasks.advice.draft_schema import answered
+    from concord.tasks.advice.draft import INDEX, UNREAD, PlanFacts, answered, classes_of, features_of, usual_delta
     from concord.tasks.advice.init import parse_setting
     from concord.tasks.advice.planned import (
         REHEARSED, PublicFacts, asks_pairs, cells_that_are_heard, check_columns, decided, later_fields, planned_sizes,

@@ -11,7 +11,7 @@ from rich.table import Table
 from concord.artifacts.errors import WrongInput, in_one_line
 from concord.artifacts.schemas import Kind
 from concord.flows.console import err, out
-from concord.tasks.advice.draft_schema import WHY
+from concord.tasks.advice.draft import WHY
 from concord.tasks.advice.rehearse import span
 
 KINDS: tuple[str, ...] = get_args(Kind)

@@ -23,23 +23,21 @@ from concord.artifacts.table_schema import schema_of
 from concord.tasks.advice.demo import PLAN_SCHEMA_FILE, SHIPPED
 from concord.tasks.advice.draft import (
     ABOUT,
+    SCHEMA_FILE,
+    WHY,
     InitSettings,
+    answered,
     check_column,
     check_public,
     classes_of,
+    declared_in_words,
     described,
     draft,
     features_of,
-    usual_delta,
-    usual_lifetime,
-)
-from concord.tasks.advice.draft_schema import (
-    SCHEMA_FILE,
-    WHY,
-    answered,
-    declared_in_words,
     fields_of,
     question,
+    usual_delta,
+    usual_lifetime,
     written,
 )
 from concord.tasks.advice.planned import PublicFacts, no_tallies
