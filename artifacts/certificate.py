@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -302,6 +303,16 @@ class Certified(BaseModel):
     report: Ref
     figures: dict[str, Ref]
     evidence: tuple[Ref, ...] = ()
+
+    @property
+    def session(self) -> str:
+        """The id of the session."""
+        return self.certificate.path.partition("/")[0]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digests of all files, by the names that MLflow shows."""
+        return {Path(ref.path).name: ref.digest for ref in self.files}
 
     @property
     def files(self) -> list[Ref]:

@@ -22,7 +22,7 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of
-from concord.tasks.publish.track import digests_of, publication_of, session_of
+from concord.tasks.publish.track import publication_of
 from concord.tasks.student.study import Student, rehearse_student
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def mirrored(
     Raises EnvironmentFailed if MLflow fails.
     """
     stores, domain, again = run.stores, run.plan.privacy.domain, run.stages.again("certify")
-    session, digests = session_of(certified), digests_of(certified)
+    session, digests = certified.session, certified.digests
     from concord.artifacts.mlflow.write import Tracking  # takes a second
 
     try:

@@ -220,6 +220,7 @@ def test_a_wheel_holds_the_package_alone(wheel: Path) -> None:
         "concord/py.typed",
         "concord/tasks/publish/report.html.j2",
         "concord/tasks/publish/first_page.html.j2",
+        "concord/tasks/advice/plan.toml.j2",
         f"{'-'.join(wheel.name.split('-')[:2])}.dist-info/licenses/LICENSE",
     } <= set(names)
 

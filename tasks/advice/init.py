@@ -41,9 +41,10 @@ from concord.tasks.advice.draft import (
     written,
 )
 from concord.tasks.advice.planned import PublicFacts, no_tallies
-from concord.tasks.advice.rehearse_sketch import SketchAhead, expect_sketch
-from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
-from concord.tasks.advice.rehearse_votes import VotesAhead, expect_votes
+from concord.tasks.advice.rehearse import Ahead
+from concord.tasks.advice.rehearse_sketch import expect_sketch
+from concord.tasks.advice.rehearse_tallies import expect_tallies
+from concord.tasks.advice.rehearse_votes import expect_votes
 from concord.tasks.advice.report import Account, check_cover
 from concord.tasks.data.csv_files import UTF_16, first_line, words_of
 from concord.tasks.data.files import PRIVATE, csv_files, find_files, format_of, format_of_private
@@ -152,7 +153,7 @@ def _with_expectation(
         if needs_tallies and tallies is False:
             raise WrongInput(f"--no-tallies {why}")
     account, public, later = Account.of(plan, home), None, NO_LATER_ROWS
-    ahead: SketchAhead | TalliesAhead | VotesAhead | None
+    ahead: Ahead | None
     reasons = list[str]()
     if settings.public is None:
         ahead, reasons = expect_sketch(plan), [SKETCHED]
@@ -169,18 +170,13 @@ def _with_expectation(
             ahead, later = expect_votes(plan, public, planned), planned.later_rows(planned.queries)
             reasons = [f"no tallies: {against}"] if against else []
     check_cover(plan, public, account)
-    return (
-        text,
-        plan,
-        {
-            "reason": "; ".join([*reasons, ahead.reason] if ahead else reasons),
-            "later_rows": later,
-            "classes": [asdict(item) for item in ahead.classes] if ahead else [],
-            "releases": [asdict(item) for item in ahead.releases]
-            if isinstance(ahead, TalliesAhead) and ahead.releases
-            else None,
-        },
-    )
+    expected = {
+        "reason": "; ".join([*reasons, ahead.reason] if ahead else reasons),
+        "later_rows": later,
+        "classes": [asdict(item) for item in ahead.classes] if ahead else [],
+        "releases": [asdict(item) for item in getattr(ahead, "releases", ())] or None,
+    }
+    return text, plan, expected
 
 
 def settings_of(given: Mapping[str, Any], home: Path, terminal: Terminal | None = None) -> InitSettings:

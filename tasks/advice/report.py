@@ -44,8 +44,7 @@ from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.student.synthetic import ROWS
 
 if TYPE_CHECKING:
-    from concord.tasks.advice.rehearse_sketch import SketchAhead
-    from concord.tasks.advice.rehearse_tallies import TalliesAhead
+    from concord.tasks.advice.rehearse import Ahead
 
 
 def plan_report(path: Path, home: Path) -> dict[str, Any]:
@@ -102,7 +101,7 @@ def _mechanism(
     return {"name": name, "feasible": feasible, "cutoff": cutoff, **expected, "reason": reason}
 
 
-def _of_sums(name: str, rows: int, ahead: "TalliesAhead | SketchAhead") -> dict[str, Any]:
+def _of_sums(name: str, rows: int, ahead: "Ahead") -> dict[str, Any]:
     """What to expect of noisy sums, by which all rows are labelled."""
     mechanism = _mechanism(name, ahead.reason, feasible=ahead.feasible, answered=rows)
     return {"mechanisms": [mechanism], "later_rows": NO_LATER_ROWS}

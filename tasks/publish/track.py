@@ -66,16 +66,6 @@ def publication_of(plan: Plan, certified: Certified, public: PublicRows, stores:
     )
 
 
-def session_of(certified: Certified) -> str:
-    """The id of the session that a certificate is of."""
-    return certified.certificate.path.partition("/")[0]
-
-
-def digests_of(certified: Certified) -> dict[str, str]:
-    """The digests of the files published with a certificate, by the names that MLflow shows."""
-    return {Path(ref.path).name: ref.digest for ref in certified.files}
-
-
 def _series(session: Session, refused: NDArray[np.bool_], ledger: Ledger) -> dict[str, MetricPoints]:
     """The metrics named by SERIES: ε charged over rows and over batches, and to the domain over its sessions."""
     committed = [batch.outcome.asked for batch in ledger.batches(session.id) if batch.outcome]
