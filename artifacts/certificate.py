@@ -193,6 +193,21 @@ class Certificate(CertificatePart):
         )
 
     @property
+    def claim_in_words(self) -> str:
+        """The guarantee, and what it is proved for, in a part of a sentence."""
+        voters = f" with {self.teachers:,} teachers" if self.teachers else ""
+        claim = f"{self.guarantee.in_words} ({self.guarantee.neighbours})"
+        return f"{claim}: differential privacy, by {self.mechanism.name}{voters}"
+
+    @property
+    def released_in_words(self) -> str:
+        """What was asked and released, in a sentence."""
+        if not self.teachers:
+            return f"Released, without a teacher ensemble: {self.mechanism.releases}."
+        asked, answered, refused = self.counts.asked, self.counts.answered, self.counts.refused
+        return f"Of {asked:,} public rows asked, {answered:,} were answered and {refused:,} refused."
+
+    @property
     def leading(self) -> SessionRecord:
         """The record of the session that the certificate is of."""
         return self.sessions[0]

@@ -55,7 +55,7 @@ from concord.tasks.door.checkpoint import (
     stream,
     write_checkpoint,
 )
-from concord.tasks.publish.track import column_types
+from concord.tasks.publish.certify import column_types
 from concord.tasks.student.study import Student
 
 

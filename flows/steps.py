@@ -21,8 +21,7 @@ from concord.tasks.advice.planned import decided
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.publish import certify as publish_certify
-from concord.tasks.publish.certify import certificate_of
-from concord.tasks.publish.track import publication_of
+from concord.tasks.publish.certify import certificate_of, publication_of
 from concord.tasks.student.study import Student, rehearse_student
 
 if TYPE_CHECKING:

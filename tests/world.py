@@ -242,7 +242,8 @@ if TYPE_CHECKING:
         report as publish_explain
     )
     from concord.tasks.publish.certify import (
-        certificate_of, certify_answers, excerpt_of, write as write_certificate, written_now
+        certificate_of, certify_answers, column_types, excerpt_of, publication_of, write as write_certificate,
+        written_now
     )
     from concord.tasks.publish.describe import Outcomes, caveats, counted, describe, domain_charge
     from concord.tasks.publish.export import (
@@ -259,7 +260,6 @@ if TYPE_CHECKING:
         CellPoints, Scorecard, first_page, guarantees_of, most_found, render, scorecard as explained_scorecard,
         small_counts, verdict_of
     )
-    from concord.tasks.publish.track import column_types, publication_of
     from concord.tasks.student import (
         concord_published as student_concord_published, concord_tallied as student_concord_tallied,
         directions as student_directions, joint as student_joint, prior as student_prior,

@@ -259,17 +259,11 @@ def guarantee_text(certificate: Certificate) -> str:
 
     MLflow's tables show their first words as they stand: these hold no mark of Markdown.
     """
-    guarantee, counts = certificate.guarantee, certificate.counts
     measured = _measured_in_words(certificate.student.public_test)
-    voters = f" with {certificate.teachers:,} teachers" if certificate.teachers else ""
-    rows = f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
-    if not certificate.teachers:
-        rows = f"Released, without a teacher ensemble: {certificate.mechanism.releases}. "
     warned = "".join(f"Warning: {warning}.\n\n" for warning in certificate.warnings)
     return (
-        f"{warned}{guarantee.in_words} ({guarantee.neighbours}): differential privacy, by "
-        f"`{certificate.mechanism.name}`{voters}.\n\n"
-        f"{rows}{measured}The certificate and the report are among the run's artifacts.\n\n"
+        f"{warned}{certificate.claim_in_words}.\n\n"
+        f"{certificate.released_in_words} {measured}The certificate and the report are among the run's artifacts.\n\n"
         f"To verify it: `concord verify {certificate.session}`"
     )
 

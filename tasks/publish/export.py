@@ -241,16 +241,14 @@ def in_markdown(text: str) -> str:
 def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
     """The lines of the model card, Markdown. `student` is the published one that the certificate digests."""
     certificate: Certificate = reworded(published, in_markdown)
-    guarantee, counts, record, about = certificate.guarantee, certificate.counts, certificate.student, certificate.about
+    record, about = certificate.student, certificate.about
     named = [in_markdown(str(name)) for name in getattr(student, "classes_", ())]
     yield f"# {certificate.what.capitalize()}{': ' * bool(named)}{', '.join(named)}\n"
     yield (
         f"Learned from private data (domain {certificate.domain.name}, session {certificate.session}) with "
-        f"{guarantee.in_words} ({guarantee.neighbours}): differential privacy, by {certificate.mechanism.name}. "
-        f"{certificate.delta_in_words} Predictions spend nothing.\n"
+        f"{certificate.claim_in_words}. {certificate.delta_in_words} Predictions spend nothing.\n"
     )
-    if certificate.teachers:
-        yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
+    yield f"{certificate.released_in_words}\n"
     yield from (f"**Warning:** {warning}.\n" for warning in certificate.warnings)
     public, private = record.public_test, certificate.tested
     right = "not evaluated on public rows" if public is None else evaluated_in_words(public)

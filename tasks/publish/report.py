@@ -130,11 +130,6 @@ def _shown(value: Any) -> Any:
     return in_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def page_of(**content: Any) -> str:
-    """The report, on which all content is escaped."""
-    return _template().render(**content)
-
-
 def first_page(certificate: Certificate) -> FirstPage:
     """The first page of a certificate, `reworded`."""
     warnings, guarantee, domain = certificate.warnings, certificate.guarantee, certificate.domain
@@ -377,7 +372,7 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
     """
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
     shown, given = reworded(certificate, in_words), {"nobodys": NOBODYS, "small_counts": small_counts(certificate)}
-    return page_of(certificate=shown, page=first_page(shown), figures=drawn, card=card, **given)
+    return _template().render(certificate=shown, page=first_page(shown), figures=drawn, card=card, **given)
 
 
 def small_counts(certificate: Certificate) -> str:
