@@ -20,7 +20,8 @@ from typing import Self
 from urllib.parse import quote
 
 import mlflow.artifacts
-from mlflow.entities import Run, RunData, ViewType
+from mlflow.entities import LoggedModel, Run, RunData, ViewType
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from concord.artifacts.errors import WrongInput
@@ -91,26 +92,25 @@ class Records:
     def _runs(self, session: str, most: int = 1000) -> list[Run]:
         """A session's finished runs, the latest first, `most` at most."""
         with in_one_sentence():
-            everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
             mine = f"tags.session = '{session}' and {FINISHED}"
             latest_first = ["attributes.end_time DESC"]
-            return list(self._client.search_runs(everywhere, mine, max_results=most, order_by=latest_first))
+            return list(self._client.search_runs(self._experiments(), mine, max_results=most, order_by=latest_first))
 
     def sessions(self) -> set[str]:
         """Every session with a finished run: of labels, an estimate or answers."""
         with in_one_sentence():
-            runs = self._search([each.experiment_id for each in self._client.search_experiments()], FINISHED)
+            runs = self._search(self._experiments(), FINISHED)
             return {run.data.tags[tag] for run in runs for tag in KINDS if tag in run.data.tags}
 
     def strangers(self) -> list[str]:
         """Ids of the runs, deleted ones too, that no session has made."""
         with in_one_sentence():
-            found = [each.experiment_id for each in self._client.search_experiments(ViewType.ALL)]
-            return [
-                run.info.run_id
-                for run in self._search(found, "", ViewType.ALL)
-                if run.data.tags.keys().isdisjoint(KINDS)
-            ]
+            runs = self._search(self._experiments(ViewType.ALL), "", ViewType.ALL)
+            return [run.info.run_id for run in runs if run.data.tags.keys().isdisjoint(KINDS)]
+
+    def _experiments(self, view: int = ViewType.ACTIVE_ONLY) -> list[str]:
+        """The ids of all experiments."""
+        return [experiment.experiment_id for experiment in self._client.search_experiments(view)]
 
     def _search(self, experiments: list[str], wanted: str, view: int = ViewType.ACTIVE_ONLY) -> Iterator[Run]:
         """All runs of those experiments, however many."""
@@ -156,7 +156,7 @@ class Records:
             return None
         with in_one_sentence():
             files = self._files(run.info.artifact_uri)
-            version = next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
+            version = self._version(run_id)
             place = version and self._client.get_model_version_download_uri(version.name, version.version)
             return Recorded(
                 run_id=run_id,
@@ -169,6 +169,10 @@ class Records:
                 model_tags=version.tags if version else {},
                 model_files={name: sha256(data) for name, data in self._files(place).items()} if place else {},
             )
+
+    def _version(self, run_id: str) -> ModelVersion | None:
+        """The student that a run registered; None if there is none."""
+        return next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
 
     def _champion(self, name: str) -> RunData | None:
         """The run of the champion among students registered as `name`; None without one, or if its run is gone."""
@@ -184,6 +188,11 @@ class Records:
         """Whether that version of a domain's students has the alias."""
         name, _, version = model_uri.removeprefix("models:/").rpartition("/")
         return str(self._client.get_registered_model(name).aliases.get(ALIAS)) == version
+
+    def _models(self, run: Run) -> list[LoggedModel]:
+        """The models that a run logged."""
+        logged = f"source_run_id = '{run.info.run_id}'"
+        return list(self._client.search_logged_models([run.info.experiment_id], logged))
 
     def _names(self, location: str) -> set[str]:
         """The files at an artifact location."""

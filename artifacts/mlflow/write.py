@@ -211,37 +211,30 @@ class Tracking(Records):
     def _sync(self, run: Run) -> None:
         """Make the files of a run and of its models durable before it counts as finished: MLflow syncs its database
         alone. Those on a server are the server's."""
-        models = self._client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
-        for place in (run.info.artifact_uri, *(model.artifact_location for model in models)):
+        for place in (run.info.artifact_uri, *(model.artifact_location for model in self._models(run))):
             if place.startswith("file:") and (folder := Path(url2pathname(urlsplit(place).path))).is_dir():
                 sync_tree(folder, self._folder.parent)
 
     def _is_whole(self, run: Run, version: ModelVersion | None) -> bool:
         """Whether the files that a run names, and its model's, are there; verification checks their content."""
-        experiment, run_id = [run.info.experiment_id], run.info.run_id
-        logged = self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'")
+        logged = self._models(run)
         if version is None or not logged:
             return False
         files, model = self._names(run.info.artifact_uri), self._names(logged[0].artifact_location)
         return logged_digests(run.data.tags).keys() <= files and MODEL_FILE in model
 
-    def _version(self, run_id: str) -> ModelVersion | None:
-        return next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
-
     def _clear(self, session: str) -> None:
         """Delete the session's unfinished runs, and its latest run if that is not complete."""
-        everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
         unfinished = f"tags.session = '{session}' and attributes.status != 'FINISHED'"
-        for run in [*self._client.search_runs(everywhere, unfinished), *self._runs(session, 1)]:
-            experiment, run_id = [run.info.experiment_id], run.info.run_id
-            version = self._version(run_id)
+        for run in [*self._client.search_runs(self._experiments(), unfinished), *self._runs(session, 1)]:
+            version = self._version(run.info.run_id)
             if run.info.status == "FINISHED" and self._is_whole(run, version):
                 continue
             if version is not None:
                 self._client.delete_model_version(version.name, version.version)
-            for model in self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'"):
+            for model in self._models(run):
                 self._client.delete_logged_model(model.model_id)
-            self._client.delete_run(run_id)
+            self._client.delete_run(run.info.run_id)
 
     def _log(self, run: Run, publication: Publication) -> None:
         run_id, begun = run.info.run_id, run.info.start_time
