@@ -359,16 +359,19 @@ def student_warnings(certificate: Certificate, released: Sequence[str] | None = 
     released   the classes among the released labels, if it learned from those and no public test measures it
     """
     student, private, (asked, rows) = certificate.student, certificate.tested, certificate.counts.of_rows
-    found = warnings_of(student.public_test, private, tallied=not certificate.teachers)
+    warnings = warnings_of(student.public_test, private, tallied=not certificate.teachers)
     if student.public_test is None and private is None:
-        found = untested(released, student.named, tallied=not certificate.teachers)
+        warnings = untested(released, student.named, tallied=not certificate.teachers)
     if certificate.units and (whole := certificate.guarantee.delta * certificate.units) >= LARGE:
         sentence = f"δ times the number of private units is {whole:.3g}, and should be far below 1"
-        found = (f"{sentence}: a mechanism that publishes each unit whole with probability δ has the guarantee", *found)
+        warnings = (
+            f"{sentence}: a mechanism that publishes each unit whole with probability δ has the guarantee",
+            *warnings,
+        )
     if asked >= LEAST_ASKED * rows:
-        return found
+        return warnings
     ended = f"the session ended after {asked:,} of {rows:,} public rows"
-    return f"{ended}: the student learned nothing from the others, which have no label", *found
+    return f"{ended}: the student learned nothing from the others, which have no label", *warnings
 
 
 def untested(released: Sequence[str] | None, named: Sequence[str] | None, *, tallied: bool = False) -> tuple[str, ...]:
@@ -390,24 +393,24 @@ def warnings_of(public: AnyPublicTest | None, private: AnyTested | None, *, tall
 
     tallied    whether it was decoded from sums, which no teacher voted on
     """
-    found = [*_of_public(public)] if public is not None else []
+    warnings = [*_of_public(public)] if public is not None else []
     if private is None:
-        return tuple(found)
+        return tuple(warnings)
     if not private.clean:
-        return *found, "the private test does not measure the student, which may have learned from the tested units"
+        return *warnings, "the private test does not measure the student, which may have learned from the tested units"
     beats, predicate = compared(private)
     if beats is False or (beats is None and isinstance(private, NumberTested)):
-        found.append(f"by the private test the student {predicate}")
+        warnings.append(f"by the private test the student {predicate}")
     if isinstance(private, NumberTested):
-        return tuple(found)
+        return tuple(warnings)
     of_public = public.classes if isinstance(public, PublicTest) else ()
     recalled = {item.name for item in of_public if item.recall and item.recall.value}
     missed = [item.name for item in private.classes if item.recall.low <= 0 and item.name not in recalled]
     if missed:
-        found.append(f"recall may be 0 for {_listed(missed)}: its interval by the private test includes 0")
+        warnings.append(f"recall may be 0 for {_listed(missed)}: its interval by the private test includes 0")
     if public is None:
-        found += _at_thresholds(missed, thresholds_of(public, private, tallied=tallied))
-    return tuple(found)
+        warnings += _at_thresholds(missed, thresholds_of(public, private, tallied=tallied))
+    return tuple(warnings)
 
 
 def _of_public(test: AnyPublicTest) -> Iterator[str]:

@@ -162,23 +162,22 @@ def rehearse_classes(signal: str, stage: Stage, draw: int, shares: Sequence[floa
 
 def expect_classes(names: Sequence[str], rehearsed: Sequence[Rehearsed]) -> tuple[ClassAhead, ...]:
     """What to expect of each class, over these draws; empty for a number, which has no classes."""
-    found = []
+    expected = []
     for at, name in enumerate(names):
-        recalls = defaultdict[str, list[float | None]](list)
-        for draw in rehearsed:
-            recalls[draw.signal].append(draw.classes[at].recall)
-        known = {signal: [each for each in own if each is not None] for signal, own in recalls.items()}
-        own = [draw.classes[at] for draw in rehearsed]
-        found.append(
+        of_class, recalls = [draw.classes[at] for draw in rehearsed], defaultdict[str, list[float]](list)
+        for draw, item in zip(rehearsed, of_class, strict=True):
+            if item.recall is not None:
+                recalls[draw.signal].append(item.recall)
+        expected.append(
             ClassAhead(
                 name=name,
-                share=(min(each.share for each in own), max(each.share for each in own)),
-                recall=_ends(each.recall for each in own),
-                auc=_ends(each.auc for each in own),
-                missed=tuple(signal for signal, some in known.items() if some and fmean(some) < NEAR_NONE),
+                share=(min(item.share for item in of_class), max(item.share for item in of_class)),
+                recall=_ends(item.recall for item in of_class),
+                auc=_ends(item.auc for item in of_class),
+                missed=tuple(signal for signal, values in recalls.items() if fmean(values) < NEAR_NONE),
             )
         )
-    return tuple(found)
+    return tuple(expected)
 
 
 def _ends(values: Iterable[float | None]) -> tuple[float, float] | None:

@@ -258,11 +258,11 @@ def rehearse(plan: Plan, whole: TalliesStage, shares: Sequence[float] | None = N
 
     shares   of the classes; if they are not known equal and uneven ones, or those of clusters
     """
-    found = []
+    rehearsed = []
     for signal in SIGNALS:
         stage = whole.within(plan, MOST_WORK[signal]).as_read()
-        found += [rehearse_labels(signal, stage, draw, shares) for draw in range(stage.draws)]
-    return tuple(found)
+        rehearsed += [rehearse_labels(signal, stage, draw, shares) for draw in range(stage.draws)]
+    return tuple(rehearsed)
 
 
 def rehearse_labels(signal: str, stage: SumsStage, draw: int, shares: Sequence[float] | None) -> Rehearsed:

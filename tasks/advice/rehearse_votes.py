@@ -206,10 +206,10 @@ def expect_votes(
     if plan.student.learner != "fitted" or not public.codes(plan).fine:
         return None
     stage = VotesStage.of(plan, public, planned)
-    found = [rehearse_classes(signal, stage, draw, public.shares) for signal, draw in draws]
+    rehearsed = [rehearse_classes(signal, stage, draw, public.shares) for signal, draw in draws]
     size, trained, voters = stage.ensemble.size, stage.ensemble.trained, planned.teachers
     who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"
     stated = " (labeling.rows is not stated)" if planned.shard is None else ""
     by = f"; simulated by {who}, on {size:,} rows each{stated}, which label {stage.asked:,} of {planned.queries:,} rows"
-    expected = Ahead.of(plan.data.classes, found, more=by)
+    expected = Ahead.of(plan.data.classes, rehearsed, more=by)
     return VotesAhead(**vars(expected), trained=trained, shard=size, asked=stage.asked)
