@@ -24,7 +24,8 @@ from concord.flows.stages import encode
 from concord.flows.steps import Learned
 from concord.tasks.asks.sketch import SketchAsk
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.grid import grid_of, reading_encoding
+from concord.tasks.data.encode import reading_encoding
+from concord.tasks.data.grid import grid_of
 from concord.tasks.data.precheck import check_stored
 from concord.tasks.data.sources import with_rows
 from concord.tasks.mechanisms.contributions import RoundQuestion

@@ -162,13 +162,13 @@ if TYPE_CHECKING:
     from concord.tasks.data.csv_files import csv_names, find_format, read_lines, words_of
     from concord.tasks.data.encode import (
         VOCABULARY, as_declared, grouping, labelled_rows, learn_column, learn_columns, learn_encoding,
-        public_features, read_frame, stage_public, write_frame
+        public_features, read_frame, reading_columns, reading_encoding, stage_public, write_frame
     )
     from concord.tasks.data.files import PRIVATE, TableFile, find_files, format_of, format_of_private
     from concord.tasks.data.frames import check_index, frame_table
     from concord.tasks.data.grid import (
         NARROW, STAND_INS, WIDE, grid_cuts, grid_of, groups_of, label_points,
-        outside_of_schema, reading_columns, reading_encoding, recoded, stand_ins, values_in, with_tables
+        outside_of_schema, recoded, stand_ins, values_in, with_tables
     )
     from concord.tasks.data.matrix import Matrix, encode, published_encoding, row_digests
     from concord.tasks.data.precheck import Unmatched, check_stored, check_types, unmatched

@@ -39,7 +39,8 @@ from concord.tasks.advice.rehearse import (
 )
 from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, rehearse_labels, simulated_steps
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, coarser
-from concord.tasks.data.grid import grid_of, reading_encoding, recoded
+from concord.tasks.data.encode import reading_encoding
+from concord.tasks.data.grid import grid_of, recoded
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.tallies import Tallies

@@ -17,7 +17,7 @@ from concord.artifacts.plan import Plan
 from concord.tasks.advice.planned import planned_sketch
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.grid import reading_encoding
+from concord.tasks.data.encode import reading_encoding
 from concord.tasks.mechanisms.sketch import Sketch
 
 

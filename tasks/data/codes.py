@@ -223,18 +223,18 @@ class Codes(Frozen):
         """Codes (rows, F) from those of single columns, which come first in `codes`."""
         if not self.pairs:
             return codes
-        found = np.empty((len(codes), self.width), codes.dtype, order="F")
+        paired = np.empty((len(codes), self.width), codes.dtype, order="F")
         single = self.width - len(self.pairs)
-        found[:, :single] = codes[:, :single]
-        self._pair(found)
-        return found
+        paired[:, :single] = codes[:, :single]
+        self._pair(paired)
+        return paired
 
     def _pair(self, codes: NDArray[Any]) -> None:
         """Fill in the codes of pairs."""
         for at, field in self.pairs.items():
             codes[:, at] = field.start
-            for own, part in zip(field.both, field.parts, strict=True):
-                codes[:, at] += part[codes[:, own].astype(np.int64) - self.fields[own].start].astype(codes.dtype)
+            for fine, part in zip(field.both, field.parts, strict=True):
+                codes[:, at] += part[codes[:, fine].astype(np.int64) - self.fields[fine].start].astype(codes.dtype)
 
     def of_raw(self, raw: pl.DataFrame, columns: Sequence[Column]) -> NDArray[Any]:
         """The codes of rows that are not cast yet, in the smallest type that holds them; each word is cast only once.
@@ -245,39 +245,39 @@ class Codes(Frozen):
         used = {column.name: column for column in columns if column.name in views}
         cells = distinct(raw.select(list(used)))
         plain = cast_columns(raw, [column for name, column in used.items() if isinstance(cells[name][1], slice)])
-        for name, (words, which) in cells.items():
+        for name, (words, places) in cells.items():
             cast = plain if name in plain.columns else cast_columns(words.to_frame(name), [used[name]])
-            cells[name] = cast[name], which
+            cells[name] = cast[name], places
         return self._of(raw.height, cells, np.min_scalar_type(self.size - 1))
 
     def _of(self, rows: int, cells: Mapping[str, tuple[pl.Series, WordPlaces]], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Codes from distinct cast cells and the index of each row's cell."""
         codes = np.empty((rows, self.width), dtype=dtype, order="F")
         for name, views in self._views().items():
-            own, which = cells[name]
+            values, places = cells[name]
             numbers = [field for field in views.values() if isinstance(field, NumberField)]
-            others = [field.of(own) for field in views.values() if not isinstance(field, NumberField)]
-            found = codes_of_numbers(own, numbers) if numbers else others
-            for at, each in zip(views, found, strict=True):
-                codes[:, at] = each[which]
+            others = [field.of(values) for field in views.values() if not isinstance(field, NumberField)]
+            coded = codes_of_numbers(values, numbers) if numbers else others
+            for at, codes_of_values in zip(views, coded, strict=True):
+                codes[:, at] = codes_of_values[places]
         self._pair(codes)
         return codes
 
     def _views(self) -> dict[str, dict[int, NumberField | WordField | VectorField]]:
         """The fields of each column, by number."""
-        found = dict[str, dict[int, NumberField | WordField | VectorField]]()
+        views = dict[str, dict[int, NumberField | WordField | VectorField]]()
         for at, field in enumerate(self.fields):
             if not isinstance(field, PairField):
-                found.setdefault(field.name, {})[at] = field
-        return found
+                views.setdefault(field.name, {})[at] = field
+        return views
 
 
 def coarser(fine: CodedField, coarse: CodedField) -> NDArray[np.int64]:
     """The code of a column's coarse view, from 0, for each code of its fine view (codes,)."""
     if not (isinstance(fine, NumberField) and isinstance(coarse, NumberField)):
         return np.arange(fine.size)
-    found: NDArray[np.int64] = np.searchsorted(coarse.cuts, np.array([-np.inf, *fine.cuts]), side="right")
-    return np.append(found, coarse.size - 1)
+    lowest = np.array([-np.inf, *fine.cuts])
+    return np.append(np.searchsorted(coarse.cuts, lowest, side="right"), coarse.size - 1)
 
 
 def coarse_bins(epsilon: float) -> int:
@@ -296,27 +296,27 @@ def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], **siz
     used = [column for column in columns if isinstance(column, CODED)]
     sample = systematic_sample(frame.select([column.name for column in used]) for frame in frames)
     while True:
-        few, least, found, views = min(coarse, fine), max(FREQUENT, 1 / (4 * fine)), list[CodedField](), []
+        few, least, fields, views = min(coarse, fine), max(FREQUENT, 1 / (4 * fine)), list[CodedField](), []
         for column in used:
-            first, own = len(found), sample[column.name]
+            first, values = len(fields), sample[column.name]
             for bins in (few, fine) if isinstance(column, Scaled) else (fine,):
-                start = found[-1].start + found[-1].size if found else 0
+                start = fields[-1].start + fields[-1].size if fields else 0
                 match column:
                     case Passed():
-                        found.append(learn_view(column, own, start, cells))
+                        fields.append(learn_view(column, values, start, cells))
                     case OneHot():
-                        counts = own.drop_nulls().value_counts(name="rows")
-                        counts = counts.filter(pl.col("rows") >= least * own.len())
-                        words = tuple(counts.sort("rows", own.name, descending=[True, False])[own.name])
-                        found.append(WordField(name=column.name, start=start, words=words))
+                        counts = values.drop_nulls().value_counts(name="rows")
+                        counts = counts.filter(pl.col("rows") >= least * values.len())
+                        words = tuple(counts.sort("rows", values.name, descending=[True, False])[values.name])
+                        fields.append(WordField(name=column.name, start=start, words=words))
                     case Scaled():
-                        numbers = numbers_of(own.drop_nulls(), column.kind)
-                        cuts = interval_cuts(numbers, own.len(), bins, sizes.get("tails", False) and bins > few)
-                        found.append(NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts))
-            views.append((first, len(found) - 1))
-        binned = sum(found[at].size for _, at in views if not isinstance(found[at], VectorField))
+                        numbers = numbers_of(values.drop_nulls(), column.kind)
+                        cuts = interval_cuts(numbers, values.len(), bins, sizes.get("tails", False) and bins > few)
+                        fields.append(NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts))
+            views.append((first, len(fields) - 1))
+        binned = sum(fields[at].size for _, at in views if not isinstance(fields[at], VectorField))
         if binned <= MOST_CODES or fine <= LEAST_BINS:
-            return Codes(fields=tuple(found), coarse=tuple(at for at, _ in views), fine=tuple(at for _, at in views))
+            return Codes(fields=tuple(fields), coarse=tuple(at for at, _ in views), fine=tuple(at for _, at in views))
         fine //= 2
 
 

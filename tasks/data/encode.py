@@ -33,7 +33,7 @@ from concord.artifacts.schemas import (
     Ref,
     Scaled,
 )
-from concord.artifacts.table_schema import DeclaredCategories, TableSchema
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredColumn, DeclaredText, TableSchema
 from concord.tasks.data.cells import (
     OURS,
     cast_numbers,
@@ -46,7 +46,6 @@ from concord.tasks.data.cells import (
     systematic_sample,
 )
 from concord.tasks.data.concord_student import signed_log
-from concord.tasks.data.grid import reading_columns
 from concord.tasks.data.tables import Table, are_dates, open_public
 
 VOCABULARY = 100
@@ -129,29 +128,56 @@ def learn_encoding(plan: Plan) -> Encoding:
     elif not any(map(_differs, columns)):
         rule = "data.public must hold a feature in which its rows differ: nothing can be learned from any other"
         raise WrongInput(f"{rule}, but {quoted(features)} have one value each, or none, in {plan.data.public}")
+    return _encoding_of(plan, columns)
+
+
+def reading_encoding(plan: Plan) -> Encoding:
+    """The rules by which the private rows of a plan are read for the grid of its schema."""
+    return _encoding_of(plan, reading_columns(plan.data.sketched))
+
+
+def _encoding_of(plan: Plan, columns: tuple[Column, ...]) -> Encoding:
+    data = plan.data
     return Encoding(
         columns=columns,
-        label=plan.data.label,
-        classes=plan.data.classes,
-        bounds=plan.data.bounds,
-        unit=plan.data.unit,
-        format=plan.data.format,
+        label=data.label,
+        classes=data.classes,
+        bounds=data.bounds,
+        unit=data.unit,
+        format=data.format,
     )
+
+
+def reading_columns(schema: TableSchema) -> tuple[Column, ...]:
+    """The columns of an encoding by which cells are cast for the grid (tasks.data.grid). An undeclared word stays a
+    word: it is not missing."""
+
+    def read(column: DeclaredColumn) -> Column:
+        given: dict[str, Any] = {"name": column.name, "spelling": column.spelling}
+        match column:
+            case DeclaredCategories():
+                return Hashed(**given)
+            case DeclaredText():
+                return OneHot(**given, vocabulary=column.words, missing=True, hashed=True)
+        return Scaled(**given, kind=column.kind, mean=0, scale=1, fill=0, low=0, high=1, missing=True)
+
+    return tuple(map(read, schema.columns))
 
 
 def as_declared(columns: Sequence[Column], schema: TableSchema) -> tuple[Column, ...]:
     """The columns with all declared categories or buckets as their vocabulary, whichever the public rows have. A column
     without any value in them has its declared kind: synthetic rows may lack values that a few private rows have."""
     declared = {column.name: column for column in reading_columns(schema)}
-    words = {each.name: each.words for each in schema.columns if isinstance(each, DeclaredCategories)}
-    return tuple(
-        OneHot(name=column.name, vocabulary=words[column.name], missing=True)
-        if column.name in words
-        else declared[column.name]
-        if isinstance(column, Empty) or column.name in schema.hashed
-        else column.model_copy(update={"spelling": getattr(declared[column.name], "spelling", USUAL_SPELLING)})
-        for column in columns
-    )
+    words = {column.name: column.words for column in schema.columns if isinstance(column, DeclaredCategories)}
+
+    def with_declared(column: Column) -> Column:
+        if column.name in words:
+            return OneHot(name=column.name, vocabulary=words[column.name], missing=True)
+        if isinstance(column, Empty) or column.name in schema.hashed:
+            return declared[column.name]
+        return column.model_copy(update={"spelling": getattr(declared[column.name], "spelling", USUAL_SPELLING)})
+
+    return tuple(map(with_declared, columns))
 
 
 def _differs(column: Column) -> bool:
@@ -219,12 +245,11 @@ def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, 
     table = open_public(path, "data.groups", encoding.format)
     frames = table.frames(groups) if groups else iter([pl.DataFrame()])
     read = pl.concat(frame.select(group_word(name, frame.schema[name]) for name in groups) for frame in frames)
-    found = {name: read[name] for name in groups}
-    for name, words in found.items():
-        if not 1 < (many := words.n_unique()) <= MOST_GROUPS:
+    for name in groups:
+        if not 1 < (many := read[name].n_unique()) <= MOST_GROUPS:
             rule = f"data.groups must name columns of data.test with 2 to {MOST_GROUPS} words"
             raise WrongInput(f"{rule}: {name!r} has {many:,}, which make as many groups")
-    return found
+    return {name: read[name] for name in groups}
 
 
 def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:
@@ -242,13 +267,13 @@ def read_frame(ref: Ref, vault: Staged) -> pl.DataFrame:
 
 def _even(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
     """The same rows in frames of exactly `rows` rows; the last may be smaller."""
-    held: list[pl.DataFrame] = []
+    waiting: list[pl.DataFrame] = []
     for frame in frames:
-        held.append(frame)
-        while sum(part.height for part in held) >= rows:
-            whole = pl.concat(held)
+        waiting.append(frame)
+        while sum(part.height for part in waiting) >= rows:
+            whole = pl.concat(waiting)
             yield whole.head(rows)
-            held = [whole.slice(rows)]
-    rest = pl.concat(held)
+            waiting = [whole.slice(rows)]
+    rest = pl.concat(waiting)
     if rest.height:
         yield rest

@@ -28,11 +28,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Scaled
 from concord.artifacts.table_schema import (
     DeclaredCategories,
-    DeclaredColumn,
     DeclaredRange,
     DeclaredText,
     TableSchema,
@@ -121,7 +118,7 @@ def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
     range, which hold all numbers beyond it; or if more than MUCH is missing.
     """
     schema = TableSchema.model_validate(step["schema"])
-    grid, said = grid_of(schema), list[str]()
+    grid, sentences = grid_of(schema), list[str]()
     for field in (grid.fields[at] for at in grid.fine):
         counts = np.array(step["sums"][field.start : field.start + field.size]) / step["question"]["steps"]
         noise = step["scale"] / step["question"]["steps"] / max(1.0, step["units"])
@@ -136,37 +133,8 @@ def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
             places["lies in the last cell of its range, or beyond"] = (-2, last)
         for where, (at, most) in places.items():
             if (share := counts[at] / max(1.0, step["units"])) > most + 3 * noise:
-                said.append(f"about {share:.0%} of {field.name!r} {where}: data.schema may be wrong")
-    return tuple(said)
-
-
-def reading_columns(schema: TableSchema) -> tuple[Column, ...]:
-    """The columns of an encoding by which cells are cast for the grid. An undeclared word stays a word: it is not
-    missing."""
-
-    def read(column: DeclaredColumn) -> Column:
-        given: dict[str, Any] = {"name": column.name, "spelling": column.spelling}
-        match column:
-            case DeclaredCategories():
-                return Hashed(**given)
-            case DeclaredText():
-                return OneHot(**given, vocabulary=column.words, missing=True, hashed=True)
-        return Scaled(**given, kind=column.kind, mean=0, scale=1, fill=0, low=0, high=1, missing=True)
-
-    return tuple(map(read, schema.columns))
-
-
-def reading_encoding(plan: Plan) -> Encoding:
-    """The rules by which the private rows of a plan are read for the grid."""
-    data = plan.data
-    return Encoding(
-        columns=reading_columns(data.sketched),
-        label=data.label,
-        classes=data.classes,
-        bounds=data.bounds,
-        unit=data.unit,
-        format=data.format,
-    )
+                sentences.append(f"about {share:.0%} of {field.name!r} {where}: data.schema may be wrong")
+    return tuple(sentences)
 
 
 def with_tables(grid: Codes, groups: Sequence[NDArray[np.int64]]) -> Codes:
@@ -174,7 +142,7 @@ def with_tables(grid: Codes, groups: Sequence[NDArray[np.int64]]) -> Codes:
 
     groups   by column, the group of each narrow cell (cells,), from 0
     """
-    by_field = {at: tuple(own.tolist()) for at, own in zip(grid.fine, groups, strict=True)}
+    by_field = {at: tuple(group.tolist()) for at, group in zip(grid.fine, groups, strict=True)}
     return grid.with_pairs(by_field, combinations(grid.fine, 2))
 
 
@@ -184,12 +152,12 @@ def recoded(rows: CodeMatrix, grid: Codes, codes: Codes) -> CodeMatrix:
     if codes.pairs:
         return codes.paired(rows)
     narrow = {grid.fields[at].name: at for at in grid.fine}
-    found = np.empty((len(rows), codes.width), np.int32, order="F")
+    regrouped = np.empty((len(rows), codes.width), np.int32, order="F")
     for at, field in enumerate(codes.fields):
-        own = narrow[field.name]
-        table = (groups_of(grid.fields[own], field) + field.start).astype(np.int32)
-        found[:, at] = table[rows[:, own] - grid.fields[own].start]
-    return found
+        place = narrow[field.name]
+        code_of_cell = (groups_of(grid.fields[place], field) + field.start).astype(np.int32)
+        regrouped[:, at] = code_of_cell[rows[:, place] - grid.fields[place].start]
+    return regrouped
 
 
 def groups_of(narrow: CodedField, field: CodedField) -> NDArray[np.int64]:
@@ -217,14 +185,14 @@ def values_in(schema: TableSchema, grid: Codes, cells: CodeMatrix, seed: bytes) 
     values = dict[str, pl.Series]()
     for at in grid.fine:
         field, column = grid.fields[at], declared[grid.fields[at].name]
-        own = cells[:, at].astype(np.int64) - field.start
+        places = cells[:, at].astype(np.int64) - field.start
         if isinstance(field, WordField):
             undeclared = UNDECLARED
             while undeclared in field.words:
                 undeclared += "*"
-            values[field.name] = pl.Series([*field.words, undeclared, None], dtype=pl.String)[own]
+            values[field.name] = pl.Series([*field.words, undeclared, None], dtype=pl.String)[places]
         elif isinstance(field, NumberField):
-            values[field.name] = _numbers(column, field, own, source)
+            values[field.name] = _numbers(column, field, places, source)
     return pl.DataFrame(values)
 
 
@@ -241,27 +209,27 @@ def probability_name(label: str, features: Sequence[str]) -> str:
     return name
 
 
-def _numbers(column: Any, field: NumberField, own: NDArray[np.int64], source: np.random.Generator) -> pl.Series:
+def _numbers(column: Any, field: NumberField, places: NDArray[np.int64], source: np.random.Generator) -> pl.Series:
     """A value in each cell of a number, truth value or date."""
-    missing = own == len(field.cuts) + 1
+    missing = places == len(field.cuts) + 1
     if not isinstance(column, DeclaredRange):
-        return pl.Series(own == 1).set(pl.Series(missing), None)
+        return pl.Series(places == 1).set(pl.Series(missing), None)
     unit = DAY if column.kind == "date" and not column.whole else 1
     edges = np.array([column.low, *field.cuts, column.high + column.whole, np.inf])
     edges = np.rint(edges * unit) if unit > 1 else edges  # such cuts are whole, but for their division by a day
-    low, high = edges[own], np.where(missing, np.inf, edges[np.minimum(own + 1, len(edges) - 1)])
+    low, high = edges[places], np.where(missing, np.inf, edges[np.minimum(places + 1, len(edges) - 1)])
     with np.errstate(invalid="ignore"):
-        value = low + source.random(len(own)) * (high - low)
+        value = low + source.random(len(places)) * (high - low)
     if column.whole or unit > 1:
         value = np.minimum(np.floor(value), np.ceil(high) - 1)
         value = np.maximum(value, np.ceil(low))
     else:
-        last = own == len(field.cuts)
+        last = places == len(field.cuts)
         value = np.where(last, np.minimum(value, high), np.minimum(value, np.nextafter(high, -np.inf)))
-    found = pl.Series(np.where(missing, 0, value)).set(pl.Series(missing), None)
+    values = pl.Series(np.where(missing, 0, value)).set(pl.Series(missing), None)
     if column.kind == "numeric":
-        return found.cast(pl.Int64) if column.whole else found
-    whole = found.cast(pl.Int64)
+        return values.cast(pl.Int64) if column.whole else values
+    whole = values.cast(pl.Int64)
     return whole.cast(pl.Datetime("us")) if unit > 1 else whole.cast(pl.Int32).cast(pl.Date)
 
 

@@ -189,14 +189,13 @@ def centres_of(features: Ints, most: int) -> Ints:
     """At most `most` centres of the rows (rows, features), by k-means++ and MEANS_ROUNDS Lloyd rounds in integers."""
     points = features[_spread(features, most)]
     for _ in range(MEANS_ROUNDS):
-        own = np.concatenate(
-            [nearest(features[at : at + ROWS_AT_A_TIME], points) for at in range(0, len(features), ROWS_AT_A_TIME)]
-        )
-        order = np.argsort(own, kind="stable")
-        firsts = np.flatnonzero(np.diff(own[order], prepend=-1))
-        rows = np.diff(firsts, append=len(own))[:, None]
+        parts = (features[at : at + ROWS_AT_A_TIME] for at in range(0, len(features), ROWS_AT_A_TIME))
+        centre_of = np.concatenate([nearest(part, points) for part in parts])
+        order = np.argsort(centre_of, kind="stable")
+        firsts = np.flatnonzero(np.diff(centre_of[order], prepend=-1))
+        rows = np.diff(firsts, append=len(centre_of))[:, None]
         points = points.copy()
-        points[own[order][firsts]] = (2 * np.add.reduceat(features[order], firsts) + rows) // (2 * rows)
+        points[centre_of[order][firsts]] = (2 * np.add.reduceat(features[order], firsts) + rows) // (2 * rows)
     return np.asarray(points)
 
 

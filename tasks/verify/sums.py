@@ -33,7 +33,8 @@ import polars as pl
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, coarser
-from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded, values_in
+from concord.tasks.data.encode import reading_columns
+from concord.tasks.data.grid import grid_of, groups_of, recoded, values_in
 from concord.tasks.verify.checks import equal
 from concord.tasks.verify.forms import (
     DecodedForm,
