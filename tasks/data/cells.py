@@ -34,9 +34,10 @@ from concord.artifacts.schemas import (
 from concord.tasks.data.concord_student import (
     DAY,
     DAYS,
+    FALSE,
     LARGEST,
     TICKS,
-    TRUTH,
+    TRUE,
     WITHOUT_SECONDS,
     ZONED,
     bucket,
@@ -121,8 +122,8 @@ def steps_between(numbers: Numbers, bounds: Bounds, steps: int) -> NDArray[np.ui
     operations whose result is fixed to the bit.
     """
     low, high = bounds
-    known = np.where(np.isnan(numbers), (low + high) / 2, np.clip(numbers, low, high))
-    return np.rint((known - low) / (high - low) * steps).astype(np.uint32)
+    within = np.where(np.isnan(numbers), (low + high) / 2, np.clip(numbers, low, high))
+    return np.rint((within - low) / (high - low) * steps).astype(np.uint32)
 
 
 def distinct(rows: pl.DataFrame) -> dict[str, tuple[pl.Series, WordPlaces]]:
@@ -130,17 +131,17 @@ def distinct(rows: pl.DataFrame) -> dict[str, tuple[pl.Series, WordPlaces]]:
 
     A column of another type is returned as it is, with a slice in place of indices.
     """
-    found = dict[str, tuple[pl.Series, WordPlaces]]()
+    columns = dict[str, tuple[pl.Series, WordPlaces]]()
     for cells in rows.get_columns():
         if isinstance(cells.dtype, pl.Enum):
             words, numbers = cells.dtype.categories, cells.to_physical().cast(pl.UInt32)
-            found[cells.name] = words.extend_constant(None, 1), numbers.fill_null(len(words)).to_numpy()
+            columns[cells.name] = words.extend_constant(None, 1), numbers.fill_null(len(words)).to_numpy()
         elif cells.dtype == pl.String:
             text = cells.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
-            found[cells.name] = pl.Series(text.dictionary, dtype=pl.String), text.indices.to_numpy()
+            columns[cells.name] = pl.Series(text.dictionary, dtype=pl.String), text.indices.to_numpy()
         else:
-            found[cells.name] = cells, slice(None)
-    return found
+            columns[cells.name] = cells, slice(None)
+    return columns
 
 
 def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
@@ -178,10 +179,10 @@ def number(name: str, dtype: Type, largest: float = LARGEST) -> pl.Expr:
 
 
 def truth(name: str, dtype: Type) -> pl.Expr:
-    """Boolean of truth values, their usual words (TRUTH), and the numbers 0 and 1."""
+    """Boolean of truth values, their usual words (TRUE, FALSE), and the numbers 0 and 1."""
     if _is_text(dtype):
-        word, true, false = _words(name), *([word for word in TRUTH if TRUTH[word] == known] for known in (1, 0))
-        return pl.when(word.is_in(true)).then(True).when(word.is_in(false)).then(False)
+        word = _words(name)
+        return pl.when(word.is_in(TRUE)).then(True).when(word.is_in(FALSE)).then(False)
     if _is_number(dtype):
         value = pl.col(name).cast(pl.Float64, strict=False)
         return pl.when(value == 1).then(True).when(value == 0).then(False)
@@ -287,7 +288,7 @@ def clean_text(
     missing   words of a missing cell in columns that have their own, in place of NULL_WORDS
     """
     null = {name: [*missing.get(name, NULL_WORDS), *form.missing] for name in frame.columns}
-    null |= {name: [""] for name, own in missing.items() if own == ANY_WORD}
+    null |= {name: [""] for name, words_of_missing in missing.items() if words_of_missing == ANY_WORD}
     words = {name: pl.col(name).str.strip_chars() for name in frame.columns}
     cells = frame.select(pl.when(~word.is_in(null[name])).then(word).alias(name) for name, word in words.items())
     for pattern, sign, by in form.rules:
@@ -308,28 +309,26 @@ def kinds_of_text(column: pl.Series, among: Iterable[Kind]) -> set[Kind]:
 
 def spelled(column: Scaled | OneHot | Hashed, dtype: Type) -> pl.Expr:
     """Cells of a column whose data dictionary says how they are written, or null."""
-    spelling = column.spelling
+    spelling, name, usual = column.spelling, column.name, column.model_copy(update={"spelling": USUAL_SPELLING})
+    absent = [value for value in spelling.absent if isinstance(value, float)]
 
     def read(cells: pl.Series) -> pl.Series:
-        rows, name = cells.alias(column.name).to_frame(), column.name
+        rows = cells.alias(name).to_frame()
         if not isinstance(column, Scaled):
             word = text(name, dtype)
             rows = rows.select(pl.when(~word.is_in(spelling.absent)).then(word).alias(name))
         elif column.kind == "boolean" and dtype != pl.Boolean:
-            known = truth_words(spelling.true, spelling.false, spelling.absent)
-            truths = text(name, dtype).replace_strict(known, default=None, return_dtype=pl.Float64)
-            rows = rows.select(truths.alias(name))
+            truths = truth_words(spelling.true, spelling.false, spelling.absent)
+            rows = rows.select(text(name, dtype).replace_strict(truths, default=None, return_dtype=pl.Float64))
         elif spelling.dates and _is_text(dtype):
             rows = rows.select(_words(name).str.replace(*iso_rule(spelling.dates)))
-        usual = column.model_copy(update={"spelling": USUAL_SPELLING})
-        found = rows.select(_cell(usual, rows.schema[name]).alias(name))
-        numbers = [value for value in spelling.absent if isinstance(value, float)]
+        values = rows.select(_cell(usual, rows.schema[name]).alias(name))
         if column.kind == "numeric":
-            found = found.select(pl.when(~pl.col(name).is_in(numbers)).then(name).alias(name))
+            values = values.select(pl.when(~pl.col(name).is_in(absent)).then(name).alias(name))
         if column.kind == "date":
-            moments = [round(day * DAY) for day in numbers]
-            found = found.select(pl.when(~pl.col(name).dt.timestamp("us").is_in(moments)).then(name).alias(name))
-        return found.to_series()
+            moments = [round(day * DAY) for day in absent]
+            values = values.select(pl.when(~pl.col(name).dt.timestamp("us").is_in(moments)).then(name).alias(name))
+        return values.to_series()
 
     result = {"numeric": pl.Float64(), "boolean": pl.Boolean(), "date": pl.Datetime("us")}
     return pl.col(column.name).map_batches(read, result.get(column.kind, pl.String()), is_elementwise=True)
@@ -361,9 +360,9 @@ def _declared(name: str, dtype: Type, encoding: Encoding) -> pl.Expr:
     return class_index(name, dtype, encoding.classes).fill_null(0).alias(LABEL)
 
 
-def _looked_up(words: pl.Expr, known: Iterable[str], dtype: Type) -> pl.Expr:
+def _looked_up(words: pl.Expr, listed: Iterable[str], dtype: Type) -> pl.Expr:
     # from the last to the first, so that the first of two equal words wins
-    index = {word: at for at, word in reversed(list(enumerate(known)))}
+    index = {word: at for at, word in reversed(list(enumerate(listed)))}
     return words.replace_strict(list(index), list(index.values()), default=None, return_dtype=dtype)
 
 

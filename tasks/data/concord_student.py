@@ -141,25 +141,25 @@ class Spelled(Cells):
             kept = words([None if text in absent else text for text in words(cells)])
             return buckets(kept, self.size) if self.kind == "hashed" else kept
         if self.kind == "boolean":
-            known = truth_words(self.true, self.false, self.absent)
-            truths = (
-                cell if isinstance(cell, bool | np.bool_) else known.get(word(cell) or "", math.nan) for cell in cells
+            truth = truth_words(self.true, self.false, self.absent)
+            values = (
+                cell if isinstance(cell, bool | np.bool_) else truth.get(word(cell) or "", math.nan) for cell in cells
             )
-            return np.fromiter(truths, np.float64)
+            return np.fromiter(values, np.float64)
         if self.kind == "numeric":
-            found = numbers(cells)
-            return np.where(np.isin(found, absent), np.nan, found)
+            amounts = numbers(cells)
+            return np.where(np.isin(amounts, absent), np.nan, amounts)
         if self.dates and not isinstance(cells, np.ndarray):
             cells = [in_iso(cell.strip(BLANKS), self.dates) if isinstance(cell, str) else cell for cell in cells]
-        found = dates(cells)
-        return np.where(np.isin(np.rint(found * DAY), np.rint(np.array(absent) * DAY)), np.nan, found)
+        days = dates(cells)
+        return np.where(np.isin(np.rint(days * DAY), np.rint(np.array(absent) * DAY)), np.nan, days)
 
 
 def truth_words(true: Sequence[str], false: Sequence[str], absent: Sequence[Any]) -> dict[str, float]:
     """Truth values by their words, without those of a missing cell: those that are given, and else the usual ones."""
-    usual = {word: known for word, known in TRUTH.items() if not (true if known else false)}
-    known = {**usual, **dict.fromkeys(true, 1.0), **dict.fromkeys(false, 0.0)}
-    return {word: value for word, value in known.items() if word not in absent}
+    usual = {word: value for word, value in TRUTH.items() if not (true if value else false)}
+    values = {**usual, **dict.fromkeys(true, 1.0), **dict.fromkeys(false, 0.0)}
+    return {word: value for word, value in values.items() if word not in absent}
 
 
 def iso_rule(form: str) -> tuple[str, str]:
@@ -174,16 +174,16 @@ def iso_rule(form: str) -> tuple[str, str]:
 def in_iso(text: str, form: str) -> str:
     """A date written as `form` as ISO text; any other text as it is."""
     pattern, iso = iso_rule(form)
-    found = re.fullmatch(pattern, text)
-    return re.sub(r"\$\{([0-9])\}", lambda place: found[int(place[1])], iso) if found else text
+    parts = re.fullmatch(pattern, text)
+    return re.sub(r"\$\{([0-9])\}", lambda place: parts[int(place[1])], iso) if parts else text
 
 
 def numbers(cells: Any) -> Numbers:
     """Finite numbers of numbers, truth values and text that reads as a number; NaN for everything else."""
     plain = isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf" and cells.ndim == 1
-    found = cells.astype(np.float64) if plain else np.array([number(cell) for cell in cells], dtype=np.float64)
-    found[found == 0] = 0.0  # −0.0 is 0.0
-    return np.where(np.abs(found) <= LARGEST, found, np.nan)
+    values = cells.astype(np.float64) if plain else np.array([number(cell) for cell in cells], dtype=np.float64)
+    values[values == 0] = 0.0  # −0.0 is 0.0
+    return np.where(np.abs(values) <= LARGEST, values, np.nan)
 
 
 def number(cell: Any) -> float:
@@ -192,8 +192,8 @@ def number(cell: Any) -> float:
         word = cell.strip(BLANKS)
         return float(word) if NUMBER.fullmatch(word) else math.nan
     try:
-        known = isinstance(cell, int | float | Decimal | np.number | np.bool_) and not isinstance(cell, np.timedelta64)
-        return float(cell) if known else math.nan
+        plain = isinstance(cell, int | float | Decimal | np.number | np.bool_) and not isinstance(cell, np.timedelta64)
+        return float(cell) if plain else math.nan
     except (OverflowError, ValueError):  # whole numbers beyond floats, decimals that are none
         return math.nan
 
@@ -202,16 +202,15 @@ def truths(cells: Any) -> Numbers:
     """1 and 0 of truth values, their words and the numbers 1 and 0; NaN for everything else."""
     if not isinstance(cells, np.ndarray) or cells.dtype == object:
         cells = [TRUTH.get(cell.strip(BLANKS), math.nan) if isinstance(cell, str) else cell for cell in cells]
-    found = numbers(cells)
-    return np.where((found == 0) | (found == 1), found, np.nan)
+    values = numbers(cells)
+    return np.where((values == 0) | (values == 1), values, np.nan)
 
 
 def dates(cells: Any) -> Numbers:
     """Days since 1970, UTC, of dates, moments and ISO text; NaN for everything else."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
-        known = _written(cells)
         moments = cells.astype("datetime64[us]").view(np.int64).astype(np.float64)
-        return np.where(known, moments / DAY, np.nan)
+        return np.where(_written(cells), moments / DAY, np.nan)
     return np.array([date(cell) for cell in cells], dtype=np.float64)
 
 
@@ -231,13 +230,12 @@ def words(cells: Any) -> NDArray[np.object_]:
     """Text of any plain cell, None for everything else: a whole number reads the same however it is stored."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
         texts = np.datetime_as_string(cells)
-        found = [
-            str(text).replace("T", " ") if there else None for text, there in zip(texts, _written(cells), strict=True)
-        ]
+        written = zip(texts, _written(cells), strict=True)
+        listed = [str(text).replace("T", " ") if is_written else None for text, is_written in written]
     else:
-        found = [word(cell) for cell in cells]
-    result = np.empty(len(found), dtype=object)
-    result[:] = found
+        listed = [word(cell) for cell in cells]
+    result = np.empty(len(listed), dtype=object)
+    result[:] = listed
     return result
 
 
@@ -297,14 +295,14 @@ def lists(cells: Any, element: str, size: int) -> NDArray[np.float32]:
     """Lists of that size (rows, size); one of another size is all zeros, and so is an element that does not fit."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf" and cells.shape[1:] == (size,):
         return _elements(cells, element).astype(np.float32)
-    found = np.zeros((len(cells), size), dtype=np.float32)
+    rows = np.zeros((len(cells), size), dtype=np.float32)
     for at, cell in enumerate(cells):
         if isinstance(cell, list | tuple | np.ndarray) and len(cell) == size:
             as_it_is = isinstance(cell, np.ndarray) and cell.dtype != object
             parts = np.asarray(cell if as_it_is else [math.nan if part is None else part for part in cell])
             if parts.dtype.kind in "biuf" and parts.ndim == 1:
-                found[at] = _elements(parts, element)
-    return found
+                rows[at] = _elements(parts, element)
+    return rows
 
 
 def _elements(parts: NDArray[Any], element: str) -> NDArray[Any]:
@@ -388,16 +386,16 @@ def _read_date(text: str) -> float:
             return date(datetime.datetime.fromisoformat(f"{day}T{time[:15]}{zone}"))
         except (ValueError, OverflowError):
             return math.nan
-    found = MOMENT.fullmatch(text)
-    if found is None:
+    parts = MOMENT.fullmatch(text)
+    if parts is None:
         return math.nan
     try:
-        year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+        year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
         whole = datetime.datetime(year, month, day, hour, minute, min(second, 59)) - EPOCH
     except (ValueError, OverflowError):
         return math.nan
     leap = datetime.timedelta(seconds=1 if second == 60 else 0)
-    ticks = (whole + leap) // datetime.timedelta(microseconds=1) + int((found[7] or "")[:6].ljust(6, "0"))
+    ticks = (whole + leap) // datetime.timedelta(microseconds=1) + int((parts[7] or "")[:6].ljust(6, "0"))
     return float(ticks) / DAY if second <= 60 and ticks < DAY * (DAYS[1] + 1) else math.nan
 
 

@@ -178,21 +178,21 @@ def _encoding(paths: Sequence[AnyPath]) -> str:
     Raises WrongInput for UTF-16.
     """
     utf8 = codecs.getincrementaldecoder("utf-8")
-    found = "utf-8"
+    encoding = "utf-8"
     for path in paths:
         decoder = utf8()
         with _unpacked(path) as file:
             for part in iter(lambda: file.read(SAMPLE_TEXT), b""):
                 if part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     raise WrongInput(f"a CSV file cannot be read: {UTF_16}")
-                if found == "utf-8":
+                if encoding == "utf-8":
                     try:
                         decoder.decode(part)
                     except UnicodeDecodeError:
-                        found = "latin-1"
-                if found != "utf-8" and WINDOWS.search(part):
+                        encoding = "latin-1"
+                if encoding != "utf-8" and WINDOWS.search(part):
                     return "cp1252"
-    return found
+    return encoding
 
 
 def _number_signs(path: AnyPath, form: TextFormat) -> tuple[str, str]:
@@ -209,11 +209,11 @@ def _number_signs(path: AnyPath, form: TextFormat) -> tuple[str, str]:
     with_comma, with_point = (sum(share[side] > max(1 / 2, share[1 - side]) for share in shares) for side in (0, 1))
     decimal, pattern, side = (",", COMMA, 0) if with_comma > with_point else (".", POINT, 1)
     signs = [
-        found[1]
+        grouped[1]
         for cells, share in zip(columns, shares, strict=True)
         if share[side] > 1 / 2
         for cell in cells
-        if re.fullmatch(pattern, cell) and (found := re.match(GROUPED, cell)) and found[1] != decimal
+        if re.fullmatch(pattern, cell) and (grouped := re.match(GROUPED, cell)) and grouped[1] != decimal
     ]
     return decimal, max(sorted(set(signs)), key=signs.count) if signs else ""
 

@@ -37,7 +37,7 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncod
 
 from concord.artifacts.home.vault import hashed
 from concord.artifacts.schemas import USUAL_SPELLING, Column, Encoding, Hashed, OneHot, Passed, Scaled
-from concord.tasks.data.cells import BAG, LABEL, distinct, word_index
+from concord.tasks.data.cells import BAG, LABEL, WordPlaces, distinct, word_index
 from concord.tasks.data.concord_student import Cells, Spelled, signed_log
 
 Matrix = NDArray[np.float32]
@@ -66,11 +66,13 @@ def _fill(matrix: Matrix, cells: pl.DataFrame, encoder: ColumnTransformer) -> No
     for _, part, names in encoder.transformers_:
         if part == "drop":  # columns without values
             continue
-        own = cells.select(names)
-        words, places = distinct(own)[names[0]] if len(names) == 1 else (own, slice(None))
-        found = part.transform(pl.DataFrame(words) if isinstance(words, pl.Series) else words)
-        stop = start + found.shape[1]
-        matrix[:, start:stop] = (found if isinstance(found, np.ndarray) else found.toarray())[places]
+        columns: pl.DataFrame | pl.Series = cells.select(names)
+        places: WordPlaces = slice(None)
+        if len(names) == 1:
+            columns, places = distinct(pl.DataFrame(columns))[names[0]]
+        encoded = part.transform(pl.DataFrame(columns))
+        stop = start + encoded.shape[1]
+        matrix[:, start:stop] = (encoded if isinstance(encoded, np.ndarray) else encoded.toarray())[places]
         start = stop
 
 
@@ -79,9 +81,9 @@ def published_encoding(encoding: Encoding) -> ColumnTransformer:
     parts: list[Encoder] = []
     learned: dict[int, list[Any]] = {}
     for columns in _alike(encoding.columns):
-        found = _parts(columns)
-        learned |= {len(parts): columns} if found else {}
-        parts += found
+        encoders = _parts(columns)
+        learned |= {len(parts): columns} if encoders else {}
+        parts += encoders
     whole = column_transformer(parts, encoding.features)
     for at, columns in learned.items():
         _settle(whole.transformers_[at][1], columns)
@@ -138,13 +140,13 @@ def _parts(columns: list[Any]) -> list[Encoder]:
             return [numbers, *([(f"{first.name} missing", missing, names)] * first.missing)]
         case OneHot() as first:
             vocabulary = np.array([*first.vocabulary, None], dtype=object)[:-1]
-            known = {"handle_unknown": "ignore", "sparse_output": False, "dtype": np.float32}
+            options = {"handle_unknown": "ignore", "sparse_output": False, "dtype": np.float32}
             if not first.missing:
-                words = OneHotEncoder(categories=[vocabulary], **known)
+                words = OneHotEncoder(categories=[vocabulary], **options)
                 return [(first.name, make_pipeline(clean(first), words), names)]
             end = len(vocabulary)  # missing cells have a column too, so unknown words count as missing
             ranks = OrdinalEncoder(categories=[vocabulary], handle_unknown="use_encoded_value", unknown_value=end)
-            words = OneHotEncoder(categories=[np.arange(end + 1.0)], **known)
+            words = OneHotEncoder(categories=[np.arange(end + 1.0)], **options)
             return [(first.name, make_pipeline(clean(first), ranks, words), names)]
         case Hashed() as first:
             whole = SimpleImputer(missing_values=None, strategy="constant", fill_value="", keep_empty_features=True)

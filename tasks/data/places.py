@@ -91,11 +91,11 @@ def objects(address: str, field: str) -> list[Remote]:
     start = address.split("/")[: 3 if address.startswith("az://") else 2]
     with reachable(address, field):
         store, path = _store_of(address)
-        found = [store.get_file_info(path)]
-        if found[0].type == pyarrow.fs.FileType.Directory:
-            listed = store.get_file_info(pyarrow.fs.FileSelector(path, recursive=True))
-            found = [item for item in listed if item.base_name[0] not in "._"]
-    return [Remote("/".join([*start, file])) for file in sorted(item.path for item in found if item.is_file)]
+        items = [store.get_file_info(path)]
+        if items[0].type == pyarrow.fs.FileType.Directory:
+            below = store.get_file_info(pyarrow.fs.FileSelector(path, recursive=True))
+            items = [item for item in below if item.base_name[0] not in "._"]
+    return [Remote("/".join([*start, file])) for file in sorted(item.path for item in items if item.is_file)]
 
 
 def _store_of(address: str) -> tuple[pyarrow.fs.FileSystem, str]:
@@ -178,8 +178,8 @@ def _inode(path: str) -> str:
     """Device and inode of a file; empty if it is not there."""
     if not os.path.isfile(path):
         return ""
-    found = os.stat(path)
-    return f"{found.st_dev}:{found.st_ino}"
+    status = os.stat(path)
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 def is_shared(files: Mapping[str, str], earlier: Mapping[str, str]) -> bool:
