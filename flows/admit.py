@@ -180,7 +180,7 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
     """
     if session is not None:
         return
-    plan = private.table.of(run.plan, "private")
+    plan = private.table.named_in(run.plan)
     check_types(open_private(plan.path("private"), plan.data.format, arriving=plan.stream is not None), encoding)
     try:
         found = unmatched(plan, encoding)

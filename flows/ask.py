@@ -47,7 +47,7 @@ def answer_of_shards(plan: Plan, home: Path, question: Question, terms: Question
     """As `ask`, within its flow."""
     check_shards(plan, "a question is asked of the shards", "ask a copy of the plan without [relabel]")
     with running(plan, home, workers=False, new_session=terms.new_session) as run:
-        public = encode(run, run.plan, run.files("public"))
+        public = encode(run, run.plan, run.table("public"))
         rehearse_question(question, public.batches, public.encoding, run.stores.vault)
         domain = planned_domain(run.stores, run.plan)
         questions = QuestionsAsk.of(run.plan, question, domain.filter.order, terms)
@@ -143,7 +143,7 @@ def estimate(
     check_shards(plan, "an estimate evaluates the teachers", f"{instead}whose teachers have more rows and other labels")
     held_out = EstimateAsk(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
     with running(plan, home, new_session=again) as run:
-        public = encode(run, run.plan, run.files("public"))
+        public = encode(run, run.plan, run.table("public"))
         rehearse_teachers(run.plan.teachers, public.encoding)
 
         def errors(admitted: Admitted[Any], private: PrivateFiles) -> ExactNumbers:

@@ -15,8 +15,8 @@ Guarantees   a key digests each argument whole. A value of a type that cannot be
              A result that is read was written here for exactly that key: an edited file, one under another's name and
              one from elsewhere count as missing, so the stage runs again. An older result put back under its own name
              answers the same question from the same inputs
-Not covered  the place of files: a table, a home or a file of the vault that moved is the same one, since `Files` and
-             `Ref` are known by their digests alone. The files that a result refers to: they are checked when read.
+Not covered  the place of files: a table, a home or a file of the vault that moved is the same one, since a `Table`
+             and a `Ref` are known by their digests alone. Files that a result refers to: they are checked when read.
              Results whose key another version made differently count as missing, which spends nothing.
              Checked by tests/flows/test_cache.py and tests/flows/test_sealed.py
 """
@@ -27,7 +27,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from prefect.filesystems import WritableFileSystem
@@ -43,6 +43,7 @@ from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.settings import Settings
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.places import Remote
+from concord.tasks.data.tables import Table
 from concord.tasks.units.units import Erased, PrivateRows
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -78,29 +79,13 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Files:
-    """Files by their keyed digests. The path is only their present place, and not part of a key.
-
-    groups   columns whose words are the groups that a test table is measured by
-    """
-
-    path: str
-    digests: tuple[str, ...]
-    groups: tuple[str, ...] = ()
-
-    def of(self, plan: Plan, field: Literal["private", "public"]) -> Plan:
-        """The plan with these files as the table `field`."""
-        return plan.model_copy(update={"folder": "", "data": plan.data.model_copy(update={field: self.path})})
-
-
-@dataclass(frozen=True)
 class PrivateInput:
     """The private rows that a stage reads, as its key digests them.
 
     erased  keyed digests of the units whose rows are left out
     """
 
-    table: Files
+    table: Table
     encoding: Encoding
     erased: tuple[str, ...]
 
@@ -108,17 +93,20 @@ class PrivateInput:
         """These rows, opened in the vault of that place."""
         vault, domain = place.vault, plan.privacy.domain
         left_out = Erased.of(vault, domain, self.erased)
-        placed = self.table.of(plan, "private")
-        return PrivateRows(placed, self.encoding, vault, place.secret(domain, "split"), left_out)
+        return PrivateRows(self.table.named_in(plan), self.encoding, vault, place.secret(domain, "split"), left_out)
 
 
 @dataclass(frozen=True)
 class PublicTables:
-    """The public rows that a student learns from, and the labelled ones that it is measured on, if there are any."""
+    """The public rows that a student learns from, and the labelled ones that it is measured on, if there are any.
+
+    groups   columns of the test table whose words are the groups that it is measured by
+    """
 
     encoding: Encoding
     batches: Sequence[PublicBatch]
-    test: Files | None
+    test: Table | None
+    groups: tuple[str, ...] = ()
 
     @property
     def rows(self) -> PublicRows:
@@ -143,8 +131,10 @@ def digested(value: Any) -> Any:
     """A value as JSON, different for different values. Raises TypeError for an unknown type."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    if isinstance(value, Files):
-        return [*value.digests, *([list(value.groups)] if value.groups else [])]
+    if isinstance(value, Table):
+        if len(value.digests) < len(value.files):
+            raise TypeError(f"the table of {value.field} must be digested before a stage takes it")
+        return list(value.digests)
     if isinstance(value, Ref | Codes):  # pairs of 64 columns hold millions of numbers
         return value.digest
     if isinstance(value, BaseModel):

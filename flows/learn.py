@@ -22,7 +22,6 @@ from concord.artifacts.settings import Settings
 from concord.artifacts.stores import Stores
 from concord.flows import hypothesis, sketch, tally, vote
 from concord.flows.admit import Opened, announce_room, open_together
-from concord.flows.cache import Files
 from concord.flows.environment import prepare
 from concord.flows.memo import Memo
 from concord.flows.operation import ByKey, PlanOrFile, given, operation
@@ -34,7 +33,6 @@ from concord.flows.run import (
     PrivateFiles,
     PublicStream,
     RunContext,
-    digest_of,
     note_copies,
     running,
 )
@@ -44,8 +42,8 @@ from concord.flows.steps import Learned, decide, publish
 from concord.tasks.advice.report import naming_the_largest
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study
 from concord.tasks.asks.votes import VotesAsk
-from concord.tasks.data.files import find_files
 from concord.tasks.data.places import check_not_private
+from concord.tasks.data.tables import Table, open_public
 from concord.tasks.door.admit import on_record, planned_domain
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import (
@@ -81,7 +79,7 @@ def learn(
         naming_the_largest(plan, home),
         running(plan, home, new_session=further, start_from=start_from) as undecided,
     ):
-        public = encode(undecided, undecided.plan, undecided.files("public"))
+        public = encode(undecided, undecided.plan, undecided.table("public"))
         run = decide(undecided, public)
         ways = [WAYS[way] for way in run.plan.ways]  # the last one has the student
         ways[0].rehearse(run, public.encoding)  # of all that the plan asks for
@@ -164,17 +162,17 @@ def add_rows(run: RunContext, name: str, path: str) -> tuple[Admitted[VotesAsk],
     return admitted, checkpoint.teachers
 
 
-def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Files]:
+def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Table]:
     """The files at `path` that are not staged for the session yet. Raises WrongInput if one is private."""
     vault, (own, *others) = run.stores.vault, checkpoint.sources
     there = {digest for source in others if staged(vault, source) for digest in source.digests}
-    for file in find_files(path, "--public"):
-        digest = digest_of(vault, file)
+    table = open_public(path, "--public").digested(vault)
+    for file, digest in zip(table.files, table.digests, strict=True):
         check_not_private("--public", [file.path], checkpoint.files)
         note_copies(checkpoint.private, "--public", [digest])
         if digest not in there and digest not in own.digests:
             there.add(digest)
-            yield Files(str(file.path), (digest,))
+            yield replace(table, path=str(file.path), files=(file,), digests=(digest,))
 
 
 @operation("study", "study {session}", asks=False)

@@ -56,7 +56,7 @@ class StreamOfPlan:
 def stream_of(run: RunContext) -> StreamOfPlan:
     """The plan's stream, by the codes it began with; if there is none yet, or another is asked for with other public
     rows, one that begins with these."""
-    own, ledger, vault, domain = run.files("public"), run.stores.ledger, run.stores.vault, run.plan.privacy.domain
+    own, ledger, vault, domain = run.table("public"), run.stores.ledger, run.stores.vault, run.plan.privacy.domain
     known, ways = ledger.sessions(domain), list[tuple[tuple[str, ...], PublicRows, SeasonAsk]]()
     for stream in dict.fromkeys(each.stream for each in reversed(known) if each.stream):  # the newest first
         begun = beginning_of(vault, domain, stream)
@@ -107,9 +107,7 @@ def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
         passed = Disclosure(session, run.stores.ledger.released_by(session.id), 0, run.stores.ledger.now())
     else:
         session, counted = periods.counted(admitted, private, now)
-        passed = _pass_period(
-            admitted, periods, session, counted, periods.recount_without_erased(session, counted, private)
-        )
+        passed = _pass_period(admitted, periods, session, counted, periods.recount_without_erased(session, counted))
     learned = tally.labelled(run, admitted, passed, asked.coded)
     periods.tidy(session, [*periods_counted(vault, session)])
     student = _with_history(learned, tally.fit(learned, session.id))

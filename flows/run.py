@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.signing import SIGNING_SECRET, SigningKey
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.events import belongs_to
 from concord.artifacts.parts import NOTHING
 from concord.artifacts.plan import Plan
@@ -19,16 +17,15 @@ from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.sources import TableSource
 from concord.artifacts.stores import Stores
-from concord.flows.cache import Files, PrivateInput
+from concord.flows.cache import PrivateInput
 from concord.flows.cluster import at_work
 from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages, Steps, no_steps
-from concord.tasks.data.files import TableFile, find_files
 from concord.tasks.data.grid import stand_ins
 from concord.tasks.data.places import check_not_private, files_of, is_shared
 from concord.tasks.data.sources import not_local, with_rows, with_snapshots
-from concord.tasks.data.tables import Table
+from concord.tasks.data.tables import Table, open_public
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import Checkpoint, PublicSource, check_staged, read_checkpoint, stream
 from concord.tasks.door.erase import erased_units
@@ -70,20 +67,19 @@ class RunContext:
         """The plan as kept in a checkpoint: with its tables as they were named."""
         return self.plan.model_copy(update={"data": self.plan.data.model_copy(update=dict(self.named))})
 
-    def files(self, field: TableField) -> Files:
-        """The files behind a path of the plan. Raises WrongInput."""
-        return Files(self.plan.path(field), tuple(digests(self.stores.vault, self.plan, field)))
+    def table(self, field: TableField) -> Table:
+        """A table of the plan, with its digests. Raises WrongInput."""
+        return table_in(self.plan, field).digested(self.stores.vault)
 
     @property
-    def test(self) -> Files | None:
+    def test(self) -> Table | None:
         """The public test table, if there is one."""
-        data = self.plan.data
-        return None if data.test is None else replace(self.files("test"), groups=data.groups or ())
+        return None if self.plan.data.test is None else self.table("test")
 
     def own(self, batches: Iterable[PublicBatch]) -> PublicSource:
         """The plan's own public rows."""
-        files = self.files("public")
-        return PublicSource(path=files.path, digests=files.digests, batches=tuple(batches))
+        table = self.table("public")
+        return PublicSource(path=table.path, digests=table.digests, batches=tuple(batches))
 
     def wait_for(self, identity: str) -> None:
         """Wait until no other command is opening a session of that identity; this run then uses that session."""
@@ -123,8 +119,8 @@ def running(
             rows, named["public"] = stand_ins(plan.data.declared), plan.data.public
             plan = with_rows(plan, vault, rows)
         elif plan.data.public is None:
-            private = list(digests(vault, plan, "private"))
-            plan = with_public(plan, vault, private, erased, lambda what: err.print(f"{'encode':>8} {what}"))
+            private = table_in(plan, "private").digested(vault)
+            plan = with_public(plan, vault, private.digests, erased, lambda what: err.print(f"{'encode':>8} {what}"))
             named["public"] = public_by_name(plan)
         yield RunContext(plan, home, new_session, stores, stages, erased, locks, signer, named)
 
@@ -220,7 +216,7 @@ class PrivateFiles:
     erased  as a run's context has them
     """
 
-    table: Files
+    table: Table
     files: Mapping[str, str]
     erased: tuple[str, ...] = ()
 
@@ -238,17 +234,18 @@ class PrivateFiles:
         if run.erased:
             err.print(f"{'erased':>8} units of domain {run.plan.privacy.domain} are left out")
         known, test, others = [*sources], run.test, _sources_of_others(run)
-        files = files_of(file.path for file in _private(run.plan).files)
+        table = table_in(run.plan, "private")
+        files = files_of(file.path for file in table.files)
         run.stores.ledger.check_holding(run.plan.privacy.domain, names_held(run.stores.vault, files))
         for name, theirs in others.items():
             if any(is_shared(files, each.files) for each in theirs):
                 raise belongs_to(name)
-        own = [file.path for file in find_files(run.plan.path("public"), "data.public")]
+        public = [file.path for file in table_in(run.plan, "public").files]
         later = [Path(source.path) for source in known[1:]]
-        check_not_private("data.public", [*own, *later], files)
+        check_not_private("data.public", [*public, *later], files)
         if test is not None:
-            check_not_private("data.test", [file.path for file in find_files(test.path, "data.test")], files)
-        table = run.files("private")
+            check_not_private("data.test", [file.path for file in test.files], files)
+        table = table.digested(run.stores.vault)
         note_copies(table.digests, "data.public", [digest for source in known for digest in source.digests])
         note_copies(table.digests, "data.test", test.digests if test else ())
         for name, theirs in others.items():
@@ -270,22 +267,11 @@ def _sources_of_others(run: RunContext) -> dict[str, list[Checkpoint]]:
     return {name: [sources for sources in found if sources] for name, found in each.items()}
 
 
-def digests(vault: Vault, plan: Plan, field: TableField) -> Iterator[str]:
-    """Keyed digests of the files behind a path of the plan. Raises WrongInput."""
-    files = _private(plan).files if field == "private" else find_files(plan.path(field), f"data.{field}")
-    return (digest_of(vault, file) for file in files)
-
-
-def _private(plan: Plan) -> Table:
-    return private_table(plan, arriving=plan.stream is not None)
-
-
-def digest_of(vault: Vault, file: TableFile) -> str:
-    """The keyed digest of a file. Raises WrongInput if it cannot be read."""
-    try:
-        return vault.digest_file(file.path)
-    except OSError as failed:
-        raise WrongInput(f"{file.field} cannot be read: {failed.strerror}") from None
+def table_in(plan: Plan, field: TableField) -> Table:
+    """A table of the plan. Raises WrongInput if it is not there; a stream's private one may have no file yet."""
+    if field == "private":
+        return private_table(plan, arriving=plan.stream is not None)
+    return open_public(plan.path(field), f"data.{field}", plan.data.format)
 
 
 def _signer(stores: Stores) -> str:

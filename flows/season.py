@@ -19,7 +19,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.admit import begin
-from concord.flows.cache import Files, Place, PrivateInput
+from concord.flows.cache import Place, PrivateInput
 from concord.flows.console import err
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import stage
@@ -117,15 +117,13 @@ class Periods:
         session = begin(run, admitted, private, ExactNumbers((), ()))
         if period is not None:
             before = _names_of([*past, *counted])
-            made = self._count(session, period, before, private, f"{session.asked:05d}")
+            made = self._count(session, period, before, f"{session.asked:05d}")
             if contents_by_place(plan, vault, period.files) != period.files:
                 raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
             counted = [*counted, keep_counted(vault, session, session.asked, made)]
         return session, counted
 
-    def recount_without_erased(
-        self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles
-    ) -> list[tuple[Ref, ...]]:
+    def recount_without_erased(self, session: Session, counted: Sequence[PeriodCounts]) -> list[tuple[Ref, ...]]:
         """The sums of these periods without units that were erased since; empty if the recorded sums are present and
         exclude those units, which after a restore of the vault they may not."""
         run, vault, erased = self.run, self.run.stores.vault, len(self.run.erased)
@@ -140,7 +138,7 @@ class Periods:
         err.print(f"{'erased':>8} the season is counted again without the units that were")
         sums, before = [], _names_of(self._past())
         for number, each in enumerate(counted):
-            made = self._count(session, each.period, before, private, f"again-{erased}-{number:05d}")
+            made = self._count(session, each.period, before, f"again-{erased}-{number:05d}")
             sums, before = [*sums, made.sums], made.names
         keep_again(vault, session, erased, sums)
         return sums
@@ -165,14 +163,13 @@ class Periods:
         vault = self.run.stores.vault
         return [found for each in self.ended for found in islice(periods_counted(vault, each), each.batches)]
 
-    def _count(
-        self, session: Session, period: Period, before: Sequence[Ref], private: PrivateFiles, name: str
-    ) -> PeriodCounts:
+    def _count(self, session: Session, period: Period, before: Sequence[Ref], name: str) -> PeriodCounts:
         run, vault = self.run, self.run.stores.vault
         found, names = list[Ref](), tuple(before)
         if period.files:
             new = NewUnits(session.stream, period, names)
-            found = arrive(run, run.plan, self._read(private, period), self.codes, new)
+            private = PrivateInput(table_of(run.plan, vault, period), self.encoding, run.erased)
+            found = arrive(run, run.plan, private, self.codes, new)
             names = tuple(found[BLOCKS:])
         sums = list[Ref]()
         for at, question in enumerate(self.questions):
@@ -180,11 +177,6 @@ class Periods:
             path = f"sums/{session.domain}/{session.id}/{name}-{at}.npy"
             sums.append(keep_total(blocks, question, vault, path))
         return PeriodCounts(period=period, sums=tuple(sums), names=names, erased=len(run.erased))
-
-    def _read(self, private: PrivateFiles, period: Period) -> PrivateInput:
-        """The private rows in the files of a period."""
-        table = Files(private.table.path, tuple(period.files.values()))
-        return PrivateInput(table, self.encoding, self.run.erased)
 
 
 def check_periods(session: Session, counted: Sequence[PeriodCounts]) -> None:

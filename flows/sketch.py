@@ -93,7 +93,7 @@ def _synthesised(run: RunContext, admitted: Admitted[SketchAsk], passed: Disclos
     table = synthesise(run, plan, steps, admitted.stream.encoding, claim)
     rows = synthetic_features(run.stores.released.read_any(table), plan.data.label)
     run = replace(run, plan=with_rows(plan, run.stores.vault, rows))
-    public = encode(run, run.plan, run.files("public"))
+    public = encode(run, run.plan, run.table("public"))
     admitted = replace(admitted, stream=PublicStream(public.encoding, (run.own(public.batches),)))
     codes = SketchPlanner(admitted.ask.mechanism, plan.data.sketched).codes_after(tally.rounds_in(run, steps[:-1]))
     learned = tally.labelled(run, admitted, passed, codes)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from concord.artifacts.home.vault import owner
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
-from concord.flows.cache import Files, Place, PrivateInput, PublicTables
+from concord.flows.cache import Place, PrivateInput, PublicTables
 from concord.flows.stage import mapped, stage
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asks import hypothesis as asks_hypothesis
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data.codes import Codes
+from concord.tasks.data.tables import Table
 from concord.tasks.door.checkpoint import PublicSource, votes_folder
 from concord.tasks.mechanisms.hypotheses import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling
@@ -52,16 +53,16 @@ def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
         "labeling.batch",
     ),
 )
-def encode(place: Place, plan: Plan, table: Files) -> PublicRows:
+def encode(place: Place, plan: Plan, table: Table) -> PublicRows:
     """Learn the encoding from public rows and stage them in batches."""
-    encoding = data_encode.learn_encoding(table.of(plan, "public"))
+    encoding = data_encode.learn_encoding(table.named_in(plan))
     folder = f"public/{place.key[:16]}"
     batches = data_encode.stage_public(table.path, encoding, place.vault, folder, plan.labeling.batch)
     return PublicRows(encoding=encoding, batches=batches)
 
 
 @mapped("encode")
-def stage_rows(place: Place, table: Files, encoding: Encoding, rows: int, field: str = "--public") -> PublicSource:
+def stage_rows(place: Place, table: Table, encoding: Encoding, rows: int, field: str = "--public") -> PublicSource:
     """Stage further public rows, from one table, in batches of `rows`."""
     folder = f"public/{place.key[:16]}"
     batches = data_encode.stage_public(table.path, encoding, place.vault, folder, rows, field)
@@ -125,7 +126,7 @@ def study(
     encoding, test, found, named = public.encoding, public.test, None, None
     student = student_study.fit(plan, public.rows, files, codes, place.staged, place.released)
     if test is not None:
-        found = evaluate(student, test.path, encoding, test.groups)
+        found = evaluate(student, test.path, encoding, public.groups)
         keep_table_path(place.home, found, test.path)
     elif encoding.classes:
         named = student_study.named_by(student, public.rows, place.staged)

@@ -57,7 +57,7 @@ class Learned:
     @property
     def public(self) -> PublicTables:
         """What the student learns from and is measured on, besides what was released."""
-        return PublicTables(self.encoding, self.admitted.stream.batches, self.run.test)
+        return PublicTables(self.encoding, self.admitted.stream.batches, self.run.test, self.run.plan.data.groups or ())
 
 
 def rehearse_published(run: RunContext, encoding: Encoding, student: StudentPlan) -> None:

@@ -361,7 +361,7 @@ if TYPE_CHECKING:
     from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
     from concord.flows.api import ask, load_student, run
     from concord.flows.ask import ask as ask_shards, estimate
-    from concord.flows.cache import Files, Place, PrivateInput, PublicTables, SealedResults, digested, key_of, only
+    from concord.flows.cache import Place, PrivateInput, PublicTables, SealedResults, digested, key_of, only
     from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
     from concord.flows.cli import main
     from concord.flows.cli.app import HOME, PANELS, speak_plainly

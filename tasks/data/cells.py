@@ -319,7 +319,8 @@ def spelled(column: Scaled | OneHot | Hashed, dtype: Type) -> pl.Expr:
             rows = rows.select(pl.when(~word.is_in(spelling.absent)).then(word).alias(name))
         elif column.kind == "boolean" and dtype != pl.Boolean:
             truths = truth_words(spelling.true, spelling.false, spelling.absent)
-            rows = rows.select(text(name, dtype).replace_strict(truths, default=None, return_dtype=pl.Float64))
+            truth_of_word = text(name, dtype).replace_strict(truths, default=None, return_dtype=pl.Float64)
+            rows = rows.select(truth_of_word.alias(name))
         elif spelling.dates and _is_text(dtype):
             rows = rows.select(_words(name).str.replace(*iso_rule(spelling.dates)))
         values = rows.select(_cell(usual, rows.schema[name]).alias(name))

@@ -10,14 +10,17 @@ Checked by tests/tasks/data/test_tables.py and tests/tasks/units/test_identifier
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from typing import Self
 
 import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import (
     COMMAS,
     NO_NAMES,
@@ -67,13 +70,17 @@ DATE = rf"^(?:{'|'.join(DATES_IN_WORDS)})(?:[T ,].*)?$"
 class Table:
     """Rows in files of one format.
 
-    field   the plan's field, or the option, that names the table. Of `data.private` nothing is shown but what is asked
-    unit    the column that names the units of private rows; None if it has none
+    path     where the files were found: a file, a folder or a glob; an address; or the name of a snapshot
+    field    the plan's field, or the option, that names it. Of `data.private` nothing is shown but what is asked
+    unit     the column that names the units of private rows; None if it has none
+    digests  keyed digests of the files, once they are computed. By them alone a stage's key knows a table
     """
 
+    path: str
     files: tuple[TableFile, ...]
     field: str
     unit: str | None = None
+    digests: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,6 +98,15 @@ class Table:
     def pieces(self) -> int:
         """The number of pieces that can be read by themselves, in all files."""
         return sum(file.pieces for file in self.files)
+
+    def digested(self, vault: Vault) -> Self:
+        """The table with keyed digests of its files. Raises WrongInput if one cannot be read."""
+        return replace(self, digests=tuple(file.digest(vault) for file in self.files))
+
+    def named_in(self, plan: Plan) -> Plan:
+        """The plan with this table in the place of the one that it names in the field."""
+        data = plan.data.model_copy(update={self.field.removeprefix("data."): self.path})
+        return plan.model_copy(update={"folder": "", "data": data})
 
     def type_of(self, name: str) -> pl.DataType:
         """The type of a column, as the first file has it."""
@@ -266,13 +282,13 @@ class Table:
 
 def open_public(path: str, field: str = "data.public", form: TextFormat = COMMAS) -> Table:
     """The public table at a file, folder or glob. Raises WrongInput if nothing is there."""
-    return Table(find_files(path, field, form), field)
+    return Table(path, find_files(path, field, form), field)
 
 
 def open_private(path: str, form: TextFormat = COMMAS, unit: str | None = None, *, arriving: bool = False) -> Table:
     """The private table at a file, folder or glob, whose CSV files have that format. Raises WrongInput if nothing is
     there, unless files are `arriving`."""
-    return Table(find_files(path, PRIVATE, form, arriving=arriving), PRIVATE, unit)
+    return Table(path, find_files(path, PRIVATE, form, arriving=arriving), PRIVATE, unit)
 
 
 def kind_in(file: TableFile, name: str) -> Kind:

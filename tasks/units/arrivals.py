@@ -158,4 +158,5 @@ def table_of(plan: Plan, vault: Vault, period: Period) -> Table:
     there = files_by_place(plan, vault)
     if not period.files.keys() <= there.keys():
         raise NotVerified(f"a file of {PRIVATE} that the stream's period took is gone before it was read: put it back")
-    return Table(tuple(there[place] for place in period.files), PRIVATE, plan.data.unit)
+    files = tuple(there[place] for place in period.files)
+    return Table(plan.path("private"), files, PRIVATE, plan.data.unit, tuple(period.files.values()))

@@ -17,7 +17,6 @@ from tests.world import (
     Cost,
     Described,
     Encoding,
-    Files,
     HypothesisClass,
     NewUnits,
     OneHot,
@@ -29,6 +28,7 @@ from tests.world import (
     PublicTables,
     Ref,
     Relabelling,
+    RowTable,
     Stages,
     StudentFile,
     Stumps,
@@ -48,8 +48,8 @@ def encoding(word: str) -> Encoding:
     return Encoding(columns=columns, label="outcome", classes=("no", "yes"), unit=None)
 
 
-def files(digest: str) -> Files:
-    return Files("table.csv", (digest,))
+def files(digest: str, path: str = "table.csv") -> RowTable:
+    return RowTable(path, (), "data.private", digests=(digest,))
 
 
 def relabelling(share: float) -> Relabelling:
@@ -61,8 +61,8 @@ INPUT = PrivateInput(files("00"), encoding("s"), ())
 PUBLIC = PublicTables(encoding("s"), (), None)
 STUDENT = StudentFile(ONE, "sklearn.svm.LinearSVC", None)
 VALUES: dict[Any, tuple[Any, Any]] = {
-    Files: (files("00"), files("01")),
-    Files | None: (None, files("00")),
+    RowTable: (files("00"), files("01")),
+    RowTable | None: (None, files("00")),
     Encoding: (encoding("s"), encoding("m")),
     Ref: (ONE, OTHER),
     Block: (Block((0, 5), ONE), Block((0, 5), OTHER)),
@@ -163,7 +163,7 @@ def test_a_field_that_is_not_in_the_view_cannot_be_read(plan: Plan) -> None:
 
 def test_what_moved_keeps_its_key(plan: Plan, tmp_path: Path) -> None:
     """Files, a block within the vault, and a home."""
-    assert digested(Files("here.csv", ("00",))) == digested(Files("there.csv", ("00",)))
+    assert digested(files("00", "here.csv")) == digested(files("00", "there.csv"))
     moved = Ref(path="elsewhere/a/b", digest=ONE.digest)
     blocks = [Block((0, 5), ONE), Block((0, 5), moved), Block((0, 5), OTHER), Block((0, 6), ONE)]
     keys = [key(flows_stages.teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
@@ -171,7 +171,7 @@ def test_what_moved_keeps_its_key(plan: Plan, tmp_path: Path) -> None:
     assert len(set(keys)) == 3
 
     def split_key(home: Path, path: str) -> str:
-        return key(flows_stages.split, home, plan=plan, private=replace(INPUT, table=Files(path, ("00",))))
+        return key(flows_stages.split, home, plan=plan, private=replace(INPUT, table=files("00", path)))
 
     before = split_key(tmp_path / "home", plan.path("private"))
     (tmp_path / "home").rename(tmp_path / "moved")

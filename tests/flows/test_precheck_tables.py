@@ -14,7 +14,6 @@ import concord
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import says
 from tests.world import (
-    Files,
     Ledger,
     PrivateFiles,
     Unmatched,
@@ -24,6 +23,7 @@ from tests.world import (
     is_worth_asking,
     learn_encoding,
     precheck_tables,
+    private_table,
     rounded,
     shares_in_words,
 )
@@ -104,7 +104,7 @@ class Prechecked:
         encoding = learn_encoding(plan)
         if session is not None:
             (self.folder / "private.csv").unlink()
-        precheck_tables(run, PrivateFiles(Files(plan.path("private"), ()), {}), encoding, session)
+        precheck_tables(run, PrivateFiles(private_table(plan), {}), encoding, session)
 
     def at(self, terminal: Terminal, private: pl.DataFrame, *, wanted: bool, tty: bool = True, **how: Any) -> Terminal:
         """The same at a terminal, where the operator wants to be asked or not."""

@@ -52,7 +52,7 @@ def plan_of(folder: Path, domain: str, *, seed: Any = 1, **changes: Any) -> Plan
 def named(plan: Plan, home: Path, session: str = "") -> PrivateFiles:
     """The private table of a run that claimed its files for its domain, and opened a session if that has a name."""
     with running(plan, home) as run:
-        own = PublicSource(path=run.plan.path("public"), digests=run.files("public").digests, batches=())
+        own = PublicSource(path=run.plan.path("public"), digests=run.table("public").digests, batches=())
         private = PrivateFiles.of(run, [own])
         claim(run.stores, plan, private.files)
         if session:

@@ -19,9 +19,10 @@ from tests.world import (
     AnyPublicTest,
     Encoding,
     Estimate,
-    Files,
     NotVerified,
+    PublicTables,
     PublicTest,
+    RowTable,
     Scaled,
     WrongInput,
     _check_student,
@@ -303,5 +304,5 @@ def test_a_figure_that_is_not_the_student_s_is_found(tmp_path: Path) -> None:
 
 
 def test_a_stage_is_run_again_for_other_groups() -> None:
-    grouped_table = Files("x", ("digest",))
-    assert digested(grouped_table) != digested(replace(grouped_table, groups=("sex",)))
+    tables = PublicTables(NAMED, (), RowTable("x", (), "data.test", digests=("digest",)))
+    assert digested(tables) != digested(replace(tables, groups=("sex",)))

@@ -160,7 +160,7 @@ def test_a_unit_in_several_chunks_of_a_frame_counts_once(tmp_path: Path, chunks:
     """What is counted together lies in one record batch, however its frame was put together."""
     codes = Codes(fields=(WordField(name="word", start=0, words=("a",)),), coarse=(0,), fine=(0,))
     asked = RoundQuestion(classes=2, steps=64, what="labels", least=32, count=7, fields=(0,), spans=((0, 3),))
-    arriving = Arriving(RowTable((), PRIVATE, "person"), KEY, (), "arrived")
+    arriving = Arriving(RowTable("", (), PRIVATE, "person"), KEY, (), "arrived")
     vault, encoding = Vault(tmp_path), Encoding.model_construct(bounds=None)
     coding = Coding(PrivateRows(Plan.model_construct(), encoding, vault, KEY), codes, arriving)
     rows = pl.DataFrame({"0": [0, 0], LABEL: [1, 1], UNIT: [0, 0]}, {"0": pl.UInt8, LABEL: pl.UInt16, UNIT: pl.Int64})
