@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -204,6 +204,7 @@ class Hashed(Frozen):
 class Passed(Frozen):
     """A list of fixed size, such as an image: passed through flat; uint8 is divided by 255; missing is zero."""
 
+    spelling: ClassVar[Spelling] = USUAL_SPELLING
     kind: Literal["list"] = "list"
     name: str
     element: Element
@@ -219,6 +220,7 @@ class Empty(Frozen):
     """A column without a single public value, or of dates in words, of which other tables hold other ones: nothing can
     be learned of it, so nothing is encoded."""
 
+    spelling: ClassVar[Spelling] = USUAL_SPELLING
     kind: Literal["null"] = "null"
     name: str
 
@@ -258,19 +260,19 @@ class Encoding(Frozen):
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the columns of the encoded matrix, in order: age, "age missing", city=Rome, note#7, pixels[7]."""
-        found = list[str]()
+        names = list[str]()
         for column in self.columns:
             name = column.name
             match column:
                 case Scaled():
-                    found += [name, f"{name} missing"][: column.width]
+                    names += [name, f"{name} missing"][: column.width]
                 case OneHot():
-                    found += [*(f"{name}={word}" for word in column.vocabulary), f"{name} missing"][: column.width]
+                    names += [*(f"{name}={word}" for word in column.vocabulary), f"{name} missing"][: column.width]
                 case Hashed():
-                    found += [f"{name}#{at}" for at in range(column.size)]
+                    names += [f"{name}#{at}" for at in range(column.size)]
                 case Passed():
-                    found += [f"{name}[{at}]" for at in range(column.size)]
-        return tuple(found)
+                    names += [f"{name}[{at}]" for at in range(column.size)]
+        return tuple(names)
 
     @property
     def width(self) -> int:
@@ -285,11 +287,13 @@ class Encoding(Frozen):
     def spelled(self, change: Callable[[Spelling], Spelling]) -> Self:
         """With another spelling of the columns that are not spelled as usual."""
 
-        def changed(column: Column) -> Column:
-            own = getattr(column, "spelling", USUAL_SPELLING)
-            return column if own == USUAL_SPELLING else column.model_copy(update={"spelling": change(own)})
-
-        return self.model_copy(update={"columns": tuple(map(changed, self.columns))})
+        columns = tuple(
+            column
+            if column.spelling == USUAL_SPELLING
+            else column.model_copy(update={"spelling": change(column.spelling)})
+            for column in self.columns
+        )
+        return self.model_copy(update={"columns": columns})
 
     @property
     def identity(self) -> str:
@@ -297,10 +301,10 @@ class Encoding(Frozen):
         rounded first."""
         statistics = ("mean", "scale", "fill", "low", "high")
         columns = tuple(
-            each.model_copy(update={key: float(f"{getattr(each, key):.9g}") for key in statistics})
-            if isinstance(each, Scaled) and each.log
-            else each
-            for each in self.columns
+            column.model_copy(update={key: float(f"{getattr(column, key):.9g}") for key in statistics})
+            if isinstance(column, Scaled) and column.log
+            else column
+            for column in self.columns
         )
         return self.model_copy(update={"columns": columns}).digest
 

@@ -159,7 +159,7 @@ if TYPE_CHECKING:
     from concord.tasks.data.concord_student import (
         LARGEST, MOST_MARKS, TRUTH, Cells, Chosen, ScoreClassifier, Spelled, bucket, signed_log, word
     )
-    from concord.tasks.data.csv_files import csv_names, find_format, read_lines, words_of
+    from concord.tasks.data.csv_files import csv_names, find_format, read_rows, words_of
     from concord.tasks.data.encode import (
         VOCABULARY, as_declared, grouping, labelled_rows, learn_column, learn_columns, learn_encoding,
         public_features, read_frame, reading_columns, reading_encoding, stage_public, write_frame

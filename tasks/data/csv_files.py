@@ -59,11 +59,6 @@ def csv_names(path: AnyPath, form: TextFormat = COMMAS) -> list[str]:
 def read_rows(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[list[str]]:
     """The cells of every line after the first that is not blank, one row per line. Raises UnicodeDecodeError only if
     `strict`, for a public file."""
-    return (split_line(line, form) for line in read_lines(path, form, strict=strict))
-
-
-def read_lines(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[str]:
-    """Every line after the first that is not blank. Raises UnicodeDecodeError only if `strict`."""
     with _opened(path, form, newline="") as file:
         lone = file.readline(LONGEST_LINE).endswith("\r")
     with _opened(path, form, newline="" if lone else "\n", errors="strict" if strict else ESCAPED) as file:
@@ -73,7 +68,7 @@ def read_lines(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False
             while rest and rest[-1] not in ends:  # what is cut off
                 rest = file.readline(LONGEST_LINE)
             if named and (line.strip() or form.separator in line):
-                yield line
+                yield split_line(line, form)
             named = True
 
 

@@ -21,7 +21,6 @@ from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.home.vault import Staged, Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import (
-    USUAL_SPELLING,
     Column,
     Empty,
     Encoding,
@@ -175,7 +174,7 @@ def as_declared(columns: Sequence[Column], schema: TableSchema) -> tuple[Column,
             return OneHot(name=column.name, vocabulary=words[column.name], missing=True)
         if isinstance(column, Empty) or column.name in schema.hashed:
             return declared[column.name]
-        return column.model_copy(update={"spelling": getattr(declared[column.name], "spelling", USUAL_SPELLING)})
+        return column.model_copy(update={"spelling": declared[column.name].spelling})
 
     return tuple(map(with_declared, columns))
 

@@ -19,7 +19,7 @@ import polars as pl
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import NULL_WORDS, USUAL_SPELLING, Encoding
+from concord.artifacts.schemas import NULL_WORDS, Encoding
 from concord.artifacts.table_schema import DeclaredText, TableSchema
 from concord.tasks.data.cells import cast_numbers, cast_rows, class_index, is_read
 from concord.tasks.data.tables import UNIT_FIELD, Table, open_private
@@ -75,7 +75,7 @@ def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
     if encoding.unit is not None:
         columns[encoding.unit] = UNIT_FIELD
     unmarked = encoding.spelled(lambda spelling: spelling.model_copy(update={"absent": ()}))
-    markers = {column.name: getattr(column, "spelling", USUAL_SPELLING).absent for column in encoding.columns}
+    markers = {column.name: column.spelling.absent for column in encoding.columns}
     rows, classless, nameless, unread = 0, 0, 0, Counter[str]()
     for frame in open_private(plan.path("private"), plan.data.format).frames(columns):
         rows += frame.height

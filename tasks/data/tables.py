@@ -190,7 +190,7 @@ class Table:
             if kind in ("null", column.kind) or (words and column.kind in WORDS):
                 continue
             if not (isinstance(column, Scaled) and kind == "categorical" and self._reads(column)):
-                day = date(2026, 12, 31).strftime(getattr(column, "spelling", USUAL_SPELLING).dates or "%Y-%m-%d")
+                day = date(2026, 12, 31).strftime(column.spelling.dates or "%Y-%m-%d")
                 must = {"date": f"a date such as {day}", "numeric": "a number", "boolean": "a truth value such as yes"}
                 rule = f"{self.field}: {column.name!r} must be {must.get(column.kind, column.kind)}"
                 raise WrongInput(f"{rule} in every row, got {kind}")
