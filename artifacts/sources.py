@@ -41,7 +41,7 @@ class TableSource(BaseModel):
                 "address, since a plan is public"
             )
         if self.frame is not None and not re.fullmatch("[0-9a-f]{32}", self.frame):
-            raise ValueError("a frame is given to concord.run, and no plan names it")  # it names a folder
+            raise ValueError("a frame is given to concord.run, and no plan names it")  # the key is the name of a folder
         return self
 
     @property

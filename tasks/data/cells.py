@@ -173,7 +173,7 @@ def number(name: str, dtype: Type, largest: float = LARGEST) -> pl.Expr:
     """Float64 of numbers, truth values and text that reads as a number, within ±`largest`; NaN is none."""
     if not is_read(dtype, "numeric"):
         return nothing(pl.Float64())
-    written = _is_text(dtype) or dtype.is_decimal()  # the nearest number to what is written, however it is stored
+    written = _is_text(dtype) or dtype.is_decimal()  # read as the double nearest to what is written
     value = (_words(name) if written else pl.col(name)).cast(pl.Float64, strict=False)
     return pl.when(value == 0).then(0.0).when(value.abs() <= largest).then(value)  # −0.0 is 0.0
 
@@ -355,7 +355,7 @@ def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.
 
 
 def _declared(name: str, dtype: Type, encoding: Encoding) -> pl.Expr:
-    if encoding.bounds is not None:  # as `steps_between` has it
+    if encoding.bounds is not None:  # a missing number is the middle, as in `steps_between`
         low, high = encoding.bounds
         return number(name, dtype, math.inf).clip(low, high).fill_null((low + high) / 2).alias(LABEL)
     return class_index(name, dtype, encoding.classes).fill_null(0).alias(LABEL)
@@ -414,7 +414,7 @@ def _identifier(name: str, dtype: Type) -> pl.Expr:
 def _written(name: str, dtype: Type) -> pl.Expr:
     """Dates and moments that can be written down; those before the year 1 or after 9999, polars may panic over."""
     unit = dtype.time_unit if isinstance(dtype, pl.Datetime) else "D"
-    return pl.col(name) if unit == "ns" else _within(pl.col(name), TICKS[unit])  # 64 bits of ns do not reach so far
+    return pl.col(name) if unit == "ns" else _within(pl.col(name), TICKS[unit])  # 64 bits of ns reach no further
 
 
 def _within(moment: pl.Expr, day: int) -> pl.Expr:
@@ -423,7 +423,7 @@ def _within(moment: pl.Expr, day: int) -> pl.Expr:
 
 
 def _composed(words: pl.Series) -> pl.Series:
-    odd = words.filter(words.str.contains(r"[^\x00-\x{2FF}]")).unique()  # letters before the first mark stay
+    odd = words.filter(words.str.contains(r"[^\x00-\x{2FF}]")).unique()  # composing changes no letter below U+0300
     changed = {word: plain for word in odd if (plain := composed(word)) != word}
     return words.replace(changed) if changed else words
 

@@ -332,7 +332,7 @@ def interval_cuts(numbers: Numbers, rows: int, bins: int, tails: bool = False) -
     atom = counts > ATOM * rows
     others = np.where(atom, 0, counts)
     twice_middle = 2 * np.cumsum(others) - others
-    bin_of = 4 * bins * twice_middle // max(1, 2 * others.sum())  # in quarters
+    bin_of = 4 * bins * twice_middle // max(1, 2 * others.sum())  # in quarters of a bin
     divided = [1, 2, 4 * bins - 2, 4 * bins - 1] if tails else []
     bin_of = np.searchsorted(sorted({*range(4, 4 * bins, 4), *divided}), bin_of, side="right")
     group = np.where(atom, -1 - np.arange(len(values)), bin_of)

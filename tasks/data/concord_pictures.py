@@ -99,7 +99,7 @@ class Pictures(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
             alpha=self.alpha,
             batch_size=min(self.batch, len(seen)),
             max_iter=passes + 2,
-            tol=1e9,  # no pass improves so much: it ends after n_iter_no_change + 2 of them
+            tol=1e9,  # no pass improves the loss by this much: training ends after n_iter_no_change + 2
             n_iter_no_change=max(1, passes - 2),
             random_state=int(draw.randint(2**31 - 1)),
         )
@@ -159,7 +159,7 @@ def gradients(levels: Ints) -> Ints:
     part = np.arange(side) * PARTS // side
     place = ((np.arange(rows)[:, None, None] * PARTS + part[:, None]) * PARTS + part) * TURNS + turn
     strength = root(across**2 + down**2)
-    # weights are float64: whole, and far below 2^53
+    # bincount adds doubles; these are whole and far below 2^53, so sums are exact
     summed = np.bincount(place.ravel(), strength.ravel(), rows * PARTS * PARTS * TURNS).astype(np.int64)
     parts = summed.reshape(rows, PARTS, PARTS, TURNS)
     joined = np.zeros((rows, PARTS + 1, PARTS + 1, TURNS), np.int64)

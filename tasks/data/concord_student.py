@@ -91,7 +91,7 @@ class Cells(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-le
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.requires_fit, tags.no_validation = False, True
-        tags.input_tags.two_d_array = False  # but a frame
+        tags.input_tags.two_d_array = False  # a frame is given, no array
         return tags
 
     def transform(self, X: Any) -> NDArray[Any]:
@@ -107,7 +107,7 @@ class Cells(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-le
 def raw(column: Any) -> Any:
     """The cells of a column, an array if that changes none: of lists of numbers, (rows, size). Else a list."""
     cells, stored = column.to_numpy(), str(getattr(column.dtype, "inner", column.dtype)).lower()
-    octets = stored == "uint8" and cells.ndim == 2  # which other numbers hold exactly, too, if a list is missing
+    octets = stored == "uint8" and cells.ndim == 2  # as doubles if a list is missing, which hold bytes exactly
     return cells if cells.dtype.kind in "mM" or stored == cells.dtype.name or octets else column.to_list()
 
 
@@ -194,7 +194,7 @@ def number(cell: Any) -> float:
     try:
         plain = isinstance(cell, int | float | Decimal | np.number | np.bool_) and not isinstance(cell, np.timedelta64)
         return float(cell) if plain else math.nan
-    except (OverflowError, ValueError):  # whole numbers beyond floats, decimals that are none
+    except (OverflowError, ValueError):  # an integer too large for a double, or a decimal that is NaN
         return math.nan
 
 
@@ -245,7 +245,7 @@ def word(cell: Any) -> str | None:
         return composed(cell.strip(BLANKS))
     if isinstance(cell, bool | np.bool_):
         return "true" if cell else "false"
-    if isinstance(cell, np.timedelta64):  # a whole number to NumPy
+    if isinstance(cell, np.timedelta64):  # NumPy counts it among the integers
         return None
     if isinstance(cell, int | np.integer):
         return str(int(cell))
@@ -311,7 +311,7 @@ def _elements(parts: NDArray[Any], element: str) -> NDArray[Any]:
         if element == "float32":
             single = parts.astype(np.float32)
             return np.where(np.isfinite(single), single, np.float32(0))
-        whole = np.trunc(parts) + np.float32(0)  # −0 is 0
+        whole = np.trunc(parts) + np.float32(0)  # −0.0 becomes 0.0
         return np.where((whole >= 0) & (whole <= 255), whole, np.float32(0))
 
 

@@ -65,7 +65,7 @@ def read_rows(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False)
         ends, named = "\r\n" if lone else "\n", False
         while line := file.readline(LONGEST_LINE):
             rest = line
-            while rest and rest[-1] not in ends:  # what is cut off
+            while rest and rest[-1] not in ends:  # the rest of a line that was cut
                 rest = file.readline(LONGEST_LINE)
             if named and (line.strip() or form.separator in line):
                 yield split_line(line, form)
@@ -146,7 +146,7 @@ def find_format(paths: Sequence[AnyPath]) -> TextFormat:
     for sign in SEPARATORS:
         rows = list(islice(filter(None, _reader(io.StringIO(text, newline=""), sign)), SAMPLE_ROWS + 1)) or [[]]
         if len(text) == SAMPLE_TEXT and len(rows) > 1:
-            del rows[-1]  # the sample cuts it
+            del rows[-1]  # the end of the sample may cut it
         width = len(rows[0])
         evenness[sign] = width > 1, sum(len(row) == width for row in rows) / len(rows), width
     form = form.model_copy(update={"separator": max(SEPARATORS, key=evenness.__getitem__)})

@@ -73,7 +73,7 @@ class TableFile:
     def names(self) -> tuple[str, ...]:
         """Column names in order. Raises WrongInput if the file cannot be read, or names of a public one are wrong."""
         names = self._stored
-        if self.field == PRIVATE:  # of which only requested names are checked
+        if self.field == PRIVATE:  # only names that a plan asks for are checked
             return names
         if not any(names):
             raise WrongInput(f"{self.field} must begin with the names of its columns, but {self.shown} has none")
@@ -217,7 +217,10 @@ class TableFile:
     ) -> Iterator[SizedColumns]:
         footer = parquet_footer(self.path)
         groups = range(footer.num_row_groups) if pieces is None else pieces
-        streamed: dict[str, Any] = {"metadata": footer, "pre_buffer": False}  # else the whole file is in memory
+        streamed: dict[str, Any] = {
+            "metadata": footer,
+            "pre_buffer": False,
+        }  # else the whole file is in memory
         types = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
         words = columns_by_words(footer, set(columns) & set(once))
         others = [name for name in columns if name not in words]
@@ -267,7 +270,7 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
         paths = [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
     else:
         matches = [place] if place.is_file() else map(Path, glob.glob(str(place), recursive=True))
-        paths = sorted(match for match in matches if match.is_file() or match.is_dir())  # a pipe may never end
+        paths = sorted(match for match in matches if match.is_file() or match.is_dir())  # reading a pipe may never end
     if not paths and not (arriving and isinstance(place, Path) and (place.is_dir() or glob.has_magic(path))):
         state = "is empty" if isinstance(place, Path) and place.is_dir() else "does not exist"
         raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
 from concord.tasks.data.cells import kind_of
-from concord.tasks.data.stored_columns import polars_type, read_column, words_and_places
+from concord.tasks.data.stored_columns import plain_cells, polars_type, read_column
 from concord.tasks.units.identifiers import word_of
 
 TYPED, WORDED = "biuf", "OSUM"
@@ -125,7 +125,7 @@ def _readable(column: Any) -> pa.Array | pa.ChunkedArray | None:
 
 def _of_pandas(column: Any, word: Callable[[Any], str | None] | None = None) -> pa.Array | pa.ChunkedArray:
     """A column of pandas: typed cells as they are, categories by their words, and objects word by word."""
-    if str(column.dtype) == "category":  # its own cells would be doubles if integers had a missing one among them
+    if str(column.dtype) == "category":  # pandas would give integers as doubles if a cell is missing
         codes = column.cat.codes.to_numpy()
         return _worded(column.cat.categories, word).take(pa.array(codes, mask=codes < 0))
     of_numpy = isinstance(column.dtype, np.dtype) and column.dtype.kind != "O"
@@ -157,7 +157,7 @@ def _worded(cells: Iterable[Any], word: Callable[[Any], str | None] | None) -> p
     def surely(cell: Any) -> str | None:
         try:
             return (word or word_of)(cell)
-        except MemoryError:  # which is of the machine
+        except MemoryError:  # the fault of the machine, not of the cell
             raise
         except Exception:
             return None
@@ -170,6 +170,5 @@ def _undictionaried(column: pa.ChunkedArray) -> pa.ChunkedArray:
     is a missing cell."""
     if not pa.types.is_dictionary(column.type):
         return column
-    parts = [words_and_places(chunk) for chunk in column.chunks]
-    kind = parts[0][0].type if parts else column.type.value_type
-    return pa.chunked_array([words.take(pa.array(places, mask=places < 0)) for words, places in parts], kind)
+    chunks = [plain_cells(chunk) for chunk in column.chunks]
+    return pa.chunked_array(chunks, chunks[0].type if chunks else column.type.value_type)

@@ -216,7 +216,7 @@ def _numbers(column: Any, field: NumberField, places: NDArray[np.int64], source:
         return pl.Series(places == 1).set(pl.Series(missing), None)
     unit = DAY if column.kind == "date" and not column.whole else 1
     edges = np.array([column.low, *field.cuts, column.high + column.whole, np.inf])
-    edges = np.rint(edges * unit) if unit > 1 else edges  # such cuts are whole, but for their division by a day
+    edges = np.rint(edges * unit) if unit > 1 else edges  # cuts of moments are whole microseconds
     low, high = edges[places], np.where(missing, np.inf, edges[np.minimum(places + 1, len(edges) - 1)])
     with np.errstate(invalid="ignore"):
         value = low + source.random(len(places)) * (high - low)
@@ -238,6 +238,6 @@ def stand_ins(schema: TableSchema) -> pl.DataFrame:
     synthetic rows are released."""
     grid = grid_of(schema)
     cells = np.empty((STAND_INS, grid.width), np.int32, order="F")
-    for at, field in enumerate(grid.fields):  # odd strides, so that columns go together in every way
+    for at, field in enumerate(grid.fields):  # odd strides, so that all combinations of columns occur
         cells[:, at] = np.arange(STAND_INS) * (2 * at + 1) // (1 + at % 3) % field.size + field.start
     return values_in(schema, grid, cells, schema.digest.encode())

@@ -52,9 +52,9 @@ def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
     """Cast rows as a float32 matrix (rows, encoding.width). Besides it, memory is bounded by one slice of rows."""
     matrix = np.zeros((rows.height, encoding.width), dtype=np.float32)
     valued = [column.name for column in encoding.columns if column.kind != "null"]
-    encoder = _transformer_of(encoding.spelled(lambda _: USUAL_SPELLING))  # cells were cast
+    encoder = _transformer_of(encoding.spelled(lambda _: USUAL_SPELLING))  # the cells are cast already
     with config_context(transform_output="default"):
-        for first in range(0, rows.height, SLICE):  # no row, no slice: scikit-learn refuses an empty one
+        for first in range(0, rows.height, SLICE):  # scikit-learn refuses an empty slice
             cells = rows.slice(first, SLICE).select(valued).cast({pl.Boolean: pl.Float64})
             _fill(matrix[first : first + SLICE], cells, encoder)
     return matrix
@@ -195,7 +195,7 @@ def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[byte
     columns = [*chain.from_iterable(cells), rows[LABEL].to_numpy()]
     packed = np.empty(rows.height, [(str(at), cells.dtype, cells.shape[1:]) for at, cells in enumerate(columns)])
     for at in reversed(range(len(columns))):
-        packed[str(at)] = columns.pop()  # held no longer than until it is packed
+        packed[str(at)] = columns.pop()  # freed as soon as it is packed
     return hashed(packed.view(f"V{packed.itemsize}").tolist(), key, b"content", 16)
 
 

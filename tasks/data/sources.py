@@ -60,8 +60,10 @@ from concord.tasks.units.identifiers import ESCAPED, word_of
 from concord.tasks.units.spill import spilling
 
 ORDER_COLUMN = "concord.order"
-ORDER_PARTS = 64  # over which rows of a query are spread to be sorted; one part is in memory at a time
-QUERY_ROWS = 1 << 12  # fetched at a time
+ORDER_PARTS = 64
+"""Parts over which the rows of a query are spread; each is sorted in memory by itself."""
+QUERY_ROWS = 1 << 12
+"""Rows of a query that are fetched at a time."""
 ONE_FORMAT = """SELECT set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO, YMD', true),
                        set_config('extra_float_digits', '1', true), current_setting('server_encoding')"""
 WORDS = {17: '"{}"', 1184: """CAST("{}" AT TIME ZONE 'UTC' AS TEXT)"""}
@@ -140,7 +142,7 @@ def kept(vault: Vault, place: str, write: Callable[[Reading], None], *, again: b
     with locked(vault.root / "locks" / f"table-{place.rpartition('/')[2]}"):
         earlier = sorted(vault.paths(place, "*"))
         for folder in () if again else reversed(earlier):
-            with suppress(NotVerified, ValueError):  # the latter for a list of another version
+            with suppress(NotVerified, ValueError):  # ValueError: another version wrote the list
                 for file, _ in (table := SnapshotTable(name + folder)).files:
                     file.raw()
                 return table
@@ -227,7 +229,7 @@ def rows_of_query(query: str, variable: str, field: str) -> Iterator[tuple[list[
         if is_postgresql and (encoding := ask(ONE_FORMAT).one()[-1]) != "UTF8":
             raise EnvironmentFailed(f"{place} must hold text as UTF8, got {encoding}")
         try:
-            with ask(f"SELECT * FROM {rows} LIMIT 0") as result:  # of no row, so that its error holds no value
+            with ask(f"SELECT * FROM {rows} LIMIT 0") as result:  # of no row, so that an error holds no value
                 types = {name: kind for name, kind, *_ in cast(Any, result.cursor).description}
         except DBAPIError as failed:
             if not (getattr(failed.orig, "sqlstate", SYNTAX) or "").startswith(SYNTAX):
@@ -253,7 +255,7 @@ def _engine(variable: str, place: str) -> Engine:
     """The database that a variable names, to be read only. No driver interprets a statement's characters, and the
     server-side cursor takes a single statement, so that a query cannot add others."""
     text = required(variable, "the address of a database, such as postgresql://USER:PASSWORD@HOST/NAME")
-    with suppress(ArgumentError, ValueError, ModuleNotFoundError):  # no address: a message may show it
+    with suppress(ArgumentError, ValueError, ModuleNotFoundError):  # the library's message may show the address
         address = make_url(text)
         if address.get_backend_name() == "sqlite":
             return create_engine("sqlite://", creator=lambda: _opened(text), poolclass=NullPool, execution_options=ASK)

@@ -83,7 +83,7 @@ def read_column(name: str, column: pa.Array, stored: pa.DataType) -> pl.Series:
     stored   the type in the file's schema: a reader may have read vectors of a fixed size as lists
     """
     column.validate()
-    cells = pl.Series(name, _plain(column))
+    cells = pl.Series(name, plain_cells(column))
     dtype = polars_type(stored)
     if not isinstance(dtype, pl.Array):
         return cells
@@ -91,9 +91,10 @@ def read_column(name: str, column: pa.Array, stored: pa.DataType) -> pl.Series:
     return cells.to_frame().select(sized.list.to_array(dtype.size)).to_series()
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def plain_cells(column: pa.Array) -> pa.Array:
+    """The cells in a type that is read (RULES), without dictionaries and extension types."""
     if isinstance(column.type, pa.BaseExtensionType):
-        return _plain(column.storage)
+        return plain_cells(column.storage)
     if types.is_dictionary(column.type):
         words, places = words_and_places(column)
         return words.take(pa.array(places, mask=places < 0))
@@ -113,7 +114,7 @@ def _rule_for(stored: pa.DataType) -> Rule:
 
 def _as_it_is(column: pa.Array) -> pa.Array:
     """Cells that are valid, in the type they are read into."""
-    stored = column.type  # polars reads no vector of a slice if one is null, so they become lists
+    stored = column.type  # as lists: polars reads no vector of a slice that holds a null
     into = pa.large_list(stored.value_type) if _is_vector(stored) else _rule_for(stored).into(stored)
     return column.cast(into) if _is_valid(column) else pa.array(_cells(column), into)
 
@@ -154,7 +155,7 @@ def _counted(column: pa.Array, count: Callable[[WholeNumbers], WholeNumbers], bo
 
 def words_and_places(column: pa.DictionaryArray) -> tuple[pa.Array, WholeNumbers]:
     """The words of a dictionary column, and the index of each cell's word; −1 if it has none."""
-    words, numbers = _plain(column.dictionary), column.indices
+    words, numbers = plain_cells(column.dictionary), column.indices
     places = numbers.fill_null(0).to_numpy() if numbers.null_count else numbers.to_numpy()
     has_word = (places >= 0) & (places < len(words))
     if numbers.null_count:
