@@ -37,6 +37,7 @@ from tests.world import (
     flows_stages,
     key_of,
     only,
+    open_public,
 )
 
 STAGES = {name: item for name, item in vars(flows_stages).items() if isinstance(item, Described)}
@@ -113,7 +114,7 @@ def test_changing_any_argument_changes_the_key(name: str, plan: Plan, tmp_path: 
     ("whole", "others"),
     [
         (INPUT, {"table": files("01"), "encoding": encoding("m"), "erased": ("00",)}),
-        (PUBLIC, {"encoding": encoding("m"), "batches": (BATCH,), "test": files("00")}),
+        (PUBLIC, {"encoding": encoding("m"), "batches": (BATCH,), "test": files("00"), "groups": ("sex",)}),
         (STUDENT, {"ref": OTHER, "estimator": "b", "codes": Codes(fields=(), coarse=(), fine=())}),
         (NewUnits("s", Period(files={}), ()), {"stream": "t", "period": Period(files={"a": "0"}), "before": (ONE,)}),
     ],
@@ -128,6 +129,14 @@ def test_a_value_that_no_key_can_digest_is_refused() -> None:
     for odd in (Path("a"), b"a", {1: 2}, {"a"}, object()):
         with pytest.raises(TypeError, match="its key can digest"):
             digested(odd)
+
+
+def test_a_table_is_known_by_digests_alone_so_one_without_them_is_refused(plan: Plan, tmp_path: Path) -> None:
+    table = open_public(plan.path("public"))
+    with pytest.raises(TypeError, match=r"data\.public must be digested"):
+        digested(table)
+    vault, (file,) = Vault(tmp_path / "vault"), table.files
+    assert digested(table.digested(vault)) == [vault.digest_file(file.path)]
 
 
 def test_two_values_never_look_alike() -> None:

@@ -16,6 +16,7 @@ from tests.support.sentences import says
 from tests.world import (
     Ledger,
     PrivateFiles,
+    RowTable,
     Unmatched,
     WrongInput,
     flows_admit,
@@ -23,7 +24,6 @@ from tests.world import (
     is_worth_asking,
     learn_encoding,
     precheck_tables,
-    private_table,
     rounded,
     shares_in_words,
 )
@@ -104,7 +104,7 @@ class Prechecked:
         encoding = learn_encoding(plan)
         if session is not None:
             (self.folder / "private.csv").unlink()
-        precheck_tables(run, PrivateFiles(private_table(plan), {}), encoding, session)
+        precheck_tables(run, PrivateFiles(RowTable(plan.path("private"), (), "data.private"), {}), encoding, session)
 
     def at(self, terminal: Terminal, private: pl.DataFrame, *, wanted: bool, tty: bool = True, **how: Any) -> Terminal:
         """The same at a terminal, where the operator wants to be asked or not."""
