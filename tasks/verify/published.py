@@ -71,6 +71,10 @@ LEFT = (
     "units. Report and figures repeat the certificate. `concord verify --kept FOLDER` compares the certificate with "
     "the ledger of its home, and `concord verify LATER --kept FOLDER` with a later certificate"
 )
+LEFT_OUT = {"identity", "ensemble", "data_version", "naming", "reason"} | {
+    *("question_digest", "exact_digest", "path", "digest")
+}
+"""Fields of the ledger's entries that an excerpt shows as empty: what they say is private, or known elsewhere."""
 REQUIRED = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """Files of a session's folder that a statement always covers."""
 
@@ -252,8 +256,8 @@ def _within_cap(certificate: Certificate) -> str:
 
 def _consistent(certificate: Certificate) -> str:
     """Check that both figures of the student's accuracy are equal, and that no due warning or caveat is left out."""
-    if (measured := certificate.student.public_test) is not None:
-        equal("the student's accuracy", certificate.student.accuracy, getattr(measured, "accuracy", None))
+    measured = certificate.student.public_test
+    equal("the student's accuracy", certificate.student.accuracy, getattr(measured, "accuracy", None))
     if certificate.versions.get("concord") == __version__:
         for text in (*student_warnings(certificate), *CAVEATS):
             if text not in (*certificate.warnings, *certificate.caveats):
@@ -315,6 +319,10 @@ def signature(at: PublishedSession, trusted: str | None) -> str:
 
 def excerpt_as_certified(certificate: Certificate, excerpt: Excerpt) -> str:
     """Check that the excerpt keeps the ledger's rule and agrees with the certificate. Raises NotVerified."""
+    for line in excerpt.entries:
+        for name, value in {**line.body, **line.body.get("released", {})}.items():
+            if name in LEFT_OUT and value != "":
+                raise NotVerified(f"{EXCERPT_FILE} shows the {name} of an entry, which an excerpt leaves out")
     for wrong in ledger_faults(excerpt.records):
         raise NotVerified(f"{EXCERPT_FILE}: {wrong}")
     moment, run = excerpt.reading, [certificate.leading, *certificate.other_sessions]

@@ -12,6 +12,7 @@ Guarantees   every breach of the ledger's rule is named:
              3  a session and each of its refusals are charged what the settings cost, rounded up by no more than
                 ROUNDING, for the neighbours of the domain; no key serves two sessions, no secret subset two relabelled
                 ones
+                A session ends at the cutoff, and at the queries, that its settings state
              4  nothing is begun out of turn or once the session has ended; noise is drawn for a batch that was begun,
                 and once under its name; counts add up; a settlement is the whole
                 reservation, or what was refused if that is less and may be returned. Of μ² nothing returns but what
@@ -338,6 +339,9 @@ class LedgerReplay:
             if account.relabelled or account.restored:
                 yield "a second session may have answered from the domain's secret subset"
             account.relabelled = True
+        for end, stated in (("cutoff", kind.cutoff), ("queries", kind.queries)):
+            if body[end] != stated and (end == "cutoff" or stated is not None):
+                yield f"its {end} is {body[end]}, but its settings state {stated}"
         if holding.part not in ("", *account.alone):
             yield f"it names a part that does not exist: {holding.part!r}"
             holding.part = ""

@@ -219,7 +219,9 @@ def _fits(number: int, model: DecodedForm, kind: Tallies, spans: Spans) -> None:
     columns, last = kind.classes if kind.classes > 2 else 1, max(spans)
     widths = {len(row) for row in (*model.weights, *model.spread, model.intercept, model.prior, model.kappa)}
     fields, codes = len(model.importance) - last - 1, len(model.weights) - spans[last][1]  # that were not asked
-    if widths != {columns} or not 0 <= fields <= codes or (codes and not fields) or len(model.spread) < 2:
+    spreads = len(model.spread)  # of each field with weights, and of the intercept
+    within = 0 <= fields <= codes and 2 <= spreads <= len(model.importance) + 1
+    if widths != {columns} or not within or (codes and not fields):
         raise NotVerified(f"the model of round {number} does not fit the codes and classes that were asked for")
     if model.units < 0 or not 0 <= model.moved <= 1 or not all(0 <= share <= 1 for share in model.prior):
         raise NotVerified(f"the model of round {number} states shares or numbers of units that there cannot be")

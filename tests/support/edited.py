@@ -10,7 +10,10 @@ import pyarrow as pa
 
 from tests.world import Certificate, PublishedSession, canonical_json, released_as_certified, sha256
 
-MODEL = {f"decoded.{name}" for name in ("units", "moved", "importance.*", "kappa.*", "prior.*", "spread.*.*")}
+MODEL = {
+    f"decoded.{name}"
+    for name in ("units", "moved", "importance.*", "kappa.*", "prior.*", "spread.*.*", "spread shortened")
+}
 LAST_MODEL = {"decoded.weights.*.*", "decoded.intercept.*"}
 """Fields of a decoded model that follow from public rows as well; those of the last are compared with the student."""
 
@@ -65,10 +68,11 @@ def edits(content: Any) -> Iterator[tuple[str, Any]]:
         for key in outer:
             inside = inside[key]
         if isinstance(inside, dict):
-            yield f"{place}+", changed(content, outer, lambda whole: {**whole, "further": 1})
+            yield f"{place} with more", changed(content, outer, lambda whole: {**whole, "further": 1})
             for name in inside:
-                yield f"{place}-{name}", changed(content, outer, partial(without, name=name))
+                yield f"{place}.{name} removed".lstrip("."), changed(content, outer, partial(without, name=name))
         elif inside:
+            yield f"{place} shortened", changed(content, outer, lambda whole: whole[:-1])
             yield f"{place} emptied", changed(content, outer, lambda _: [])
 
 

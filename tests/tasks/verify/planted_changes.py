@@ -5,26 +5,19 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tests.support.edited import another, changed, leaves
-
 
 def planted(original: Path) -> Iterator[tuple[set[str], Callable[[Path], object]]]:
-    """More than two hundred changes: bits of every file, every value of the certificate, files swapped and signed anew.
-
-    Each with the names of the files that are changed.
-    """
+    """Changes under the old signature: bits of every file, files swapped, subjects left out. Each with the names of the
+    files that are changed."""
     rng = np.random.default_rng(15)
     files = sorted(file.relative_to(original) for file in original.rglob("*") if file.is_file())
     for file in files:
         size = (original / file).stat().st_size
         for at in {0, size - 1, *map(int, rng.integers(size, size=3))}:
             yield {file.name}, flip(file, at, int(rng.integers(8)))
-    for path in leaves(json.loads((original / "certificate.json").read_text())):
-        yield {"certificate.json"}, with_another(path)
     labels = [file for file in files if file.suffix == ".arrow"]
     for first, second in [*pairwise(files), (labels[0], labels[-1])]:
         yield {first.name, second.name}, swap(first, second)
@@ -47,16 +40,6 @@ def swap(first: Path, second: Path) -> Callable[[Path], object]:
         one, other = (folder / first).read_bytes(), (folder / second).read_bytes()
         (folder / first).write_bytes(other)
         (folder / second).write_bytes(one)
-
-    return change
-
-
-def with_another(path: tuple[Any, ...]) -> Callable[[Path], object]:
-    """The certificate with another value there."""
-
-    def change(folder: Path) -> None:
-        file = folder / "certificate.json"
-        file.write_text(json.dumps(changed(json.loads(file.read_text()), path, another), indent=2, ensure_ascii=False))
 
     return change
 

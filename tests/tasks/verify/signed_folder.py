@@ -1,11 +1,13 @@
 """What tests do to a published folder: sign it again by another key, and ask what fails."""
 
+import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.support.published import SESSION
 from tests.world import (
     PAYLOAD_TYPE,
     Certificate,
@@ -45,13 +47,15 @@ def faults(folder: Path, key: str | None = None) -> dict[str, str]:
     return failing(verify_published(folder, key=key))
 
 
-def sign_again(folder: Path) -> None:
-    """Sign the folder as it lies there by another key, as Concord would."""
+def sign_again(folder: Path, edit: Callable[[Any], Any] | None = None) -> None:
+    """Sign the folder as it lies there by another key, as Concord would; or an edited statement about it."""
     excerpt = Excerpt.model_validate_json((folder / "ledger.json").read_bytes())
     (folder / "key.pem").write_bytes(THEIRS.public.pem)
     files = sorted(each for each in folder.rglob("*") if each.is_file() and each.name != "attestation.json")
-    refs = [Ref(path=f"{SESSION}/{each.relative_to(folder)}", digest=sha256(each.read_bytes())) for each in files]
+    refs = [Ref(path=f"{folder.name}/{each.relative_to(folder)}", digest=sha256(each.read_bytes())) for each in files]
     certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
     head = LedgerHead(entries=len(excerpt.entries), head=excerpt.head)
-    statement = Statement(subject=tuple(map(Subject.of, refs)), predicate=PrivacyClaim.of(certificate, head))
-    (folder / "attestation.json").write_bytes(THEIRS.envelope(PAYLOAD_TYPE, statement.text))
+    text = Statement(subject=tuple(map(Subject.of, refs)), predicate=PrivacyClaim.of(certificate, head)).text
+    if edit is not None:
+        text = json.dumps(edit(json.loads(text)), separators=(",", ":"), ensure_ascii=False).encode()
+    (folder / "attestation.json").write_bytes(THEIRS.envelope(PAYLOAD_TYPE, text))

@@ -129,7 +129,7 @@ LESS = STABLE.settings() | {"epsilon": 2.4}
         ({"epsilon": 2.4, "mechanism": LESS}, "guarantee", "claimed 1e-05"),
         ({"mechanism": STABLE.settings() | {"refusal": STEEPER}}, "guarantee", "the settings prove"),
         ({"whole": CHEAP}, "ledger rule", "the session is charged"),
-        ({"cutoff": 21}, "on record", "cutoff is 21"),
+        ({"cutoff": 21}, "ledger rule", "cutoff is 21"),
     ],
 )
 def test_a_session_that_says_or_charges_less_than_its_settings_is_found(

@@ -185,7 +185,8 @@ def released_by(counts: Any, noise: Any, scale: float, classes: tuple[str, ...],
     exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=len(classes), secret="rows", scale=scale, pair_scale=scale)
     ask = StudentTestAsk(exact, ABOUT | more, classes)
     drawn = exact.release(counts, Silent())
-    released = json.loads(json.dumps(ask.result(drawn + noise[: len(drawn)])))
+    at_the_door: Any = SimpleNamespace(arrays=(drawn + noise[: len(drawn)],))
+    released = json.loads(json.dumps(ask.result(at_the_door)))
     return figures_of(ask.settings(), released), ask.settings(), released
 
 
