@@ -186,13 +186,13 @@ if TYPE_CHECKING:
     from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
     from concord.tasks.door.ask import Ask, SingleAsk
     from concord.tasks.door.checkpoint import (
-        Checkpoint, PublicSource, Randomness, commitment, read_checkpoint, sums_folder, votes_folder,
-        write_checkpoint
+        Checkpoint, PublicSource, read_checkpoint, sums_folder, votes_folder, write_checkpoint
     )
-    from concord.tasks.door.door import Drawn, release
+    from concord.tasks.door.door import Drawn, Step as SessionStep, release
     from concord.tasks.door.erase import close, erase, erased_units, forget
-    from concord.tasks.door.exact import read_votes
+    from concord.tasks.door.exact import Exact, Opened, read_votes
     from concord.tasks.door.locks import RUN, a_run_in
+    from concord.tasks.door.randomness import Randomness, commitment
     from concord.tasks.mechanisms import (
         contributions as mechanisms_contributions, distance as mechanisms_distance,
         mechanism as mechanisms_mechanism, noise as mechanisms_noise, private_test as mechanisms_private_test,

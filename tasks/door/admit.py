@@ -21,8 +21,8 @@ from concord.artifacts.schemas import Encoding, canonical_json
 from concord.artifacts.sessions import Opening, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.door.ask import Ask
-from concord.tasks.door.checkpoint import commitment, session_key
 from concord.tasks.door.keys import record_secret
+from concord.tasks.door.randomness import commitment, session_key
 from concord.tasks.units.parts import division_of
 from concord.tasks.units.units import names_held
 from concord.tasks.verify.kinds import Kind

@@ -28,12 +28,12 @@ from typing import Any
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import derive, keyed_digest
-from concord.artifacts.schemas import Ref
+from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.artifacts.stores import Stores
-from concord.tasks.door.checkpoint import Randomness, check_key, session_key
-from concord.tasks.door.exact import NOTHING_DRAWN, Exact, Form, opened
+from concord.tasks.door.exact import NOTHING_DRAWN, Exact, Opened, opened
 from concord.tasks.door.locks import alone
+from concord.tasks.door.randomness import Randomness, check_key, session_key
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.units.guard import private_stage
 
@@ -145,6 +145,9 @@ def _ask(stores: Stores, before: Session, step: Step, known: Batch | None) -> Re
     """Check a step against its question, the record and its exact numbers, and pass it through the door."""
     if step.exact is None:
         raise NotVerified(f"session {before.id} has a step without exact numbers: {NOTHING_DRAWN}")
+    runs = json.loads(canonical_json(step.mechanism.settings()))
+    if {**before.mechanism, **runs} != {**before.mechanism}:
+        raise NotVerified(f"session {before.id} was opened with another mechanism than would draw: {NOTHING_DRAWN}")
     index, first = _place(stores, before, step, known)
     question = digest_in(stores, before.id, "question", step.question)
     drawn_for = [digest_in(stores, before.id, "exact", record) for record in step.exact.earlier]
@@ -177,7 +180,7 @@ def _place(stores: Stores, before: Session, step: Step, known: Batch | None) -> 
     return before.batches, before.next_row
 
 
-def pass_step(stores: Stores, before: Session, step: Step, batch: Batch, numbers: Form) -> Ref:
+def pass_step(stores: Stores, before: Session, step: Step, batch: Batch, numbers: Opened) -> Ref:
     """Pass one step through the open door, or replay it; returns its released file.
 
     Raises NotVerified if question or exact answer are not those on record, BudgetRefused if the session has ended.

@@ -54,7 +54,7 @@ class Exact:
     earlier: tuple[str, ...] = ()
 
 
-class Form(ABC):
+class Opened(ABC):
     """Numbers that were opened.
 
     keyed    whether what a keyed mechanism draws from them need not be kept
@@ -76,7 +76,7 @@ class Form(ABC):
         return batch.released_as(file)
 
 
-def opened(exact: Exact, vault: Vault) -> Form:
+def opened(exact: Exact, vault: Vault) -> Opened:
     """The numbers behind a handle, for the door alone. Raises NotVerified if a file is not what was written."""
     groups = [[vault.read(file) for file in group] for group in exact.files]
     match exact.form:
@@ -92,7 +92,7 @@ def opened(exact: Exact, vault: Vault) -> Form:
             return _Numbers(exact.form, b"".join(groups[0]))
 
 
-class _Votes(Form):
+class _Votes(Opened):
     keyed = True
 
     def __init__(self, votes: Ints) -> None:
@@ -116,7 +116,7 @@ class _Votes(Form):
         return batch.released_as(file, answered=len(drawn[0]) - refused, refused=refused)
 
 
-class _Sums(Form):
+class _Sums(Opened):
     def __init__(self, files: Sequence[bytes]) -> None:
         self.sums, self.questions = added(files)
         self.content = [npy_bytes(self.sums)]
@@ -128,7 +128,7 @@ class _Sums(Form):
         return [mechanism.release(batch.index, self.sums, source)]
 
 
-class _Periods(Form):
+class _Periods(Opened):
     def __init__(self, groups: Sequence[Sequence[bytes]], record: str) -> None:
         self.arrived = [added(files) for files in groups]
         self.content = [record]
@@ -146,7 +146,7 @@ class _Periods(Form):
         return [mechanism.release(batch.index * each + at, own, source) for at, own in enumerate(mixed)]
 
 
-class _Answers(Form):
+class _Answers(Opened):
     def __init__(self, kept: Mapping[str, Any]) -> None:
         self.question, self.answers = str(kept["question"]), [str(answer) for answer in kept["answers"]]
         self.content = self.answers
@@ -170,7 +170,7 @@ class _Answers(Form):
         return batch.released_as(file, answered=answered, refused=1 - answered)
 
 
-class _Numbers(Form):
+class _Numbers(Opened):
     def __init__(self, form: str, content: bytes) -> None:
         self.form, self.bytes, self.content = form, content, [content]
 

@@ -119,7 +119,8 @@ class Sessions(RuleBasedStateMachine):
     def open(self, mechanism: Mechanism) -> None:
         name = f"session-{len(self.streams)}"
         self.door.vault.make_secret(f"sessions/{name}")
-        asked = replace(opening(mechanism, name), commitment=commitment(self.door.vault, name))
+        key = commitment(self.door.vault, name)
+        asked = replace(opening(mechanism, name), commitment=key, teachers=TEACHERS)
         try:
             self.door.ledger.open_session(asked, further=True)
         except BudgetRefused:

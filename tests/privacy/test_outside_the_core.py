@@ -1,0 +1,277 @@
+"""Faults planted outside the core (tests/test_core.py): each is refused before a draw, or bounded as a unit's part is.
+
+The worst that was thought of for each file that handles codes, votes, labels or questions. A planted fault that was
+neither refused nor bounded would be one that ε does not cover.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.support.at_door import NOISY, ROWS, STABLE, TEACHERS, Case, counts_of, files_of, labels_by, make_case
+from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.tallied import LABELS, SPANS, TALLIES, Rounds, follow, question
+from tests.support.tallied import ROWS as CODED
+from tests.world import (
+    LABEL,
+    SHARD,
+    Block,
+    Codes,
+    Coding,
+    Encoding,
+    EnvironmentFailed,
+    Ints,
+    NotVerified,
+    PrivateRows,
+    RoundQuestion,
+    Scaled,
+    SessionStep,
+    Stores,
+    Teacher,
+    TeachersPlan,
+    Vault,
+    add_votes,
+    cast_rows,
+    count,
+    gather,
+    keep_sums,
+    learn_codes,
+    learn_encoding,
+    parse_plan,
+    release,
+    round_step,
+    tally,
+    teach,
+    total_of,
+    write_frame,
+)
+
+NOTHING = "nothing was drawn"
+
+
+# Encoders -------------------------------------------------------------------------------------------------------------
+
+
+PEOPLE = people(60, 7)
+UNITS = PEOPLE["person"].n_unique()
+
+
+def coded(folder: Path) -> tuple[Coding, RoundQuestion]:
+    """Private rows with their codes, and a question about them in which a row adds at most its steps to a cell."""
+    given = tables_of_plan(write_tables(folder, PEOPLE)) | {"labeling": {"mechanism": "tallies", "rows": 60}}
+    plan = parse_plan({name: given[name] for name in given if name not in ("teachers", "student")})
+    encoding = learn_encoding(plan)
+    cells = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
+    codes = learn_codes([cells], encoding.columns, coarse=8)
+    spans = tuple((field.start, field.start + field.size) for field in codes.fields)
+    asked = RoundQuestion(
+        classes=2, steps=4, what="codes", least=0, count=0, fields=tuple(range(codes.width)), spans=spans
+    )
+    return Coding(PrivateRows(plan, encoding, Vault(folder / "vault"), bytes(32)), codes), asked
+
+
+def sums_of(coding: Coding, asked: RoundQuestion, recode: Any = None) -> Ints:
+    vault = coding.private.vault
+    blocks = gather(coding, "units/d/here")
+    return total_of([count(block, asked, vault, f"sums/{at}", recode) for at, block in enumerate(blocks)], vault)
+
+
+@pytest.mark.parametrize("planted", [10**6, -(10**6)], ids=["beyond", "below"])
+@pytest.mark.parametrize("where", ["encoder", "recoder"])
+def test_a_code_out_of_its_span_counts_once_in_its_own_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: int, where: str
+) -> None:
+    coding, asked = coded(tmp_path)
+    most = asked.steps * UNITS
+    if where == "encoder":
+        true = Codes.of_raw
+        monkeypatch.setattr(Codes, "of_raw", lambda *given: true(*given) + np.int32(planted))
+    found = sums_of(coding, asked, None if where == "encoder" else lambda codes: codes + np.int32(planted))
+    for start, stop in asked.spans:
+        cells = found[start - asked.spans[0][0] : stop - asked.spans[0][0]]
+        assert cells.min() >= 0
+        assert 0 < cells.sum() <= most
+
+
+@pytest.mark.parametrize("where", ["encoder", "recoder"])
+def test_an_encoder_that_doubles_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    coding, asked = coded(tmp_path)
+    twice = None
+    if where == "encoder":
+        true = Codes.of_raw
+        monkeypatch.setattr(Codes, "of_raw", lambda *given: np.concatenate([true(*given)] * 2))
+    else:
+        twice = lambda codes: np.concatenate([codes, codes])  # noqa: E731
+    with pytest.raises(EnvironmentFailed, match="nothing of the data is shown"):
+        sums_of(coding, asked, twice)
+
+
+# Learners and voters --------------------------------------------------------------------------------------------------
+
+COLUMN = Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-1, high=1, missing=False)
+ENCODING = Encoding(columns=(COLUMN,), label="y", classes=("a", "b"))
+
+
+@pytest.mark.parametrize("shards", [(0, 2), (1, 3), (2, 4)])
+def test_a_row_of_another_shard_reaches_no_teacher(tmp_path: Path, shards: tuple[int, int]) -> None:
+    """The block says other shards than its rows are of: a row would be in two teachers, or in none."""
+    vault, schema = Vault(tmp_path / "vault"), {SHARD: pl.UInt32(), "x": pl.Float64(), LABEL: pl.UInt16()}
+    rows = write_frame(pl.DataFrame([(0, 1.0, 0), (3, 2.0, 1)], schema, orient="row"), vault, "block.arrow")
+    with pytest.raises(NotVerified, match="holds rows of others"):
+        teach(Block(shards, rows), TeachersPlan(count=4), ENCODING, vault, "teachers")
+    teach(Block((0, 4), rows), TeachersPlan(count=4), ENCODING, vault, "teachers")
+
+
+VOTES: dict[str, Any] = {
+    "for two classes": lambda X: np.ones((len(X), 2)),
+    "for both at once": lambda X: np.array([[0, 1]] * len(X), object),
+    "for a class that is none": lambda X: np.full(len(X), 2),
+    "below all": lambda X: np.full(len(X), -1),
+    "by a part": lambda X: np.full(len(X), 0.5),
+    "by nothing": lambda X: np.full(len(X), np.nan),
+    "twice": lambda X: np.zeros(2 * len(X), np.int64),
+    "in words": lambda X: np.array(["b"] * len(X)),
+}
+
+
+@pytest.mark.parametrize("vote", VOTES)
+def test_a_voter_votes_once_on_each_row_whatever_it_says(vote: str) -> None:
+    class Voter:
+        predict = staticmethod(VOTES[vote])
+
+    X, counts = np.zeros((5, 1), np.float32), np.zeros((5, 2), np.uint32)
+    add_votes(counts, [Teacher(Voter(), 1), Teacher(None, 0)], X)
+    assert counts.sum(axis=1).tolist() == [2] * 5
+
+
+@pytest.mark.parametrize("planted", ["one voter twice", "one voter less", "a row less", "a row more"])
+def test_votes_that_are_not_one_of_each_teacher_are_refused(tmp_path: Path, planted: str) -> None:
+    case = make_case(tmp_path / "home", STABLE)
+    votes = counts_of(0)
+    votes = {
+        "one voter twice": votes + np.eye(2, dtype=np.int64)[0],
+        "one voter less": votes - (votes == votes.max(axis=1, keepdims=True)),
+        "a row less": votes[1:],
+        "a row more": np.vstack([votes, votes[:1]]),
+    }[planted]
+    case.recount(0, votes)
+    refused(case, f"each of {TEACHERS} teachers votes once on each of {ROWS} rows")
+
+
+def refused(case: Case, why: str) -> None:
+    """Nothing of the session is begun, drawn or published."""
+    with pytest.raises(NotVerified, match=why):
+        case.run()
+    assert case.door.ledger.batches("d-1") == ()
+    assert not (case.door.released.root / "d-1").exists()
+
+
+# Asks and flows: questions, sums and mechanisms -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def rounds(tmp_path: Path) -> Rounds:
+    return Rounds.in_home(tmp_path)
+
+
+def refuses(rounds: Rounds, step: SessionStep, why: str) -> None:
+    with pytest.raises(NotVerified, match=why):
+        release(rounds.door, rounds.session, [step])
+    assert rounds.session.batches == 0
+    assert rounds.followed == []
+
+
+def test_sums_of_another_question_are_refused_though_they_are_as_many(rounds: Rounds) -> None:
+    """Its model expects less, so a unit adds more than the round paid for."""
+    asked = question(0, None)
+    other = replace(asked, least=0)
+    assert other.size == asked.size
+    sums = keep_sums(rounds.door.vault, "sums/d/other", other, tally(other, CODED, LABELS), "units/d/0")
+    refuses(rounds, round_step(TALLIES, 0, asked, [sums], lambda sums: follow(0, sums)), "another question")
+    refuses(rounds, round_step(TALLIES, 0, other, [sums], lambda sums: follow(0, sums)), NOTHING)
+
+
+def test_a_block_that_is_added_twice_is_refused(rounds: Rounds) -> None:
+    asked = question(0, None)
+    first, second = rounds.blocks(0, asked)
+    step = round_step(TALLIES, 0, asked, [first, second, first], lambda sums: follow(0, sums))
+    refuses(rounds, step, "counted twice")
+
+
+def test_blocks_of_two_readings_of_a_table_are_refused(rounds: Rounds) -> None:
+    """A unit would be in both."""
+    asked, vault = question(0, None), rounds.door.vault
+    again = keep_sums(vault, "sums/d/again", asked, tally(asked, CODED, LABELS), "units/d/another/0")
+    step = round_step(TALLIES, 0, asked, [*rounds.blocks(0, asked), again], lambda sums: follow(0, sums))
+    refuses(rounds, step, "two tables")
+
+
+def test_a_question_that_its_round_did_not_pay_for_is_refused(rounds: Rounds) -> None:
+    """Whatever it followed from: one field asked in more steps than there is room for."""
+    asked = RoundQuestion(classes=2, steps=1 << 12, what="labels", least=0, count=0, fields=(0,), spans=(SPANS[0],))
+    sums = keep_sums(rounds.door.vault, "sums/d/0", asked, tally(asked, CODED, LABELS), "units/d/0")
+    refuses(rounds, round_step(TALLIES, 0, asked, [sums], lambda sums: follow(0, sums)), "paid for")
+
+
+def test_less_noise_than_the_session_was_opened_with_is_refused(tmp_path: Path, rounds: Rounds) -> None:
+    quiet = replace(TALLIES, rounds=tuple(replace(each, scale=each.scale / 2) for each in TALLIES.rounds))
+    asked = question(0, None)
+    step = round_step(quiet, 0, asked, rounds.blocks(0, asked), lambda sums: follow(0, sums))
+    refuses(rounds, step, "another mechanism")
+    case = make_case(tmp_path / "votes", NOISY)
+    with pytest.raises(NotVerified, match="another mechanism"):
+        files_of(case.door, case.session, labels_by(replace(NOISY, scale=1.0)), case.batches, case.votes_on)
+
+
+def test_a_step_that_says_it_is_another_is_refused(rounds: Rounds) -> None:
+    """The second round's question at the first's place, and a step without numbers."""
+    asked = question(0, None)
+    step = round_step(TALLIES, 1, asked, rounds.blocks(0, asked), lambda sums: follow(0, sums))
+    with pytest.raises(NotVerified):
+        release(rounds.door, rounds.session, [step])
+    refuses(rounds, replace(step, number=0, exact=None), "without exact numbers")
+
+
+# Publishing -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_publishes_cannot_leave_the_noise_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given what was drawn; the counts of refusals, by which the session pays, are taken from that as well."""
+    case = make_case(tmp_path / "home", STABLE)
+    labels = case.run()
+    honest = case.door.ledger.session("d-1")
+    other, given = make_case(tmp_path / "other", STABLE), list[Any]()
+
+    def silent(drawn: Any) -> bytes:
+        given.append(drawn)
+        return b"everything was answered"
+
+    steps = (replace(step, publish=silent) for step in _steps(other))
+    with monkeypatch.context():
+        release(other.door, other.session, steps)
+    session = other.door.ledger.session("d-1")
+    assert session.asked == session.answered + session.refused == honest.asked == labels.num_rows
+    assert [array.shape for drawn in given for array in drawn.arrays] == [(ROWS,)] * 3
+    assert all(set(np.unique(drawn.arrays[0])) <= {-1, 0, 1} for drawn in given)
+
+
+def _steps(case: Case) -> Any:
+    return labels_by(STABLE).steps(case.door, case.session, case.batches, case.votes_on)
+
+
+def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
+    """Votes given as sums would be released as they are, with noise for what a unit adds to sums."""
+    case = make_case(tmp_path / "home", NOISY)
+    (step, *_) = _noisy(case.door, case)
+    sums = replace(step, exact=replace(step.exact, form="counts"))
+    with pytest.raises((EnvironmentFailed, NotVerified)):
+        release(case.door, case.session, [sums])
+    assert not (case.door.released.root / "d-1").exists()
+
+
+def _noisy(door: Stores, case: Case) -> Any:
+    return labels_by(NOISY).steps(door, case.session, case.batches, case.votes_on)
