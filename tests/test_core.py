@@ -100,7 +100,7 @@ def test_the_core_stays_below_its_ceiling() -> None:
 def test_the_core_imports_itself(path: str) -> None:
     """And values, a few libraries, and the rooms by which rows are read."""
     rows = {f"tasks/data/{name}.py" for name in ROWS_ARE_READ.get(path, set())}
-    assert HOUSE.arrows[path] - CORE - VALUES == rows | OTHERWISE.get(path, set())
+    assert HOUSE.arrows[path] - CORE - VALUES <= rows | OTHERWISE.get(path, set())
     foreign = {module.split(".")[0] for module in imported(HOUSE.trees[path])} - {"concord", *sys.stdlib_module_names}
     assert foreign <= LIBRARIES | ({"threadpoolctl"} if path == "tasks/units/guard.py" else set())
 
@@ -108,10 +108,10 @@ def test_the_core_imports_itself(path: str) -> None:
 def test_who_else_may_name_the_vault_is_listed() -> None:
     outside = {path for path in HOUSE.rooms if path not in CORE and VAULT & imported(HOUSE.trees[path])}
     both = {path for path in outside if OUT & imported(HOUSE.trees[path])}
-    assert both == HOLD_BOTH
-    assert outside - both == OPEN_THE_VAULT.keys()
-    assert len(outside) <= 26
-    assert len(both) <= 13
+    assert both <= HOLD_BOTH
+    assert outside - both <= OPEN_THE_VAULT.keys()
+    assert len(HOLD_BOTH) <= 13
+    assert len(OPEN_THE_VAULT) <= 13
     assert [path for path in outside if path.startswith(NEVER)] == []
 
 
