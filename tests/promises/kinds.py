@@ -26,9 +26,7 @@ from tests.support.at_door import (
     make_case,
     opened,
 )
-from tests.support.seasons import Season
-from tests.support.sketched import Sketched
-from tests.support.tallied import Rounds
+from tests.support.sums import Rounds, Season, Sketched
 from tests.world import (
     MECHANISMS,
     ErrorEstimate,

@@ -24,7 +24,7 @@ from tests.support.openings import batch, named, opening, outcome
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.postgresql import Server
 from tests.support.proxy import How, Proxy
-from tests.support.tallied import NAME
+from tests.support.sums import NAME
 from tests.world import LEDGER, EnvironmentFailed, Ledger, learn, ledger_database, ledger_faults, verify
 
 pytestmark = pytest.mark.slow

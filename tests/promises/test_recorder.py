@@ -26,7 +26,7 @@ from tests.promises.kinds import KINDS, QUESTIONS, Kind, open_question
 from tests.promises.recorder import Recording, drawing, in_all_modules, recorded
 from tests.promises.runs import READERS, RUNS, Run, Tables, tallied
 from tests.support.recorded import DRAWN
-from tests.support.tallied import Rounds
+from tests.support.sums import Rounds
 from tests.world import (
     EnvironmentFailed,
     IntegerModel,

@@ -24,7 +24,7 @@ from tests.support.at_door import STABLE, make_case
 from tests.support.disk import Tree
 from tests.support.people import people
 from tests.support.relabelling import Small
-from tests.support.tallied import NAME
+from tests.support.sums import NAME
 from tests.world import Charge, Ledger, Stores, Vault, check_format, close, erase, forget, publish_together, settle
 
 PASSING = (".unfinished", "locks")

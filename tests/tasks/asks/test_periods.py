@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tests.support.seasons import PERIODS, QUESTIONS, STREAM, Season
 from tests.support.sentences import facts
-from tests.support.tallied import LABELS, ROWS
+from tests.support.sums import LABELS, PERIODS, QUESTIONS, ROWS, STREAM, Season
 from tests.world import (
     BudgetRefused,
     Kind,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.tallied import LABELS, ROWS, TALLIES, Rounds, question
+from tests.support.sums import LABELS, ROWS, TALLIES, Rounds, question
 from tests.world import NotVerified, Randomness, tally
 
 
@@ -35,9 +35,9 @@ def test_a_question_its_round_did_not_pay_for_is_never_drawn_for(
 ) -> None:
     """The last pays for less than its round did, but its sums are of another question."""
     other = replace(question(0, None), **changed)
-    monkeypatch.setattr("tests.support.tallied.question", lambda *_: other)
+    monkeypatch.setattr("tests.support.sums.question", lambda *_: other)
     if "fields" in changed:
-        monkeypatch.setattr("tests.support.tallied.tally", lambda _, *rows: tally(question(0, None), *rows))
+        monkeypatch.setattr("tests.support.sums.tally", lambda _, *rows: tally(question(0, None), *rows))
     with pytest.raises(NotVerified, match="nothing was drawn"):
         rounds.release(0, None)
     assert rounds.session.batches == 0

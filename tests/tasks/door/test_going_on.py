@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.at_door import PLAN, labels_by, opening_of
-from tests.support.seasons import Season
 from tests.support.sentences import says
+from tests.support.sums import Season
 from tests.world import Ask, ConfidentGNMax, Encoding, NotVerified, Session, Stores, close, commitment, door_admit
 
 TODAY = ConfidentGNMax.calibrate(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
@@ -29,9 +29,7 @@ def opened_with(home: Path, mechanism: ConfidentGNMax) -> tuple[Stores, Session]
 @pytest.fixture(autouse=True)
 def one_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """All sessions are of one plan."""
-    monkeypatch.setattr(
-        door_admit, "_identity", lambda *of: "settings" if "tallies" in of[-1] else opening_of(TODAY).identity
-    )
+    monkeypatch.setattr(door_admit, "_identity", lambda *_: opening_of(TODAY).identity)
 
 
 def found(door: Stores, ask: Ask[Any], *, new_session: bool) -> Session | None:

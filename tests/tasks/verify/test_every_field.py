@@ -27,7 +27,7 @@ from tests.support.edited import LAST_MODEL, MODEL, missed
 from tests.support.published import World
 from tests.support.recorded import RECORDED
 from tests.support.sentences import facts
-from tests.support.sketched import SCHEMA
+from tests.support.sums import SCHEMA
 from tests.tasks.verify.every_record import every_edit, kept
 from tests.world import (
     SYNTHETIC,
