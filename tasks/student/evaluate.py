@@ -69,21 +69,21 @@ def evaluate(student: "Pipeline", path: str, encoding: Encoding, groups: Sequenc
     raw = pl.concat(table.frames(encoding.features), how="vertical_relaxed")
     model, X = student["student"], student[:-1].transform(raw)
     if encoding.bounds is not None:
-        found: AnyPublicTest = number_measured(truth, model.predict(X), encoding.label, digest_of_table(path))
+        test: AnyPublicTest = number_measured(truth, model.predict(X), encoding.label, digest_of_table(path))
     else:
-        found = measured(model, X, truth, encoding, path)
+        test = measured(model, X, truth, encoding, path)
         if isinstance(model, Tallied):
             odds = at_prior_odds(model, X, truth, encoding.classes)
-            found = found.model_copy(update={"prior_odds": odds})
+            test = test.model_copy(update={"prior_odds": odds})
     if not groups:
-        return found
+        return test
     predictions = Predictions.of(model, X, truth, encoding.classes)
     of_groups = (
         predictions.group(name, word, np.asarray(words.eq_missing(word)))
         for name, words in grouping(path, groups, encoding).items()
         for word in words.unique().sort().to_list()
     )
-    return found.model_copy(update={"groups": tuple(of_groups)})
+    return test.model_copy(update={"groups": tuple(of_groups)})
 
 
 def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, path: str) -> PublicTest:
@@ -91,9 +91,9 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
     classes, names = list(encoding.classes), np.array(encoding.classes)[truth]
     answers, odds = model.predict(X), probabilities(model, X, classes)
     matrix = _counted(truth, answers, classes)
-    found = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
+    figures = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
     ranked = (ranking(truth == at, odds[:, at]) if odds is not None else {} for at in range(len(classes)))
-    measures = [item.model_copy(update=areas) for item, areas in zip(found.pop("classes"), ranked, strict=True)]
+    measures = [item.model_copy(update=areas) for item, areas in zip(figures.pop("classes"), ranked, strict=True)]
     unnamed = [at for at, of in enumerate(measures) if of.auc and of.auc.low > CHANCE and not matrix[at, at]]
     return PublicTest(
         table=digest_of_table(path),
@@ -102,7 +102,7 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
         classes=tuple(measures),
         calibration=None if odds is None else _calibration(odds, answers == names),
         thresholds=tuple(best_threshold(classes[at], odds[:, at], truth == at) for at in unnamed if odds is not None),
-        **found,
+        **figures,
     )
 
 
@@ -131,8 +131,8 @@ def at_prior_odds(model: "Tallied", X: Any, truth: Ints, classes: Sequence[str])
     """Measures of a student of tallies on its matrix X of rows of these classes (rows,), at prior odds."""
     given: dict[str, Any] = model.get_params() | {"point": "prior odds"}
     matrix = _counted(truth, type(model)(**given).fit().predict(X), classes)
-    found = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
-    return OddsMeasured(accuracy=found["accuracy"], balanced_accuracy=found["balanced_accuracy"])
+    figures = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
+    return OddsMeasured(accuracy=figures["accuracy"], balanced_accuracy=figures["balanced_accuracy"])
 
 
 def _counted(truth: Ints, answers: NDArray[Any], classes: Sequence[str]) -> Ints:
@@ -178,9 +178,9 @@ def probabilities(model: Any, X: Any, classes: Sequence[str]) -> NDArray[np.floa
     """Probabilities (rows, classes), 0 of a class that the model does not know; None if it gives none."""
     if not hasattr(model, "predict_proba"):
         return None
-    found = np.zeros((len(X), len(classes)))
-    found[:, [classes.index(str(name)) for name in model.classes_]] = model.predict_proba(X)
-    return found
+    by_class = np.zeros((len(X), len(classes)))
+    by_class[:, [classes.index(str(name)) for name in model.classes_]] = model.predict_proba(X)
+    return by_class
 
 
 def ranking(own: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str, Estimate]:
@@ -199,8 +199,8 @@ def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[C
     rows, hits = np.bincount(at, minlength=CONFIDENCE_BINS), np.bincount(at[right], minlength=CONFIDENCE_BINS)
     means = np.bincount(at, sure, CONFIDENCE_BINS) / np.maximum(rows, 1)
     return tuple(
-        CalibrationBin(rows=of, confidence=round(mean, PROBABILITY_DIGITS), accuracy=share(found, of))
-        for of, mean, found in zip(rows.tolist(), means.tolist(), hits.tolist(), strict=True)
+        CalibrationBin(rows=of, confidence=round(mean, PROBABILITY_DIGITS), accuracy=share(right_ones, of))
+        for of, mean, right_ones in zip(rows.tolist(), means.tolist(), hits.tolist(), strict=True)
         if of
     )
 

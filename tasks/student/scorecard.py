@@ -88,7 +88,7 @@ def scorecard(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS
     """
     model = student[-1]
     pairs = student["pairs"] if "pairs" in student.named_steps else None
-    found = {
+    card = {
         "format": FORMAT,
         "score": "the intercept plus the points of every column and pair, in log-odds; one for each class",
         "columns": [_column(name, cells, code, model.weights) for name, cells, code in _parts(student)],
@@ -97,7 +97,7 @@ def scorecard(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS
     }
     if isinstance(model, TalliedNumber):
         rule = "the logistic of the score is the place between the bounds"
-        return {**found, "predicts": {"bounds": [model.low, model.high], "rule": rule}}
+        return {**card, "predicts": {"bounds": [model.low, model.high], "rule": rule}}
     rule = (
         "the second class if the score is above the threshold, else the first"
         if len(model.intercept) == 1
@@ -108,7 +108,7 @@ def scorecard(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS
     if named := {name: least for name, least in thresholds.items() if name in model.classes}:
         rule = AT_THRESHOLDS + (OF_TWO if len(model.intercept) == 1 else OF_MORE)
         predicts["at probabilities"] = {"rule": rule, "classes": named}
-    return {**found, "predicts": predicts}
+    return {**card, "predicts": predicts}
 
 
 def scorecard_json(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS) -> str:

@@ -179,12 +179,12 @@ def publish_student(
 def named_by(student: Pipeline, public: PublicRows, staged: Staged) -> tuple[str, ...]:
     """The classes that a student predicts on the staged public rows, in the order of the plan. No more rows are read
     than show each class."""
-    classes, found = public.encoding.classes, set[str]()
+    classes, named = public.encoding.classes, set[str]()
     for batch in public.batches:
-        found |= {*student.predict(read_frame(batch.ref, staged))}
-        if found >= {*classes}:
+        named |= {*student.predict(read_frame(batch.ref, staged))}
+        if named >= {*classes}:
             break
-    return tuple(name for name in classes if name in found)
+    return tuple(name for name in classes if name in named)
 
 
 def teaching(labels: pa.Table, refused: Refused) -> int:
@@ -254,8 +254,8 @@ def _fit_classifier(estimator: Any, X: Matrix, targets: Targets, classes: Sequen
     rows, indices = np.nonzero(weights)
     names = np.array(classes)[indices]
     if not X.size or len(set(indices)) < 2:  # labels that allow no other student
-        found = names if len(names) else np.array(classes[:1])
-        return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(found), 1)), found)
+        constant = names if len(names) else np.array(classes[:1])
+        return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(constant), 1)), constant)
     weight = weights[rows, indices]
     if len(rows) > len(X):
         X = X[rows]

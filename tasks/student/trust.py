@@ -61,8 +61,8 @@ OURS = frozenset(
 
 def _classes(module: object, base: type) -> Iterator[str]:
     """The names of a module's classes of that kind."""
-    found = (thing for thing in vars(module).values() if isinstance(thing, type) and issubclass(thing, base))
-    return (f"{item.__module__}.{item.__name__}" for item in found)
+    kinds = (thing for thing in vars(module).values() if isinstance(thing, type) and issubclass(thing, base))
+    return (f"{item.__module__}.{item.__name__}" for item in kinds)
 
 
 INNER = frozenset(

@@ -96,16 +96,11 @@ def files_of(door: Stores, session: Session, ask: Any, *exact: Any) -> list[Ref]
 
 def opened(door: Stores, asked: Ask[Any] | Mechanism) -> Session:
     """The session d-1 of the domain d, opened now or before."""
-    return opened_as("d-1", door, opening_of(asked))
-
-
-def opened_as(name: str, door: Stores, opening: Opening) -> Session:
-    """A session of that name in the domain d, opened now or before."""
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
-    if any(known.id == name for known in door.ledger.sessions("d")):
-        return door.ledger.session(name)
-    door.vault.make_secret(f"sessions/{name}")
-    return door.ledger.open_session(replace(opening, id=name, commitment=commitment(door.vault, name)))
+    if any(session.id == "d-1" for session in door.ledger.sessions("d")):
+        return door.ledger.session("d-1")
+    door.vault.make_secret("sessions/d-1")
+    return door.ledger.open_session(replace(opening_of(asked), commitment=commitment(door.vault, "d-1")))
 
 
 def opening_of(asked: Ask[Any] | Mechanism) -> Opening:

@@ -141,11 +141,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def directions_of(codes: Codes, rows: CodeMatrix, rounds: Sequence[NoisyRound]) -> tuple[Directions, CodeMatrix]:
     crossed, own = CrossedRows.of(rows, codes)
-    asked = rounds[0].question
-    sums = dict(
-        zip(asked.fields, np.split(rounds[0].cells, np.cumsum([b - a for a, b in asked.spans])[:-1]), strict=True)
-    )
-    return Directions.of([each.question for each in rounds], sums, crossed, codes), own
+    return Directions.of([each.question for each in rounds], rounds[0].by_field, crossed, codes), own
 
 
 @pytest.mark.usefixtures("wide")
