@@ -195,7 +195,7 @@ def _bytes_in(value: object) -> set[bytes]:
     return {found for part in value for found in _bytes_in(part)} if isinstance(value, tuple) else set()
 
 
-def test_what_publishes_an_exact_number_would_be_found(tmp_path: Path) -> None:
+def test_what_publishes_an_exact_number_would_be_found() -> None:
     """The planted bug: the public things of a step hold what was drawn from."""
     sums = np.arange(5) + 1000
     numbers = SimpleNamespace(sums=sums, content=[sums.tobytes()])

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.at_door import NOISY, ROWS, STABLE, TEACHERS, Case, counts_of, files_of, labels_by, make_case
 from tests.support.people import people, tables_of_plan, write_tables
-from tests.support.tallied import LABELS, SPANS, TALLIES, Rounds, follow, question
-from tests.support.tallied import ROWS as CODED
+from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, follow, question
+from tests.support.sums import ROWS as CODED
 from tests.world import (
     LABEL,
     SHARD,
