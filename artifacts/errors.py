@@ -1,4 +1,5 @@
-"""Errors, one class per exit status, each one sentence for the person at the console; and how words of others print.
+"""Errors, one class per exit status, each one sentence for the person at the console; how words of others print; and
+the names that 2.0.0 no longer has.
 
 Names of classes, columns, types, domains and files may come from strangers. As they are, they could clear a terminal,
 pass for lines of ours, hide another address, or turn the direction of writing.
