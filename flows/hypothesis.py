@@ -11,7 +11,6 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asks.hypothesis import HypothesisAsk
 from concord.tasks.door.admit import check_ensemble
-from concord.tasks.student.study import Student
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
@@ -36,8 +35,3 @@ def release(run: RunContext, opened: Opened[HypothesisAsk]) -> Learned:
     """Choose once."""
     admitted = opened.admitted
     return Learned(run, admitted, run.stages.pass_door(opened.session, opened.exact.steps, admitted.ask.stage))
-
-
-def fit(learned: Learned, where: str) -> Student:
-    """The hypothesis itself, in the folder `where` of released files."""
-    return stages.study(learned.run, where, learned.run.plan, learned.public, learned.passed.released)

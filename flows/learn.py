@@ -38,7 +38,7 @@ from concord.flows.run import (
 )
 from concord.flows.set_aside import check_test, run_planned_test
 from concord.flows.stages import encode, stage_rows
-from concord.flows.steps import Learned, decide, publish
+from concord.flows.steps import Learned, decide, fit, publish
 from concord.tasks.advice.report import naming_the_largest
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study
 from concord.tasks.asks.votes import VotesAsk
@@ -54,7 +54,6 @@ from concord.tasks.door.checkpoint import (
     write_checkpoint,
 )
 from concord.tasks.publish.certify import column_types
-from concord.tasks.student.study import Student
 
 
 @operation("learn")
@@ -89,7 +88,7 @@ def learn(
         opened, private = open_together(run, domain, asks, counts, public, partial(check_room, run))  # refuses here
         *before, last = [way.release(run, session) for way, session in zip(ways, opened, strict=True)]  # the door
         learned = replace(last, before=tuple(other.passed for other in before))
-        student = ways[-1].fit(learned, learned.session.id)
+        student = fit(learned, learned.session.id)
         summary = publish(run_planned_test(learned, private, student), student)
     memo.write(summary, tables)
     return summary
@@ -120,7 +119,7 @@ def extend(session: str, public: Path, home: Path | None = None) -> Summary:
         known = run.lock_session(learned.id)
         admitted, teachers = add_rows(run, learned.id, str(public.absolute()))  # refuses here, before a teacher votes
         answered = vote.release(run, Opened(admitted, known, ExactNumbers((), teachers)))
-        summary = publish(answered, vote.fit(answered, learned.id))
+        summary = publish(answered, fit(answered, learned.id))
     check_any_asked(summary)
     return summary
 
@@ -198,7 +197,7 @@ def study_again(
         way = REOPENED[plan.ways[0]]
         replayed = way.replay(run, known, resume(run, way, known, checkpoint))  # refuses here, if labels are missing
         write_checkpoint(run.stores.vault, learned.id, checkpoint.model_copy(update={"plan": plan}))
-        return publish(replayed, way.fit(replayed, learned.id))
+        return publish(replayed, fit(replayed, learned.id))
 
 
 class Learns(Protocol):
@@ -208,7 +207,6 @@ class Learns(Protocol):
     def ask(self, run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> Ask[Any]: ...
     def count_exact(self, run: RunContext, admitted: Admitted[Any], private: PrivateFiles) -> ExactNumbers: ...
     def release(self, run: RunContext, opened: Opened[Any]) -> Learned: ...
-    def fit(self, learned: Learned, where: str) -> Student: ...
 
 
 class Reopens(Learns, Protocol):

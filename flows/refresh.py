@@ -28,7 +28,7 @@ from concord.flows.run import Admitted, PrivateFiles, RunContext, running
 from concord.flows.season import Periods, check_periods, published_mark
 from concord.flows.stage import Disclosure
 from concord.flows.stages import encode, stage_rows
-from concord.flows.steps import Learned, publish
+from concord.flows.steps import Learned, fit, publish
 from concord.tasks.asks.stream import Beginning, PeriodCounts, SeasonAsk, beginning_of, periods_counted
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
 from concord.tasks.mechanisms.stream import Stream
@@ -110,7 +110,7 @@ def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
         passed = _pass_period(admitted, periods, session, counted, periods.recount_without_erased(session, counted))
     learned = tally.labelled(run, admitted, passed, asked.coded)
     periods.tidy(session, [*periods_counted(vault, session)])
-    student = _with_history(learned, tally.fit(learned, session.id))
+    student = _with_history(learned, fit(learned, session.id))
     summary = publish(learned, student)
     with vault.create(published_mark(session.id)) as sink:
         sink.write(str(learned.session.asked).encode())

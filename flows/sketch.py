@@ -30,7 +30,6 @@ from concord.tasks.data.precheck import check_stored
 from concord.tasks.data.sources import with_rows
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student.sketch import SketchPlanner, rehearse_steps, synthetic_features, synthetic_file
-from concord.tasks.student.study import Student
 from concord.tasks.units.units import private_table
 
 
@@ -79,12 +78,6 @@ def release(run: RunContext, opened: Opened[SketchAsk]) -> Learned:
 def replay(run: RunContext, session: Session, admitted: Admitted[SketchAsk]) -> Learned:
     """The steps as released, the synthetic rows, and their labels."""
     return _synthesised(run, admitted, tally.replay_rounds(run, session))
-
-
-def fit(learned: Learned, where: str) -> Student:
-    """The student: the decoded model, or one fitted to the inferred labels of synthetic rows."""
-    *steps, _, labels = learned.passed.released
-    return tally.fit(replace(learned, passed=replace(learned.passed, released=[*steps, labels])), where)
 
 
 def _synthesised(run: RunContext, admitted: Admitted[SketchAsk], passed: Disclosure) -> Learned:

@@ -17,6 +17,7 @@ from concord.flows.console import err
 from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
 from concord.flows.run import Admitted, RunContext
 from concord.flows.stage import Disclosure, stage
+from concord.flows.stages import study
 from concord.tasks.advice.planned import decided
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
@@ -58,6 +59,12 @@ class Learned:
     def public(self) -> PublicTables:
         """What the student learns from and is measured on, besides what was released."""
         return PublicTables(self.encoding, self.admitted.stream.batches, self.run.test, self.run.plan.data.groups or ())
+
+
+def fit(learned: Learned, where: str) -> Student:
+    """The student of whatever was released, in the folder `where` of released files."""
+    run = learned.run
+    return study(run, where, run.plan, learned.public, learned.passed.released, learned.codes)
 
 
 def rehearse_published(run: RunContext, encoding: Encoding, student: StudentPlan) -> None:

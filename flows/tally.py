@@ -24,7 +24,7 @@ from concord.flows.admit import Opened
 from concord.flows.cache import Place, PrivateInput
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, stage
-from concord.flows.stages import UNITS, study
+from concord.flows.stages import UNITS
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.advice.planned import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asks.tallies import TalliesAsk, round_step
@@ -39,7 +39,7 @@ from concord.tasks.student.decode import Decoded
 from concord.tasks.student.public_rows import read_sample, staged_rows, write_sample
 from concord.tasks.student.questions import RoundFile, RoundPlanner, codes_after
 from concord.tasks.student.sketch import SketchPlanner
-from concord.tasks.student.study import Student, inferred
+from concord.tasks.student.study import inferred
 from concord.tasks.units import blocks as units_blocks
 from concord.tasks.units import sums as units_sums
 
@@ -151,12 +151,6 @@ def release(run: RunContext, opened: Opened[TalliesAsk]) -> Learned:
 def replay(run: RunContext, session: Session, admitted: Admitted[TalliesAsk]) -> Learned:
     """The rounds as released, and the labels inferred from the last."""
     return labelled(run, admitted, replay_rounds(run, session))
-
-
-def fit(learned: Learned, where: str) -> Student:
-    """The student: the decoded model, or one fitted to inferred labels, in the folder `where` of released files."""
-    run = learned.run
-    return study(run, where, run.plan, learned.public, learned.passed.released[-2:], learned.codes)
 
 
 def rounds_in(run: RunContext, files: Sequence[Ref]) -> list[RoundFile]:

@@ -25,7 +25,6 @@ from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asks.votes import VotesAsk, training
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.mechanisms.relabelled import Relabelled
-from concord.tasks.student.study import Student
 from concord.tasks.units.teachers import rehearse_teachers
 
 FAR_AHEAD = 64
@@ -68,11 +67,6 @@ def replay(run: RunContext, session: Session, admitted: Admitted[VotesAsk]) -> L
     """The labels, as released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
     steps = partial(admitted.ask.steps, batches=admitted.stream.batches, votes=None)
     return Learned(run, admitted, run.stages.pass_door(session, steps))
-
-
-def fit(learned: Learned, where: str) -> Student:
-    """The student, fitted to the labels, in the folder `where` of released files."""
-    return stages.study(learned.run, where, learned.run.plan, learned.public, learned.passed.released)
 
 
 def ask_teachers(

@@ -88,7 +88,8 @@ def fit(
         hypothesis = json.dumps(json.loads(released.read(files[0]))["hypothesis"], sort_keys=True)
         return published_student(encoding, Chosen(hypothesis, list(encoding.classes)).fit())
     if codes is not None and plan.student.learner == "linear":
-        return linear_student(Decoded.from_record(json.loads(released.read(files[-2]))["decoded"]), encoding, codes)
+        last = next(file for file in reversed(files) if file.path.endswith(".json"))
+        return linear_student(Decoded.from_record(json.loads(released.read(last))["decoded"]), encoding, codes)
     if codes is not None:
         inferred = soft_labels(released.labels(files[-1:]), len(encoding.classes))
         parts = np.split(inferred, [batch.first for batch in public.batches[1:]])

@@ -25,8 +25,8 @@ from tests.world import (
     VectorField,
     WrongInput,
     erased,
+    flows_learn,
     flows_run,
-    flows_tally,
     forget,
     parse_plan,
     start,
@@ -53,7 +53,7 @@ def test_a_run_states_its_own_charge_whatever_others_spend_meanwhile(
     """Before, it stated by how much the domain's charge had grown while it ran."""
     given = tables(tmp_path / "data")
     plan, other = parse_plan(given), parse_plan(given | {"data": given["data"] | {"version": "2"}})
-    target, name = (flows_run.PrivateFiles, "of") if opens_first else (flows_tally, "fit")
+    target, name = (flows_run.PrivateFiles, "of") if opens_first else (flows_learn, "fit")
     work, others = getattr(target, name), list[Summary]()
 
     def meanwhile(*values: Any) -> Any:
