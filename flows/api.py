@@ -25,7 +25,7 @@ from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.plan import Plan, parse_plan, read_tables
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
-from concord.flows.environment import prepare, published_by, reopen
+from concord.flows.home import prepare, published_by, reopen
 from concord.flows.results import Answer, Run, budget_of, checks_of
 from concord.flows.server import engine
 
@@ -76,7 +76,7 @@ def run(
             raise WrongInput(f"data.{field} must not be the frame of data.private, which would then be published")
         check_index(frame, f"data.{field}", named)
     from concord.artifacts.stores import Stores
-    from concord.flows.memo import Memo
+    from concord.flows.home import Memo
     from concord.tasks.data.sources import check_tables, keep_frame
     from concord.tasks.door.locks import a_run_in
 

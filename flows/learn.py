@@ -22,8 +22,8 @@ from concord.artifacts.settings import Settings
 from concord.artifacts.stores import Stores
 from concord.flows import hypothesis, sketch, tally, vote
 from concord.flows.admit import Opened, announce_room, open_together
-from concord.flows.environment import prepare
-from concord.flows.memo import Memo
+from concord.flows.ask import check_test, run_planned_test
+from concord.flows.home import Memo, prepare
 from concord.flows.operation import ByKey, PlanOrFile, given, operation
 from concord.flows.outcome import StageName, Summary, check_any_asked
 from concord.flows.run import (
@@ -36,7 +36,6 @@ from concord.flows.run import (
     note_copies,
     running,
 )
-from concord.flows.set_aside import check_test, run_planned_test
 from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, decide, fit, publish
 from concord.tasks.advice.report import naming_the_largest

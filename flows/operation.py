@@ -29,7 +29,7 @@ from concord.artifacts.ledger.ledger import opened_once
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.settings import Settings
 from concord.flows.cache import SealedResults
-from concord.flows.environment import prepare
+from concord.flows.home import prepare
 from concord.flows.outcome import Summary, in_words, shown
 from concord.tasks.data.sources import check_tables
 

@@ -249,7 +249,7 @@ def checks_of(
         found = limited((VERIFY_FOLDER, (subject, test, trusted, kept and str(kept))))
         if found:
             return found
-    from concord.flows.environment import reopen
+    from concord.flows.home import reopen
 
     try:
         home = reopen(home, reading=True)

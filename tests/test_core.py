@@ -76,7 +76,7 @@ OPEN_THE_VAULT = {
     "tasks/data/sources.py": "tables that are no files",
     "tasks/door/checkpoint.py": "checkpoints",
     "flows/cluster.py": "a secret of a cluster",
-    "flows/memo.py": "a seal",
+    "flows/home.py": "the seal of a memo",
 }
 """Files outside the core that name the vault, and for what."""
 HOLD_BOTH = {

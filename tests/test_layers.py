@@ -162,7 +162,7 @@ def test_what_checks_is_apart_from_what_is_checked(path: str) -> None:
     assert HOUSE.arrows[path] - allowed == set()
 
 
-TAKES_ANY_ASK = {"admit", "cache", "memo", "run", "stage", "steps"}
+TAKES_ANY_ASK = {"admit", "cache", "home", "run", "stage", "steps"}
 KINDS = {
     node.name
     for path in HOUSE.rooms

@@ -354,8 +354,8 @@ if TYPE_CHECKING:
     from concord.tasks.verify.verify import IN_MLFLOW, CheckedSession, verify, verify_kept
     from concord.flows import (
         admit as flows_admit, api as flows_api, classifier as flows_classifier, cluster as flows_cluster,
-        console as flows_console, environment as flows_environment, learn as flows_learn,
-        refresh as flows_refresh, run as flows_run, season as flows_season,
+        console as flows_console, home as flows_home, learn as flows_learn, refresh as flows_refresh,
+        run as flows_run, season as flows_season,
         server as flows_server, stages as flows_stages, tally as flows_tally, vote as flows_vote
     )
     from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
@@ -369,11 +369,10 @@ if TYPE_CHECKING:
     from concord.flows.cli.show import show, show_budget, show_erasure
     from concord.flows.cluster import SERVERS_OWN, at_work, closed_cluster, task_runner
     from concord.flows.console import err, out
-    from concord.flows.environment import prepare, published_by, reopen
     from concord.flows.learn import (
         extend, extend as start_extension, latest, learn, learn as start, study_again
     )
-    from concord.flows.memo import Memo
+    from concord.flows.home import Memo, prepare, published_by, reopen
     from concord.flows.operation import refused
     from concord.flows.outcome import (
         STAGES, RowsNotPaid, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,

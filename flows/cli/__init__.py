@@ -1,7 +1,7 @@
 """The command line's console script, which a signal ends in one sentence from its first moment.
 
 Offers       `main`
-Its own      `commands` (the command line; to plan, run and extend); the other commands: `record`, `verify`;
+Its own      `commands` (the command line; to plan, run and extend); the other commands: `record`;
              `advice` (questions and output of `init` and `plan`), `show` (other output), `app` (what commands
              share: options, start and end; their order in --help)
 """

@@ -218,7 +218,7 @@ class Call:
     def with_plan(self, path: Path, *, yes: bool) -> Iterator[tuple["Plan", Path]]:
         """The plan, whose tables are there, and the home, with its server within the context. The operator may be asked
         questions, unless `yes`."""
-        from concord.flows.environment import prepare
+        from concord.flows.home import prepare
 
         with self.starting():
             from concord.artifacts.plan import load_plan

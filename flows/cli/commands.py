@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
-from concord.flows.cli import record, verify
+from concord.flows.cli import record
 from concord.flows.cli.app import (
     HOME,
     Call,
@@ -27,8 +27,8 @@ from concord.flows.cli.app import (
 from concord.flows.console import out, say
 from concord.flows.ending import may_charge, sentence
 
-__all__ = ["app", "command", "record", "verify"]
-"""`record` and `verify` add their commands to `app` as they are imported."""
+__all__ = ["app", "command", "record"]
+"""`record` adds its commands to `app` as it is imported."""
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, by the shell's rule: 128 plus the signal's number."""
@@ -69,11 +69,11 @@ def run_command(
 
     A second run of the same plan answers from cache and spends nothing.
     """
-    from concord.flows.environment import prepare
+    from concord.flows.home import prepare
 
     with call.starting():
         from concord.artifacts.plan import load_plan
-        from concord.flows.memo import Memo
+        from concord.flows.home import Memo
         from concord.flows.outcome import stage_named
         from concord.tasks.data.sources import check_tables
 
@@ -121,7 +121,7 @@ def extend_command(
     Files that were answered before are skipped, so you can name the same folder each time. If the session ends before
     the last row, the answers so far are published, and the exit status is 3.
     """
-    from concord.flows.environment import reopen
+    from concord.flows.home import reopen
 
     home = reopen(call.home)
     with call.engine(home):
@@ -141,7 +141,7 @@ def extend_command(
 @subcommand("demo")
 def demo_command(call: QuietCall) -> None:
     """Run the main job on simulated hospital stays, without download or server."""
-    from concord.flows.environment import prepare
+    from concord.flows.home import prepare
     from concord.tasks.advice.demo import WITH_PUBLIC, write_demo
 
     plan = write_demo(prepare(call.home) / "demo")

@@ -1,13 +1,14 @@
-"""The commands for budgets and caps, ending sessions, erasing data, and using a published student."""
+"""The commands for budgets and caps, ending sessions, erasing data, using a published student, and an auditor's: verify
+files and ledger, and open MLflow."""
 
 import warnings
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.flows.cli.app import (
     HOME,
     Call,
@@ -18,14 +19,14 @@ from concord.flows.cli.app import (
     app,
     subcommand,
 )
-from concord.flows.console import say
+from concord.flows.console import err, out, say
 
 
 @subcommand("budget")
 def budget_command(call: Call) -> None:
     """Show each domain's lifetime budget, spent and remaining, and its sessions."""
     from concord.flows.cli.show import show_budget
-    from concord.flows.environment import reopen
+    from concord.flows.home import reopen
     from concord.flows.results import budget_of
 
     call.end(budget_of(reopen(call.home, reading=True)), show_budget)
@@ -41,7 +42,7 @@ def domain_command(
 ) -> None:
     """Change a domain's lifetime cap, and record why. Its Rényi order never changes."""
     from concord.artifacts.stores import checked_ledger
-    from concord.flows.environment import reopen
+    from concord.flows.home import reopen
 
     if not (0 < epsilon < float("inf") and 0 < delta < 1):
         raise WrongInput(f"the cap must have ε > 0 and 0 < δ < 1, got ε = {epsilon!r}, δ = {delta!r}")
@@ -61,7 +62,7 @@ def restore_command(
     """
     from concord.artifacts.stores import checked_ledger
     from concord.flows.cli.show import show_budget
-    from concord.flows.environment import reopen
+    from concord.flows.home import reopen
     from concord.flows.results import budget_of
 
     home = reopen(call.home)
@@ -80,7 +81,7 @@ def close_command(
     Budget may return only if your reason to end the session is public or released. Otherwise give --whole.
     """
     from concord.artifacts.stores import Stores
-    from concord.flows.environment import reopen
+    from concord.flows.home import reopen
     from concord.flows.results import session_of
     from concord.tasks.door.erase import close as end
 
@@ -103,7 +104,7 @@ def forget_command(
     Verification still works. Running the plan again needs a further session.
     """
     from concord.artifacts.stores import Stores
-    from concord.flows.environment import reopen
+    from concord.flows.home import reopen
     from concord.tasks.door.erase import forget as destroy
 
     forgotten = destroy(Stores.of(reopen(call.home)), session)
@@ -122,7 +123,7 @@ def erase_command(
     The domain's sessions end. What was spent stays spent, and what was published stays published. The owner of the
     table must remove the unit there.
     """
-    from concord.flows.environment import reopen
+    from concord.flows.home import reopen
 
     home = reopen(call.home)
     from concord.flows.cli.show import show_erasure
@@ -141,7 +142,7 @@ def export_command(
 
     The published files are verified first. No vault is needed, and nothing is spent.
     """
-    from concord.flows.environment import published_by
+    from concord.flows.home import published_by
     from concord.tasks.publish.export import export
 
     written = export(published_by(session, call.home), to)
@@ -166,7 +167,7 @@ def predict_command(
     The published files are verified first. No vault is needed, and nothing is spent. In CSV, a class that a spreadsheet
     would read as a formula gets an apostrophe in front.
     """
-    from concord.flows.environment import published_by
+    from concord.flows.home import published_by
     from concord.tasks.publish.predict import at_point, predict_table, student_of
 
     with warnings.catch_warnings(record=True) as caught:
@@ -176,3 +177,86 @@ def predict_command(
     texts = list(dict.fromkeys(str(warning.message) for warning in caught))
     shown = (*(f"warning: {text}" for text in texts), f"{out_file}: {count} rows")
     call.end({"rows": count, "file": str(out_file), "warnings": texts}, *shown)
+
+
+MARKS = {(True, False): ("ok  ", "green"), (True, True): ("warn", "yellow"), (False, False): ("FAIL", "red")}
+"""The mark before a check and its style, by whether it holds and whether it warns."""
+
+
+@subcommand("verify")
+def verify_command(
+    call: Call,
+    subject: Annotated[
+        str | None, typer.Argument(help="A session, an MLflow run, or a published folder; default: everything.")
+    ] = None,
+    test: Annotated[str | None, typer.Option(help="The public test table, if it was moved.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="The public key that must have signed, or its fingerprint: a file, or hex digits."),
+    ] = None,
+    kept: Annotated[
+        Path | None,
+        typer.Option(help="A published folder that you kept, which the ledger or a later folder must not contradict."),
+    ] = None,
+) -> None:
+    """Check the ledger, released files, model, MLflow's figures and the guarantee itself.
+
+    A published folder, or its certificate, can be checked without a home folder.
+    """
+    from concord.flows.results import checks_of
+
+    checks = [check.model_dump() for check in checks_of(subject, call.home, test, key, kept)]
+    ok, warnings = all(check["ok"] for check in checks), [check for check in checks if check["warning"]]
+    call.end({"ok": ok, "warnings": warnings, "checks": checks}, show_checks, holds=ok)
+
+
+def show_checks(details: dict[str, Any]) -> None:
+    """Print each check, after a mark of how it ended."""
+    for check in details["checks"]:
+        mark, style = MARKS[check["ok"], check["warning"]]
+        say(f" {check['name']}: {check['detail']}", mark=mark, style=style)
+
+
+@subcommand("key")
+def key_command(call: Call) -> None:
+    """Print the public key that verifies the home's signatures, for readers to keep."""
+    from concord.artifacts.home.atomic import is_home
+    from concord.artifacts.home.signing import SigningKey
+    from concord.flows.home import prepare
+
+    if not is_home(call.home):
+        say(f"created a new home folder with its own key: {call.home.absolute()}", to=err)
+    key = SigningKey.of(prepare(call.home)).public
+    details = {"key": key.raw.hex(), "fingerprint": key.fingerprint, "pem": key.pem.decode()}
+    shown = "{pem}key          {key}\nfingerprint  {fingerprint}".format(**details)
+    call.end(details, lambda _: out.print(shown, soft_wrap=True))
+
+
+@app.command("ui")
+def ui_command(
+    domain: Annotated[str | None, typer.Argument(help="Default: the domain published last.")] = None,
+    home: HomeOption = HOME,
+    port: Annotated[int, typer.Option(help="Port on loopback.")] = 5000,
+) -> None:
+    """Open the audit view: MLflow's list of a domain's runs, on this machine only.
+
+    The command prints the link; with a tracking server of your own, that server's link. MLflow's gateway and
+    assistant, which would send text elsewhere, are switched off: the page of prompts is empty, and the assistant's
+    button does nothing.
+    """
+    from concord.artifacts.settings import Settings
+    from concord.flows.home import reopen
+    from concord.flows.server import Page
+
+    home = reopen(home)
+    tracked = Settings.now().store_of(home)
+    from concord.artifacts.mlflow.read import Records
+
+    runs = Records.of(home).page(domain)
+    if tracked.startswith("http"):
+        say(f"audit view: {tracked.rstrip('/')}/{runs} (the MLflow server that MLFLOW_TRACKING_URI names)")
+        return
+    page = Page(home, port, runs)
+    say(f"audit view: {page.address} (this address is for you alone; end with Ctrl-C)")
+    page.wait()
+    raise EnvironmentFailed(page.ended)

@@ -85,16 +85,16 @@ def stall(at: str) -> None:
 
 def stall_once_prepared(at: str) -> None:
     """As `stall`, arranged once Prefect's settings are made, since Prefect reads them on import."""
-    from tests.world import flows_environment
+    from tests.world import flows_home
 
-    prepare = flows_environment.prepare
+    prepare = flows_home.prepare
 
     def prepared(*home: Any, **how: Any) -> Any:
         result = prepare(*home, **how)
         stall(at)
         return result
 
-    flows_environment.prepare = prepared
+    flows_home.prepare = prepared
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ main()"""
         ("typer", ["--help"]),
         ("concord.tasks.advice.init", ["init"]),
         ("concord.tasks.advice.report", ["plan", "plan.toml"]),
-        ("concord.flows.environment", ["run", "plan.toml"]),
+        ("concord.flows.home", ["run", "plan.toml"]),
     ],
 )
 def test_ctrl_c_while_packages_are_loaded_ends_in_one_sentence(place: str, command: list[str]) -> None:

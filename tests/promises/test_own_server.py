@@ -163,7 +163,7 @@ def test_a_server_that_the_environment_names_is_used_and_none_started(
 PROBE = """
 from pathlib import Path
 from concord.artifacts.process import our_settings
-from concord.flows.environment import prepare
+from concord.flows.home import prepare
 with our_settings():
     from concord.flows.server import engine
 with our_settings(), engine(prepare(Path("home"))):

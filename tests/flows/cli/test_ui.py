@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from tests.world import command, flows_environment, mlflow_read
+from tests.world import command, flows_home, mlflow_read
 
 
 def test_on_a_server_the_audit_view_is_a_link_to_the_domain_s_list_of_runs(
@@ -17,7 +17,7 @@ def test_on_a_server_the_audit_view_is_a_link_to_the_domain_s_list_of_runs(
     store = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     experiment = store.create_experiment("people")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9/")
-    monkeypatch.setattr(flows_environment, "reopen", lambda given: given)
+    monkeypatch.setattr(flows_home, "reopen", lambda given: given)
     monkeypatch.setattr(mlflow_read, "check_answers", lambda _: None)
     monkeypatch.setattr(mlflow_read, "client_of", lambda _: store)
     monkeypatch.setattr("sys.argv", ["concord", "ui", "people"])
