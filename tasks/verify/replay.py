@@ -98,14 +98,15 @@ class Amount:
 
 @dataclass
 class DomainSums:
-    """A domain. `terms` (unit, neighbours, order) never change.
+    """A domain. Its neighbours, which its claims compare, and its order α* never change.
 
     alone     what each part is charged for sessions of no stream
     seasons   of each stream, what its sessions are charged, each with the part it counts in
     unknown   streams whose later seasons may not know whom earlier ones asked, since the domain was `restored`
     """
 
-    terms: tuple[str, str, Fraction]
+    neighbours: str
+    order: Fraction
     cap: tuple[Fraction, Fraction]
     split: tuple[Fraction, Fraction]
     alone: dict[str, Amount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), Amount()))
@@ -119,17 +120,7 @@ class DomainSums:
     def of(cls, body: RecordBody) -> "DomainSums":
         """The domain in a record."""
         cap, split = cap_of(body["filter"])
-        return cls((body["unit"], body["neighbours"], Fraction(body["filter"]["order"])), cap, split)
-
-    @property
-    def neighbours(self) -> str:
-        """The neighbouring tables that the domain's claims compare."""
-        return self.terms[1]
-
-    @property
-    def order(self) -> Fraction:
-        """α*."""
-        return self.terms[2]
+        return cls(body["neighbours"], Fraction(body["filter"]["order"]), cap, split)
 
     def charge(self, amount: Amount, part: str = "") -> None:
         """Charge one part of the units, or with no name each part."""
