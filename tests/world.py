@@ -147,7 +147,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.data.cells import (
         LABEL, canonical_id, cast_columns, cast_labels, cast_numbers, cast_rows, number, numbers_of,
-        steps_between, systematic_sample, text
+        steps_between, text
     )
     from concord.tasks.data.codes import (
         MOST_CODES, VECTOR_CELLS, CodedField, CodeMatrix, Codes, NumberField, WordField, coarse_bins, coarser,
@@ -162,7 +162,8 @@ if TYPE_CHECKING:
     from concord.tasks.data.csv_files import csv_names, find_format, read_rows, words_of
     from concord.tasks.data.encode import (
         VOCABULARY, as_declared, grouping, labelled_rows, learn_column, learn_columns, learn_encoding,
-        public_features, read_frame, reading_columns, reading_encoding, stage_public, write_frame
+        public_features, read_frame, reading_columns, reading_encoding, stage_public,
+        systematic_sample, write_frame
     )
     from concord.tasks.data.files import PRIVATE, TableFile, find_files, format_of, format_of_private
     from concord.tasks.data.frames import check_index, frame_table

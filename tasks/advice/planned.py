@@ -34,9 +34,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Passed
 from concord.artifacts.sections import TALLIES
 from concord.tasks.asking.relabel import Subset, subset_of
-from concord.tasks.data.cells import cast_rows, systematic_sample
+from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens, learn_codes
-from concord.tasks.data.encode import labelled_rows, learn_encoding
+from concord.tasks.data.encode import labelled_rows, learn_encoding, systematic_sample
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate

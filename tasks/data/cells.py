@@ -10,7 +10,7 @@ of one row. A conversion has one exact or nearest result, and a choice copies bi
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -63,8 +63,6 @@ Numbers = NDArray[np.float64]
 WordPlaces = NDArray[np.integer] | slice
 """Index of each cell's word in a list of words; or a slice, if cells are not listed by their words."""
 
-SAMPLE = 1 << 18
-"""Most public rows in a sample."""
 BAG = {"binary": True, "norm": None, "alternate_sign": False}
 """How words are hashed, for digests and in the matrix: by presence, not by count."""
 
@@ -338,20 +336,6 @@ def spelled(column: Scaled | OneHot | Hashed, dtype: Type) -> pl.Expr:
 def is_padded(column: pl.Series) -> bool:
     """Whether some cell of a cleaned text column is digits that begin with a needless zero, as codes do: no amount."""
     return bool(column.str.contains("^[+-]?0[0-9]").any())
-
-
-def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.DataFrame:
-    """Every s-th row, s being the least power of two that keeps at most `most` rows; it does not depend on frames."""
-    stride, first = 1, 0
-    kept: list[pl.DataFrame] = []
-    for frame in frames:
-        offset = -first % stride
-        kept.append(frame.slice(offset).gather_every(stride))
-        first += frame.height
-        while sum(part.height for part in kept) > most:
-            kept = [pl.concat(kept).gather_every(2)]
-            stride *= 2
-    return pl.concat(kept)
 
 
 def _declared(name: str, dtype: Type, encoding: Encoding) -> pl.Expr:

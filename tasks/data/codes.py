@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from concord.artifacts.schemas import Column, Frozen, OneHot, Passed, Scaled
-from concord.tasks.data.cells import Numbers, WordPlaces, cast_columns, distinct, numbers_of, systematic_sample
+from concord.tasks.data.cells import Numbers, WordPlaces, cast_columns, distinct, numbers_of
+from concord.tasks.data.encode import systematic_sample
 from concord.tasks.data.vectors import VectorField, learn_layer, learn_view
 
 CodeMatrix = NDArray[np.int32]

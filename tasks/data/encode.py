@@ -42,11 +42,12 @@ from concord.tasks.data.cells import (
     class_names,
     group_word,
     numbers_of,
-    systematic_sample,
 )
 from concord.tasks.data.concord_student import signed_log
 from concord.tasks.data.tables import Table, are_dates, open_public
 
+SAMPLE = 1 << 18
+"""Most public rows in a sample."""
 VOCABULARY = 100
 """Words kept of a category, the most frequent first; the others count as missing."""
 SKEWED = 2.0
@@ -97,6 +98,20 @@ def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
     counts = cells.drop_nulls().value_counts().sort("count", name, descending=[True, False])
     rare = counts.height > VOCABULARY
     return OneHot(name=name, vocabulary=tuple(counts[name].head(VOCABULARY)), missing=missing or rare)
+
+
+def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.DataFrame:
+    """Every s-th row, s being the least power of two that keeps at most `most` rows; it does not depend on frames."""
+    stride, first = 1, 0
+    kept: list[pl.DataFrame] = []
+    for frame in frames:
+        offset = -first % stride
+        kept.append(frame.slice(offset).gather_every(stride))
+        first += frame.height
+        while sum(part.height for part in kept) > most:
+            kept = [pl.concat(kept).gather_every(2)]
+            stride *= 2
+    return pl.concat(kept)
 
 
 def public_features(plan: Plan) -> tuple[Table, tuple[str, ...]]:

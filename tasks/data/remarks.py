@@ -13,9 +13,9 @@ import polars as pl
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import NULL_WORDS, Kind
-from concord.tasks.data.cells import is_padded, systematic_sample
+from concord.tasks.data.cells import is_padded
 from concord.tasks.data.csv_files import COMMA, POINT
-from concord.tasks.data.encode import VOCABULARY
+from concord.tasks.data.encode import VOCABULARY, systematic_sample
 from concord.tasks.data.tables import Table, are_dates
 
 MAY_NAME_ROWS = (

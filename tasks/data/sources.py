@@ -104,11 +104,11 @@ def with_snapshots(plan: Plan, vault: Vault, *fields: str, again: bool = False) 
         frame = None if isinstance(table, str) else table.frame
         named = table if isinstance(table, str) else table.model_dump(exclude_none=True)
         key = frame or vault.digest("table", canonical_json([named, plan.data.version]))[:32]
-        place = place_of(field, domain, key)
+        place = snapshot_place(field, domain, key)
         if frame is not None and not vault.paths(place, "*"):
-            place = place_of("unlabelled", domain, key)
+            place = snapshot_place("unlabelled", domain, key)
         write = partial(read_table, table, f"data.{field}")
-        snapshots[field] = kept(vault, place, write, again=again and frame is None)
+        snapshots[field] = snapshot_at(vault, place, write, again=again and frame is None)
     return plan.model_copy(update={"data": plan.data.model_copy(update=snapshots)}) if snapshots else plan
 
 
@@ -132,7 +132,7 @@ class Reading:
                 writer.write_table(table.cast(schema), max_chunksize=1 << 16)
 
 
-def kept(vault: Vault, place: str, write: Callable[[Reading], None], *, again: bool = False) -> SnapshotTable:
+def snapshot_at(vault: Vault, place: str, write: Callable[[Reading], None], *, again: bool = False) -> SnapshotTable:
     """The table at a place of the vault; written by `write` if it is not there whole, or `again`.
 
     What was there before is removed once all is written, so that a table that cannot be read again stays as it was. Of
@@ -156,7 +156,7 @@ def kept(vault: Vault, place: str, write: Callable[[Reading], None], *, again: b
         return SnapshotTable(name + reading.folder)
 
 
-def place_of(field: str, domain: str, key: str) -> str:
+def snapshot_place(field: str, domain: str, key: str) -> str:
     """The place of a plan's table, or of its `unlabelled` rows; private ones are where erasing a unit removes them."""
     places = {"private": f"tables/{domain}/{key}", "unlabelled": f"unlabelled/{domain}/{key}"}
     return places.get(field, f"public/tables/{key}")
@@ -205,7 +205,7 @@ def keep_frame(
     key = vault.digest("frame", content.getvalue())[:32]
     name = f"the frame of data.{field}"
     write = partial(Reading.arrow_file, name=name, form="ipc", schema=table.schema, tables=[table])
-    kept(vault, place_of(field, domain, key), write)
+    snapshot_at(vault, snapshot_place(field, domain, key), write)
     return TableSource(frame=key)
 
 

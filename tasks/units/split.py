@@ -46,7 +46,7 @@ from concord.artifacts.sources import TableSource
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import write_frame
 from concord.tasks.data.matrix import row_digests
-from concord.tasks.data.sources import Reading, kept, place_of
+from concord.tasks.data.sources import Reading, snapshot_at, snapshot_place
 from concord.tasks.data.tables import kind_in
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.parts import columns_of_names, of_part, public_key
@@ -176,7 +176,7 @@ def with_public(
     what = plan.data.model_dump_json(include={"label", "unit", "features", "public_share"})
     domain = plan.privacy.domain
     key = vault.digest("unlabelled", domain, what, *private, *erased)[:32]
-    place = place_of("unlabelled", domain, key)
+    place = snapshot_place("unlabelled", domain, key)
 
     def write(reading: Reading) -> None:
         if vault.paths(place, "*"):
@@ -184,7 +184,7 @@ def with_public(
         secret = derive(vault.secret(f"domains/{domain}"), "split")
         set_apart(plan, secret, reading, Erased.of(vault, domain, erased))
 
-    table = kept(vault, place, write)
+    table = snapshot_at(vault, place, write)
     return plan.model_copy(update={"data": plan.data.model_copy(update={"public": table})})
 
 
