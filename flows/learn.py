@@ -164,7 +164,7 @@ def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Ta
     """The files at `path` that are not staged for the session yet. Raises WrongInput if one is private."""
     vault, (own, *others) = run.stores.vault, checkpoint.sources
     there = {digest for source in others if staged(vault, source) for digest in source.digests}
-    table = open_public(path, "--public").digested(vault)
+    table = open_public(path, "--public").digested(vault.digest_file)
     for file, digest in zip(table.files, table.digests, strict=True):
         check_not_private("--public", [file.path], checkpoint.files)
         note_copies(checkpoint.private, "--public", [digest])

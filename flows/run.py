@@ -69,7 +69,7 @@ class RunContext:
 
     def table(self, field: TableField) -> Table:
         """A table of the plan, with its digests. Raises WrongInput."""
-        return table_in(self.plan, field).digested(self.stores.vault)
+        return table_in(self.plan, field).digested(self.stores.vault.digest_file)
 
     @property
     def test(self) -> Table | None:
@@ -119,7 +119,7 @@ def running(
             rows, named["public"] = stand_ins(plan.data.declared), plan.data.public
             plan = with_rows(plan, vault, rows)
         elif plan.data.public is None:
-            private = table_in(plan, "private").digested(vault)
+            private = table_in(plan, "private").digested(vault.digest_file)
             plan = with_public(plan, vault, private.digests, erased, lambda what: err.print(f"{'encode':>8} {what}"))
             named["public"] = public_by_name(plan)
         yield RunContext(plan, home, new_session, stores, stages, erased, locks, signer, named)
@@ -245,7 +245,7 @@ class PrivateFiles:
         check_not_private("data.public", [*public, *later], files)
         if test is not None:
             check_not_private("data.test", [file.path for file in test.files], files)
-        table = table.digested(run.stores.vault)
+        table = table.digested(run.stores.vault.digest_file)
         note_copies(table.digests, "data.public", [digest for source in known for digest in source.digests])
         note_copies(table.digests, "data.test", test.digests if test else ())
         for name, theirs in others.items():

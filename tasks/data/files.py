@@ -20,7 +20,6 @@ import pyarrow.parquet
 from polars.exceptions import PanicException
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput, quoted
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import USUAL, clean_text
 from concord.tasks.data.csv_files import UTF_16, by_first_line, csv_names, declare_to_find, find_format, read_rows
@@ -165,13 +164,6 @@ class TableFile:
                 raise ValueError(f"expected {width} columns, got {len(odd)}: {line!r}{advice}")
             cells = {name: [row[at] if at < len(row) else None for row in rows] for name, at in positions.items()}
             yield pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
-
-    def digest(self, vault: Vault) -> str:
-        """The keyed digest of its content. Raises WrongInput if it cannot be read."""
-        try:
-            return vault.digest_file(self.path)
-        except OSError as failed:
-            raise WrongInput(f"{self.field} cannot be read: {failed.strerror}") from None
 
     def what_to_try(self, name: str) -> str:
         """The end of a message about a missing column: the columns there are, and a format that would find it.

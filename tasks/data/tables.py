@@ -9,7 +9,7 @@ Checked by tests/tasks/data/test_tables.py and tests/tasks/units/test_identifier
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Self
@@ -19,13 +19,13 @@ import pyarrow as pa
 from pyarrow import types
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import (
     COMMAS,
     NO_NAMES,
     USUAL_SPELLING,
     WORDS,
+    AnyPath,
     Encoding,
     Kind,
     OneHot,
@@ -99,9 +99,12 @@ class Table:
         """The number of pieces that can be read by themselves, in all files."""
         return sum(file.pieces for file in self.files)
 
-    def digested(self, vault: Vault) -> Self:
-        """The table with keyed digests of its files. Raises WrongInput if one cannot be read."""
-        return replace(self, digests=tuple(file.digest(vault) for file in self.files))
+    def digested(self, digest: Callable[[AnyPath], str]) -> Self:
+        """The table with the keyed digest of each file (`Vault.digest_file`). Raises WrongInput if it is unreadable."""
+        try:
+            return replace(self, digests=tuple(digest(file.path) for file in self.files))
+        except OSError as failed:
+            raise WrongInput(f"{self.field} cannot be read: {failed.strerror}") from None
 
     def named_in(self, plan: Plan) -> Plan:
         """The plan with this table in the place of the one that it names in the field."""

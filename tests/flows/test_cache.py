@@ -136,7 +136,7 @@ def test_a_table_is_known_by_digests_alone_so_one_without_them_is_refused(plan: 
     with pytest.raises(TypeError, match=r"data\.public must be digested"):
         digested(table)
     vault, (file,) = Vault(tmp_path / "vault"), table.files
-    assert digested(table.digested(vault)) == [vault.digest_file(file.path)]
+    assert digested(table.digested(vault.digest_file)) == [vault.digest_file(file.path)]
 
 
 def test_two_values_never_look_alike() -> None:
