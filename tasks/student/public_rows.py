@@ -123,16 +123,16 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
     order = draw.permutation(len(rows))
     moved = 0
     for coarse, fine, counted in zip(codes.coarse, codes.fine, totals.by_field, strict=True):
-        own = _own(rows, codes, coarse)
-        wanted = _wanted(own, counted, totals)
+        held = _codes_of(rows, codes, coarse)
+        wanted = _wanted(held, counted, totals)
         if wanted is None:
             continue
-        which, to = _moves(own, wanted, order if together else draw.permutation(len(rows)), draw)
+        which, to = _moves(held, wanted, order if together else draw.permutation(len(rows)), draw)
         moved_rows[which, coarse] = codes.span(coarse).start + to
         if fine != coarse:
             view = coarser(codes.fields[fine], codes.fields[coarse])
             for code in np.unique(to):  # rows that get it have the fine codes of those that had it
-                donors, given = rows[own == code, fine], which[to == code]
+                donors, given = rows[held == code, fine], which[to == code]
                 first_within = codes.span(fine).start + int(np.argmax(view == code))
                 moved_rows[given, fine] = draw.choice(donors if len(donors) else [first_within], size=len(given))
         moved += len(which)
@@ -144,41 +144,41 @@ def unlike(rows: CodeMatrix, codes: Codes, totals: Totals) -> tuple[int, ...]:
     all rows or more. Too few rows then show the fine codes within."""
     fields = []
     for coarse, counted in zip(codes.coarse, totals.by_field, strict=True):
-        own = _own(rows, codes, coarse)
-        wanted = _wanted(own, counted, totals)
+        held = _codes_of(rows, codes, coarse)
+        wanted = _wanted(held, counted, totals)
         if wanted is None:
             continue
-        there = np.bincount(own, minlength=len(wanted))
+        there = np.bincount(held, minlength=len(wanted))
         coming = np.maximum(0, wanted - there)
-        if coming[coming > there].sum() / len(own) >= LEAST_MOVED:
+        if coming[coming > there].sum() / len(held) >= LEAST_MOVED:
             fields.append(coarse)
     return tuple(fields)
 
 
-def _own(rows: CodeMatrix, codes: Codes, field: int) -> Ints:
+def _codes_of(rows: CodeMatrix, codes: Codes, field: int) -> Ints:
     """Codes of a field, from 0."""
     return np.asarray(rows[:, field].astype(np.int64) - codes.span(field).start)
 
 
-def _wanted(own: Ints, counted: Floats, totals: Totals) -> Floats | None:
+def _wanted(held: Ints, counted: Floats, totals: Totals) -> Floats | None:
     """The number of rows that should have each code; None if no row needs to move."""
-    share = np.bincount(own, minlength=len(counted)) / len(own)
+    share = np.bincount(held, minlength=len(counted)) / len(held)
     stated = counted / totals.units
     variance = (totals.noise**2 + (stated * totals.units_noise) ** 2) / totals.units**2
-    variance += share * (1 - share) * (1 / len(own) + 1 / totals.units)  # both are drawn rows
+    variance += share * (1 - share) * (1 / len(held) + 1 / totals.units)  # both are drawn rows
     target = np.clip(stated, 0, None)
     target /= target.sum() or 1.0
     most = -ndtri(ndtr(-CLEARLY) / len(counted)) * np.sqrt(variance)
     if np.all(np.abs(stated - share) <= most) or np.abs(target - share).sum() / 2 < LEAST_MOVED:
         return None
-    wanted: Floats = target * len(own)
+    wanted: Floats = target * len(held)
     return wanted
 
 
-def _moves(own: Ints, wanted: Floats, order: Ints, draw: np.random.Generator) -> tuple[Ints, Ints]:
+def _moves(held: Ints, wanted: Floats, order: Ints, draw: np.random.Generator) -> tuple[Ints, Ints]:
     """Which rows move, the first in `order`, and the code each of them gets."""
-    surplus = np.rint(np.bincount(own, minlength=len(wanted)) - wanted).astype(np.int64)
-    leaving = [order[own[order] == code][: max(0, more)] for code, more in enumerate(surplus)]
+    surplus = np.rint(np.bincount(held, minlength=len(wanted)) - wanted).astype(np.int64)
+    leaving = [order[held[order] == code][: max(0, more)] for code, more in enumerate(surplus)]
     which = draw.permutation(np.concatenate(leaving))
     to = draw.permutation(np.repeat(np.arange(len(wanted)), np.maximum(0, -surplus)))
     size = min(len(which), len(to))
@@ -202,10 +202,10 @@ class CrossedRows:
     def of(cls, rows: CodeMatrix, codes: Codes) -> tuple["CrossedRows", CodeMatrix]:
         """Distinct rows in the order of their digests, crossed and by their codes."""
         _, firsts, counts = np.unique(digests(rows, codes), return_index=True, return_counts=True)
-        own = rows[firsts]
-        fields = [own[:, at].astype(np.int64) - codes.fields[at].start for at in codes.weighed]
+        distinct = rows[firsts]
+        fields = [distinct[:, at].astype(np.int64) - codes.fields[at].start for at in codes.weighed]
         starts = np.cumsum([0, *(codes.fields[at].size for at in codes.weighed), 1])
-        return cls((*fields, np.zeros(len(own), np.int64)), starts, counts.astype(np.float64)), own
+        return cls((*fields, np.zeros(len(distinct), np.int64)), starts, counts.astype(np.float64)), distinct
 
     @property
     def size(self) -> int:
@@ -223,7 +223,7 @@ class CrossedRows:
         """Σ values (rows,) of the rows with each code, (d,)."""
         weighed = values * self.counts
         sizes = np.diff(self.starts)
-        return np.concatenate([np.bincount(own, weighed, size) for own, size in zip(self.fields, sizes, strict=True)])
+        return np.concatenate([np.bincount(code, weighed, size) for code, size in zip(self.fields, sizes, strict=True)])
 
     def tables(self, values: Sequence[Floats]) -> Floats:
         """Σ values (rows,) of the rows that have each pair of codes, (values, d, d): Zᵀ·diag(value)·Z, Z one-hot."""

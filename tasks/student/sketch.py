@@ -99,9 +99,9 @@ class SketchPlanner:
         private rows by all that its answers depend on."""
         first, classes = self.question(()), self.mechanism.classes
         least = self.mechanism.steps // (classes or 2)
-        asked = {"classes": classes, "steps": self.mechanism.steps, "what": "labels", "least": least, "count": 0}
+        terms = {"classes": classes, "steps": self.mechanism.steps, "what": "labels", "least": least, "count": 0}
         labels = RoundQuestion.from_record(
-            {**asked, "fields": self.grid.fine, "spans": self.grid.spans(self.grid.fine), "model": None}
+            {**terms, "fields": self.grid.fine, "spans": self.grid.spans(self.grid.fine), "model": None}
         )
         return first, labels
 
@@ -159,14 +159,14 @@ class SketchPlanner:
         """Synthetic rows by the first labels as well: a released sum of a class, and what the round subtracted from it,
         add up to its count. Codes of a word are finer than its groups, which the most frequent words alone have."""
         margins, of_labels = self._margins(released[0]), noisy_round(now)
-        asked, codes, top = of_labels.question, self.codes_after(released), 0
-        labels, same = list[Floats](), expected(asked, np.zeros((1, codes.width), np.int32)) / asked.steps
+        question, codes, top = of_labels.question, self.codes_after(released), 0
+        labels, same = list[Floats](), expected(question, np.zeros((1, codes.width), np.int32)) / question.steps
         groups = self._coarse(released, margins)
-        for at, narrow, group, counts in zip(asked.fields, self.grid.fine, groups, margins.counts, strict=True):
-            field, own = codes.fields[at], groups_of(self.grid.fields[narrow], group)
+        for at, narrow, group, counts in zip(question.fields, self.grid.fine, groups, margins.counts, strict=True):
+            field, groups_of_cells = codes.fields[at], groups_of(self.grid.fields[narrow], group)
             to = np.full(field.size, group.size - 2)  # other words, which may be none
-            to[groups_of(self.grid.fields[narrow], field)] = own
-            table = np.bincount(own, counts, group.size)[:, None] * same
+            to[groups_of(self.grid.fields[narrow], field)] = groups_of_cells
+            table = np.bincount(groups_of_cells, counts, group.size)[:, None] * same
             np.add.at(table, to, of_labels.cells[top : top + field.size])
             labels.append(table)
             top += field.size
@@ -182,14 +182,13 @@ class SketchPlanner:
         decoded = decode(of_labels, rows, codes, units=units, search=self.search, before=before)
         if len(released) + 1 == len(self.mechanism.rounds):
             return {"decoded": decoded.record(), "next": None, **drawn}
-        asked = next_fields(decoded, codes, self.mechanism.rounds[len(released) + 1].fields)
-        following = {"fields": list(asked), "model": next_model(decoded).record()}
+        fields = next_fields(decoded, codes, self.mechanism.rounds[len(released) + 1].fields)
+        following = {"fields": list(fields), "model": next_model(decoded).record()}
         return {"decoded": decoded.record(), "next": following, **drawn}
 
     def _margins(self, first: Mapping[str, Any]) -> Margins:
-        each = self.mechanism.rounds[0]
-        sums = np.array(first["sums"], np.int64)
-        return margins_of(self.grid, sums, steps=self.mechanism.steps, scale=each.scale, count=each.count)
+        sums, tables = np.array(first["sums"], np.int64), self.mechanism.rounds[0]
+        return margins_of(self.grid, sums, steps=self.mechanism.steps, scale=tables.scale, count=tables.count)
 
     @property
     def _pair_noise(self) -> float:
@@ -229,7 +228,7 @@ def rehearse_steps(planner: SketchPlanner) -> None:
     grid = planner.grid
     ordered = sorted((grid.fields[at] for at in grid.fine), key=lambda field: field.size)
     kinds = [[field.name for field in ordered if isinstance(field, WordField) == words] for words in (True, False)]
-    names = [name for own in kinds for name in dict.fromkeys([*own[:1], *own[-2:]])]
+    names = [name for columns in kinds for name in dict.fromkeys([*columns[:1], *columns[-2:]])]
     some = Rehearsal(planner.mechanism, planner.schema.only(names), planner._most_groups)
     noise = np.random.default_rng(0)
     for value, scale in ((0, 0.0), (0, 1.0), (10**12, 0.0), (-(10**12), 0.0)):
@@ -243,7 +242,7 @@ def rehearse_steps(planner: SketchPlanner) -> None:
 
 def published_cells(grid: Codes, released: Sequence[RoundFile]) -> CodeMatrix:
     """The synthetic rows (rows, the grid's fields) that released steps hold."""
-    record = next(each["synthetic"] for each in released if "synthetic" in each)
+    record = next(file["synthetic"] for file in released if "synthetic" in file)
     places = np.frombuffer(b64decode(record["cells"]), "<u2").reshape(-1, len(grid.fine))
     return cells_at(grid, places.astype(np.int64))
 
@@ -254,8 +253,8 @@ def synthetic_file(
     """Synthetic rows with a label for each, as a Parquet file whose metadata says what they are. A class is drawn from
     its inferred probability, which stands beside it; always the same, as its draw follows from the released cells."""
     grid, decoded = grid_of(schema), Decoded.from_record(released[-1]["decoded"])
-    step = next(each for each in released if "synthetic" in each)
-    announced = next(each["next"]["codes"] for each in released if "codes" in (each["next"] or ()))
+    step = next(file for file in released if "synthetic" in file)
+    announced = next(file["next"]["codes"] for file in released if "codes" in (file["next"] or ()))
     cells, codes = published_cells(grid, released), Codes.model_validate_json(json.dumps(announced))
     rows, seed = recoded(cells, grid, codes), step["synthetic"]["cells"].encode()
     table = values_in(schema, grid, cells, seed).to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -267,9 +266,9 @@ def synthetic_file(
         ends = probable.cumsum(axis=1)[:, :-1]
         classes = (label_points(len(rows), seed)[:, None] >= ends).sum(axis=1)
         likely = probable[np.arange(len(rows)), classes].round(PROBABILITY_DIGITS)
-        beside = probability_name(encoding.label, table.column_names)
+        probability = probability_name(encoding.label, table.column_names)
         table = table.append_column(encoding.label, pa.array(encoding.classes, pa.string()).take(pa.array(classes)))
-        table = table.append_column(beside, pa.array(likely))
+        table = table.append_column(probability, pa.array(likely))
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({**claim, "what": SYNTHETIC}), sink, compression="none")
     content: bytes = sink.getvalue().to_pybytes()

@@ -117,8 +117,8 @@ class NoisyTables:
     @property
     def smoothed(self) -> list[Floats]:
         """The margins of each column as shares, none of them zero: a group below the noise may exist all the same."""
-        raised = [np.maximum(own, min(self.margin_sd) / 2) for own in self.margins]
-        return [own / own.sum() for own in raised]
+        raised = [np.maximum(counts, min(self.margin_sd) / 2) for counts in self.margins]
+        return [counts / counts.sum() for counts in raised]
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,13 +220,13 @@ def synthetic_cells(
     source = np.random.default_rng(list(hashlib.sha256(seed).digest()))
     maps = [groups_of(grid.fields[at], field) for at, field in zip(grid.fine, coarse, strict=True)]
     grouped: list[Floats] = [
-        np.bincount(own, counts, field.size).astype(np.float64)
-        for own, counts, field in zip(maps, margins.counts, coarse, strict=True)
+        np.bincount(groups, counts, field.size).astype(np.float64)
+        for groups, counts, field in zip(maps, margins.counts, coarse, strict=True)
     ]
     if tables.pairs:
         drawn_groups = _mixture(grid, margins, coarse, grouped, tables).draw(ROWS, source)
     else:
-        drawn_groups = np.column_stack([drawn(own, ROWS, source) for own in grouped])
+        drawn_groups = np.column_stack([drawn(counts, ROWS, source) for counts in grouped])
     places = [
         _within(groups, counts, drawn_groups[:, column], source)
         for column, (groups, counts) in enumerate(zip(maps, margins.counts, strict=True))
@@ -247,18 +247,22 @@ def _mixture(
     grid: Codes, margins: Margins, coarse: Sequence[CodedField], grouped: Sequence[Floats], tables: TwoWay
 ) -> Mixture:
     """The mixture of the columns' groups; and of the label, as one more column, if its tables are there."""
-    each = [*combinations(range(len(coarse)), 2)]
+    columns = [*combinations(range(len(coarse)), 2)]
     two_views = [wide != narrow for wide, narrow in zip(grid.coarse, grid.fine, strict=True)]
-    counts, pairs, noise = list(grouped), dict(zip(each, tables.pairs, strict=True)), dict.fromkeys(each, tables.noise)
+    counts, pairs, noise = (
+        list(grouped),
+        dict(zip(columns, tables.pairs, strict=True)),
+        dict.fromkeys(columns, tables.noise),
+    )
     deviations = [margins.noise * 3**0.5 if wide else margins.noise for wide in two_views]
     alike = [correlations(field) for field in coarse]
     if tables.labels:
-        precision = np.array([1 / len(own) for own in tables.labels])
-        totals = precision @ np.array([own.sum(axis=0) for own in tables.labels]) / precision.sum()
+        precision = np.array([1 / len(table) for table in tables.labels])
+        totals = precision @ np.array([table.sum(axis=0) for table in tables.labels]) / precision.sum()
         counts.append(nearest(np.maximum(totals, margins.units / LEAST_CLASS), margins.units))
         deviations.append(tables.label_noise / precision.sum() ** 0.5)
         alike.append(np.eye(len(totals)))
-        pairs |= {(at, len(coarse)): own for at, own in enumerate(tables.labels)}
+        pairs |= {(at, len(coarse)): table for at, table in enumerate(tables.labels)}
         noise |= {(at, len(coarse)): tables.label_noise for at in range(len(coarse))}
     return fitted_mixture(NoisyTables(margins.units, counts, deviations, pairs, noise, alike), tables.updates)
 
@@ -280,27 +284,27 @@ def fitted_mixture(tables: NoisyTables, updates: int) -> Mixture:
     base = np.log(np.concatenate(tables.smoothed))
     roots = [np.linalg.cholesky(alike) for alike in tables.alike]
     counts = np.concatenate(list(tables.margins))
-    weight = np.repeat(np.array(tables.margin_sd) ** -2.0, [len(own) for own in tables.margins])
+    weight = np.repeat(np.array(tables.margin_sd) ** -2.0, [len(counts) for counts in tables.margins])
     source = np.random.default_rng(MIXTURE_SEED)
     deviations, logits = source.normal(0, FIRST_SPREAD, (PRODUCTS, len(base))), np.zeros(PRODUCTS)
     descents = _Adam(deviations, updates), _Adam(logits, updates)
 
     def parts() -> list[Floats]:
         return [
-            softmax(base[own] + deviations[:, own] @ root.T, axis=1) for own, root in zip(spans, roots, strict=True)
+            softmax(base[span] + deviations[:, span] @ root.T, axis=1) for span, root in zip(spans, roots, strict=True)
         ]
 
     for at in range(updates):
-        p, each = softmax(logits), parts()
-        every = np.hstack(each)
+        p, by_column = softmax(logits), parts()
+        every = np.hstack(by_column)
         off = precision * (units * (every.T * p) @ every - table)
         margin_off = weight * (units * p @ every - counts)
         pull = every @ off  # a symmetric table has each pair twice, at half its weight
         along = units * p[:, None] * (pull + margin_off)
         slope = np.empty_like(deviations)
-        for own, root, part in zip(spans, roots, each, strict=True):
-            here = along[:, own]
-            slope[:, own] = part * (here - (here * part).sum(axis=1, keepdims=True)) @ root
+        for span, root, part in zip(spans, roots, by_column, strict=True):
+            here = along[:, span]
+            slope[:, span] = part * (here - (here * part).sum(axis=1, keepdims=True)) @ root
         gain = units * ((pull * every).sum(axis=1) / 2 + every @ margin_off)
         descents[0].step(at, slope + deviations / SPREAD**2)
         descents[1].step(at, p * (gain - p @ gain) + logits)
