@@ -13,7 +13,8 @@ Assumes      files are those that `tasks.units` wrote; a mechanism is the one it
 Guarantees   numbers are opened at the door, and handed to a mechanism and nothing else. Each form is checked first, by
              facts that no row decides: every teacher voted once on a row, sums are those of the question that is asked,
              which its round paid for, and every shard answered
-Not covered  what the numbers are of: `tasks.units` bounds what a unit adds. Checked by tests/privacy/test_core.py
+Not covered  what the numbers are of: `tasks.units` bounds what a unit adds. Checked by tests/test_core.py and, with
+             planted faults, tests/privacy/test_outside_the_core.py
 """
 
 import io
