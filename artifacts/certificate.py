@@ -23,8 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from concord import __version__
 from concord.artifacts.errors import OF_ANOTHER, NotVerified, WrongInput
+from concord.artifacts.facts import Facts
 from concord.artifacts.guarantee import CAVEATS, DomainCharge, Guarantee
-from concord.artifacts.kinds import Kind, Votes
 from concord.artifacts.measures import (
     AnyPublicTest,
     AnyTested,
@@ -82,13 +82,17 @@ class RelabellingRecord(CertificatePart):
     whole: Budget
 
     @classmethod
-    def of(cls, kinds: Iterable[Kind]) -> Self | None:
+    def of(cls, sessions: Iterable[Facts]) -> Self | None:
         """The relabelling that the settings of one run's sessions record; None if none was relabelled."""
-        for kind in kinds:
-            if isinstance(kind, Votes) and (relabel := kind.relabel):
-                inner = Budget(epsilon=kind.epsilon, delta=kind.delta)
-                whole = Budget(epsilon=relabel.epsilon, delta=relabel.delta)
-                return cls(inner=inner, whole=whole, **relabel.model_dump(exclude={"grid", "epsilon", "delta"}))
+        for facts in sessions:
+            if not isinstance(relabel := facts.relabel, Mapping):
+                continue
+            shown = {name: relabel.get(name) for name in ("hypotheses", "features", "choice_epsilon", "share")}
+            whole = {name: relabel.get(name) for name in Budget.model_fields}
+            try:
+                return cls.model_validate({**shown, "inner": facts.model_dump(include={*whole}), "whole": whole})
+            except ValidationError:  # of another version
+                continue
         return None
 
 
@@ -240,14 +244,14 @@ class Certificate(CertificatePart):
     @property
     def what(self) -> str:
         """What the student is, in words."""
-        return "model of a number" if self.mechanism.kind.classes == 0 else "classifier"
+        return "model of a number" if self.mechanism.facts.classes == 0 else "classifier"
 
     @property
     def test(self) -> SessionRecord | None:
         """The latest test of this very student, if there was one."""
         student = None if self.learned is None else self.learned.file.digest
         tests = (record for record in self.sessions[::-1] if record.tested)
-        return next((test for test in tests if test.mechanism.kind.student == student), None)
+        return next((test for test in tests if test.mechanism.facts.student == student), None)
 
     @property
     def tested(self) -> AnyTested | None:
@@ -262,7 +266,7 @@ class Certificate(CertificatePart):
     @property
     def relabelling(self) -> RelabellingRecord | None:
         """How rows were relabelled, if they were."""
-        return RelabellingRecord.of(record.mechanism.kind for record in self.sessions)
+        return RelabellingRecord.of(record.mechanism.facts for record in self.sessions)
 
     @property
     def stated(self) -> Stated:

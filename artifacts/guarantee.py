@@ -94,7 +94,7 @@ def guarantee_of_labels(session: Session, domain: Domain) -> dict[str, str]:
         "delta": repr(session.delta),
         "unit": domain.unit,
         "neighbours": domain.neighbours,
-        "mechanism": session.kind.name,
+        "mechanism": session.facts.name,
     }
 
 
@@ -124,7 +124,7 @@ class SessionCharge(Budget):
             epsilon=session.epsilon,
             delta=session.delta,
             session=session.id,
-            mechanism=session.kind.name,
+            mechanism=session.facts.name,
             share=domain.filter.share(session.charge),
             status=session.status,
             part=counted.part,
@@ -216,7 +216,7 @@ def later_rows_in_words(
 
 def season_in_words(session: Session) -> str:
     """A sentence on how far a session's season is; empty if it has none."""
-    if (season := session.kind.season) is None:
+    if (season := session.facts.season) is None:
         return ""
     if session.asked < season and not session.ended:
         return f"release {session.asked} of {season}"

@@ -10,7 +10,7 @@ Checked by tests/artifacts/test_records.py and tests/tasks/verify/test_tampering
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from concord.artifacts.kinds import Kind
+from concord.artifacts.facts import Facts
 from concord.artifacts.measures import AnyTested, UnitsTested
 from concord.artifacts.parts import EVERY, paid
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
@@ -29,9 +29,9 @@ class MechanismRecord(CertificatePart):
     releases: str
 
     @property
-    def kind(self) -> Kind:
-        """The settings, as their kind has them."""
-        return Kind.of(self.settings)
+    def facts(self) -> Facts:
+        """What the settings say of a session."""
+        return Facts.of(self.settings)
 
 
 class Counts(CertificatePart):
@@ -86,7 +86,7 @@ class SessionRecord(CertificatePart):
     @property
     def about(self) -> str | None:
         """The session whose student it tested; None if it concerns no other session."""
-        return self.mechanism.kind.session
+        return self.mechanism.facts.session
 
     @property
     def answers(self) -> tuple[AnswerRecord, ...]:

@@ -58,6 +58,10 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def with_(self, **changes: Any) -> Self:
+        """The same with other values, validated like any."""
+        return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | changes)
+
 
 Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from concord.artifacts.errors import WrongInput, quoted
-from concord.artifacts.kinds import KINDS, End, Votes
 from concord.artifacts.schemas import COMMAS, LARGEST_NUMBER, Bounds, Frozen, TextFormat
 from concord.artifacts.sources import PlanTable
 from concord.artifacts.table_schema import DeclaredSchema, TableSchema, schema_in_plan
@@ -45,10 +44,17 @@ SHARES_OFF = 1e-6
 LONGEST_CLASS = 2**12
 """Most characters of a class, of which each row of labels holds one."""
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
+End = Literal["cutoff", "queries"]
+"""What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
 MECHANISMS: dict[str, tuple[End, ...]] = {
-    name: ends for name, kind in KINDS.items() if issubclass(kind, Votes) and (ends := kind.ends())
+    "stable": ("cutoff",),
+    "noisy_votes": ("queries",),
+    "confident": ("queries",),
+    "laplace_votes": ("queries",),
+    "sparse_vector": ("cutoff",),
+    "published": ("cutoff", "queries"),
 }
-"""The catalogue: each mechanism, which is `MECHANISM` of tasks/mechanisms/NAME.py, and what may end it.
+"""The mechanisms of votes (tasks.mechanisms.catalogue) that a plan may name, and what may end each.
 
 In order of preference: `stable` is charged for the refusals that happen; `noisy_votes` keeps better soft labels.
 """

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 from concord.artifacts.domains import Filter
 from concord.artifacts.errors import BudgetRefused, NotVerified
-from concord.artifacts.kinds import Kind
+from concord.artifacts.facts import Facts
 from concord.artifacts.privacy import Charge, Cost, compose
 from concord.artifacts.schemas import Ref
 
@@ -67,23 +67,23 @@ class Terms:
     stream: str = ""
 
     @cached_property
-    def kind(self) -> Kind:
-        """The settings, as their kind has them."""
-        return Kind.of(self.mechanism)
+    def facts(self) -> Facts:
+        """What the settings say of it."""
+        return Facts.of(self.mechanism)
 
     @property
     def asks(self) -> str:
         """What it asks, in the plural: rows, if teachers vote on them; rounds of sums, releases of them, or choices."""
         if self.purpose != LABELS:
-            return "rounds" if self.kind.rounds else "questions"
+            return "rounds" if self.facts.rounds else "questions"
         if self.teachers:
             return "rows"
-        return "releases" if self.kind.season else "rounds" if self.kind.rounds else "choices"
+        return "releases" if self.facts.season else "rounds" if self.facts.rounds else "choices"
 
     @property
     def relabelled(self) -> bool:
         """Whether it answers from the domain's secret subset, whose rows were relabelled."""
-        return self.kind.relabel is not None
+        return self.facts.relabel is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: Pub
     if words := domain.instead_of(lifetime.epsilon, lifetime.delta):  # `concord domain` has changed the cap
         err.print(f"{'cap':>8} {words}", soft_wrap=True, markup=False)
     for known in run.stores.ledger.sessions(domain.name):
-        if known.kind.name != ErrorEstimate.name:  # which no certificate states
+        if known.facts.name != ErrorEstimate.name:  # which no certificate states
             check_known(known)
     openings = [opening_of(run.plan, ask, public.encoding, run.stores.vault) for ask in asks]
     found = [_found(run, domain, *each, public) for each in zip(asks, openings, strict=True)]
@@ -92,7 +92,7 @@ def may_open_further(run: RunContext, first: Session | None, ask: Ask[Any]) -> b
     if run.new_session or first is None:
         return run.new_session
     since = dropwhile(lambda session: session.id != first.id, run.stores.ledger.sessions(first.domain))
-    return all(session.kind.name != ask.mechanism.name for session in since)
+    return all(session.facts.name != ask.mechanism.name for session in since)
 
 
 def announce_room(found: Admitted[Any]) -> None:

@@ -32,6 +32,7 @@ from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, check_code
 from concord.tasks.asks.student_test import StudentTestAsk, planned_test
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of, planned_domain
 from concord.tasks.door.door import batch_of
+from concord.tasks.mechanisms.catalogue import recorded_as
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.publish.certify import certify_answers
@@ -102,7 +103,7 @@ def certified(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> d
     shown = {name: record[name] for name in ("question", "outcome", "answer")}
     answer = canonical_json(shown["answer"])
     logged = {**shown, "answer": answer if len(answer) <= MOST_LOGGED else f"in {file.path}"}
-    fields = {**claim, **logged, "name": session.kind.name, "shards": session.teachers}
+    fields = {**claim, **logged, "name": session.facts.name, "shards": session.teachers}
     with stores.publishing(session.id):
         certificate = certify_answers(session.id, stores)
         return {
@@ -203,13 +204,13 @@ def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) 
     if run.plan.test is None:
         return learned
     known = private_tests_of(run.stores.ledger.sessions(session.domain), session.id)
-    own = [test for test in known if test.kind.student == student.ref.digest]
+    own = [test for test in known if test.facts.student == student.ref.digest]
     if known and not own:
         return _passed_over(learned, "is not the one that was tested")
     try:
         domain = learned.admitted.balance.domain
         planned = None if own else planned_test(run.plan, domain, session.reserved, session.epsilon)
-        return _pass_test(learned, private, student, planned or PrivateTest.from_settings(own[-1].kind))
+        return _pass_test(learned, private, student, planned or recorded_as(PrivateTest, own[-1].mechanism))
     except BudgetRefused as refused:
         return _passed_over(learned, f"is not tested: {refused}")
 

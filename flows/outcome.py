@@ -9,13 +9,13 @@ from pydantic import BaseModel
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.facts import Facts
 from concord.artifacts.guarantee import (
     NO_LATER_ROWS,
     later_rows_in_words,
     lifetime_in_words,
     unasked_in_words,
 )
-from concord.artifacts.kinds import Kind
 from concord.artifacts.measures import (
     AnyPublicTest,
     AnyTested,
@@ -119,7 +119,7 @@ class Summary(BaseModel):
     @property
     def ran(self) -> str:
         """The mechanism by its name, and its teachers, in words."""
-        return f"{Kind.of(self.mechanism).name}, {f'{self.teachers:,}' if self.teachers else 'no'} teachers"
+        return f"{Facts.of(self.mechanism).name}, {f'{self.teachers:,}' if self.teachers else 'no'} teachers"
 
 
 def merge_reports(reports: Sequence[StageReport]) -> list[StageReport]:

@@ -193,7 +193,7 @@ def _session(domain: Domain, session: Session, ledger: Reading) -> dict[str, Any
     settled = None if session.settled is None else _pair(domain.filter.spent(session.settled))
     return {
         "id": session.id,
-        "mechanism": session.kind.name,
+        "mechanism": session.facts.name,
         "claim": {"epsilon": session.epsilon, "delta": session.delta},
         "reserved": _pair(domain.filter.spent(session.reserved)),
         "settled": settled,

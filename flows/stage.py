@@ -42,7 +42,7 @@ from concord.flows.cache import Place, SealedResults, key_of, only, refs_of
 from concord.flows.console import Progress, err
 from concord.flows.outcome import STAGES, StageName, StageReport
 from concord.tasks.door.door import Step, release
-from concord.tasks.mechanisms.progress import reporting
+from concord.tasks.mechanisms.noise import reporting
 
 Call = Mapping[str, Any]
 P = ParamSpec("P")

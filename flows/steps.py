@@ -111,7 +111,7 @@ def publish(learned: Learned, student: Student) -> Summary:
         later_rows=extension_in_words(session),
         season=season_in_words(session),
         inferred=admitted.stream.rows if learned.codes else 0,
-        of_rows=session.kind.of_rows,
+        of_rows=session.facts.of_rows,
         student=measures_of(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
         test=None if certificate.test is None else certificate.test.shown(),
         warnings=list(certificate.warnings),

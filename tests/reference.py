@@ -10,15 +10,13 @@ from pathlib import Path
 from tests.support.markdown import table
 from tests.support.plan_keys import schema_text, sections
 from tests.world import (
+    CATALOGUE,
     EXPORT_FORMS,
     MECHANISMS,
-    OTHERS,
     PLAN_SCHEMA_FILE,
     PROPERTIES,
     TALLIES,
-    ErrorEstimate,
     Tallies,
-    mechanism_class,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -40,16 +38,14 @@ def mechanisms() -> Iterator[Row]:
     yield "mechanism", "pays for", "take it if"
     yield f"`{TALLIES}`", Tallies.pays_for, Tallies.take_if
     for name in MECHANISMS:
-        made = mechanism_class(name)
+        made = CATALOGUE[name]
         yield f"`{name}`", made.pays_for, made.take_if
 
 
 def sources() -> Iterator[Row]:
     """Every mechanism with its statement, proof and source."""
     yield "mechanism", "statement and proof", "source"
-    proofs = {name: mechanism_class(name).proof for name in MECHANISMS}
-    proofs |= {name: each.proof for name, each in OTHERS.items()}
-    proofs[ErrorEstimate.name] = ErrorEstimate.proof
+    proofs = {name: each.proof for name, each in CATALOGUE.items()}
     for proof in dict.fromkeys(proofs.values()):
         file, source = proof.split(": ", 1)
         yield ", ".join(f"`{name}`" for name, other in proofs.items() if other == proof), f"`{file}`", source

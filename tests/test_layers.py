@@ -11,7 +11,7 @@ from typing import TypeGuard
 import pytest
 
 from tests.house import House, imported, words
-from tests.world import STUDENT_TEST, artifacts_kinds
+from tests.world import CATALOGUE, STUDENT_TEST
 
 ROOT = Path(__file__).parents[1]
 HOUSE = House(ROOT)
@@ -35,7 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "artifacts/ledger": {"pydantic", *TYPES},
     "artifacts/mlflow": {"numpy", "pyarrow", "pydantic", *TYPES},
     "tasks/mechanisms": {"concord.artifacts.privacy", "concord.artifacts.errors", "concord.tasks.mechanisms", *PURE}
-    | {"concord.artifacts.sections.MECHANISMS", "concord.artifacts.kinds"},
+    | {"concord.artifacts.sections.MECHANISMS", "concord.artifacts.schemas", "pydantic"},
     "tasks/units": {*UNITS, "concord.tasks.mechanisms", "threadpoolctl", *ROWS, *TYPES},
     "tasks/data": {*UNITS, "sklearn", "threadpoolctl", *ROWS, *TYPES},
     "tasks/asking": {*UNITS, "concord.tasks.mechanisms", "concord.tasks.asking", *TYPES, *ROWS}
@@ -50,7 +50,8 @@ ROOMS: dict[str, set[str]] = {
         *TYPES,
         *ROWS,
     },
-    "tasks/asks": {"concord.tasks.asks", "concord.tasks.door", *DOOR_WORK, *TYPES, *ROWS},
+    "tasks/asks": {"concord.tasks.asks", "concord.tasks.door", *DOOR_WORK, *TYPES, *ROWS}
+    | {"concord.tasks.student.private_figures"},
     "tasks/student": {"concord.tasks.student", "concord.tasks.data", "concord.tasks.mechanisms", *TYPES, *ROWS}
     | {"pandas", "sklearn", "skops", "scipy", "threadpoolctl"},
     "tasks/publish": {"concord", "concord.tasks.publish", "concord.tasks.student", *DOOR_WORK, *TYPES, *ROWS}
@@ -169,7 +170,7 @@ KINDS = {
     if path.startswith("tasks/asks/")
     for node in ast.walk(HOUSE.trees[path])
     if isinstance(node, ast.ClassDef)
-} | (artifacts_kinds.KINDS.keys() - {"published", "stream"})  # names that stand for other things as well
+} | (CATALOGUE.keys() - {"published", "stream"})  # names that stand for other things as well
 ABOUT_A_KIND = {"LABELS", "STUDENT_TEST", STUDENT_TEST, "tallied", "learner"}
 
 
@@ -266,11 +267,16 @@ def test_nobody_but_the_catalogues_compares_a_kind_by_its_name(path: str) -> Non
     assert bool(kinds_compared(HOUSE.trees[path])) is (path in TABLES)
 
 
-READ_BY_KEY = ("artifacts/kinds.py", "tasks/verify/kinds.py")
+READ_BY_KEY = (
+    "artifacts/facts.py",
+    "tasks/mechanisms/mechanism.py",
+    "tasks/mechanisms/catalogue.py",
+    "tasks/verify/kinds.py",
+)
 
 
 def test_nobody_reads_a_session_s_settings_by_key() -> None:
-    """Whoever does infers a kind from its keys, and knows each by heart: artifacts.kinds makes typed values of them."""
+    """Whoever does infers a kind from its keys, and knows each by heart: the catalogue reads mechanisms, and facts."""
     keyed = {path: [*_keyed(HOUSE.trees[path])] for path in HOUSE.rooms if path not in READ_BY_KEY}
     assert {path: lines for path, lines in keyed.items() if lines} == {}
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     # fmt: off
     from concord.artifacts import (
-        certificate as artifacts_certificate, errors as artifacts_errors, kinds as artifacts_kinds,
+        certificate as artifacts_certificate, errors as artifacts_errors,
         parts as artifacts_parts, plan as artifacts_plan, settings as artifacts_settings
     )
     from concord.artifacts.certificate import (
-        CERTIFICATE_FORMAT, LARGE, SCHEMA_FILE, UNTESTED, Certificate, Certified, StudentRecord, library_versions,
-        schema, student_warnings, untested, warnings_of
+        CERTIFICATE_FORMAT, LARGE, SCHEMA_FILE, UNTESTED, Certificate, Certified, RelabellingRecord, StudentRecord,
+        library_versions, schema, student_warnings, untested, warnings_of
     )
     from concord.artifacts.domains import NEIGHBOURS, Division, Domain, Filter, NewCap
     from concord.artifacts.errors import (
@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from concord.tasks.asks.estimate import EstimateAsk
     from concord.tasks.asks.hypothesis import HypothesisAsk
     from concord.tasks.asks.kinds import (
-        OTHERS, RELEASES, asks_shards, delta_of, mechanism_of, outcomes_of, remarks_of, test_figures
+        asks_shards, delta_of, mechanism_of, outcomes_of, remarks_of
     )
     from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, check_code, keep_answers
     from concord.tasks.asks.sketch import SketchAsk
@@ -196,9 +196,10 @@ if TYPE_CHECKING:
     from concord.tasks.door.randomness import Randomness, commitment
     from concord.tasks.mechanisms import (
         contributions as mechanisms_contributions, distance as mechanisms_distance,
-        mechanism as mechanisms_mechanism, noise as mechanisms_noise, private_test as mechanisms_private_test,
+        noise as mechanisms_noise, private_test as mechanisms_private_test,
         stable as mechanisms_stable
     )
+    from concord.tasks.mechanisms.catalogue import CATALOGUE, VoteTerms, calibrate, of_votes, recorded, recorded_as
     from concord.tasks.mechanisms.confident import ConfidentGNMax
     from concord.tasks.mechanisms.contributions import (
         LARGEST_WEIGHT, STEPS_A_NAT, TABLE_DIGEST, CodeRows, IntegerModel, RoundQuestion, What, columns,
@@ -206,25 +207,25 @@ if TYPE_CHECKING:
     )
     from concord.tasks.mechanisms.distance import (
         FLOOR, REFUSED, WHOLE, Answers, Draws, Floats, Ints, RandomSource, Table, distance_to_instability,
-        greedy_table, margin, per_refusal, plurality, probabilities, table_of as distance_table_of
+        greedy_table, margin, per_refusal, plurality, probabilities
     )
     from concord.tasks.mechanisms.error_estimate import RATE_STEPS, ErrorEstimate, exact_cutoff
     from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
-    from concord.tasks.mechanisms.gaussian import delta_above
+    from concord.tasks.mechanisms.gaussian import (
+        ROUNDED, delta_above, gaussian_delta, gaussians_delta, least_noise, moved_delta
+    )
     from concord.tasks.mechanisms.hypotheses import Hypotheses, HypothesisClass, Stumps
     from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
     from concord.tasks.mechanisms.mechanism import (
-        FieldSettings, Mechanism, VoteTerms, calibrate, expectation, from_settings, mechanism_class
+        Mechanism, Odds, PublicSettings
     )
     from concord.tasks.mechanisms.noise import (
-        ROUNDED, gaussian, gaussian_delta, gaussians_delta, keyed_draws, least_noise, moved_delta
+        gaussian, keyed_draws, reporting
     )
     from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, noises, noisy_labels, shifts
-    from concord.tasks.mechanisms.odds import PROFILE_ROWS, Odds, profile
     from concord.tasks.mechanisms.private_test import (
-        PLACES, Measured, Measures, Noisy, PrivateTest, measured_error, measured_share, placed, quantile
+        PLACES, PrivateTest, placed
     )
-    from concord.tasks.mechanisms.progress import reporting
     from concord.tasks.mechanisms.published import PublishedAlgorithm, noise_scale, printed_cost, teachers_required
     from concord.tasks.mechanisms.queries import (
         FORMS, LaplaceRelease, OptimalRelease, SingleRelease, ask as ask_query, leaders
@@ -233,11 +234,16 @@ if TYPE_CHECKING:
         Relabelled, Relabelling, amplified, boost, calibrate_relabelled, choose_hypothesis, inner_budget,
         label_boost, share_for
     )
-    from concord.tasks.mechanisms.sketch import MOST_PAIR_CELLS, Sketch, most_groups, sketch_rounds
+    from concord.tasks.mechanisms.sketch import Sketch
     from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, SparseVector, least_with_tail, sum_tail
     from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
     from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
-    from concord.tasks.mechanisms.tallies import FINER, GROUPS, Round, Tallies, planned_rounds
+    from concord.tasks.mechanisms.tallies import Round, Tallies
+    from concord.tasks.advice.expectation import PROFILE_ROWS, expectation, profile
+    from concord.tasks.student import private_figures
+    from concord.tasks.student.private_figures import measured_error, measured_share, quantile, test_figures
+    from concord.tasks.student.rounds import FINER, GROUPS, MOST_PAIR_CELLS, most_groups, planned_rounds, sketch_rounds
+    from concord.artifacts.facts import Facts
     from concord.tasks.publish import (
         certify as publish_certify, figures as publish_figures,
         report as publish_explain

@@ -69,7 +69,7 @@ class Reading:
         """
 
         def count(state: LedgerState) -> int:
-            learned, looks = test.kind.session or "", 0
+            learned, looks = test.facts.session or "", 0
             for session in takewhile(lambda session: session.id != test.id, state.sessions.values()):
                 if session.domain == test.domain and session.id != learned:
                     looks += state.parts.of(session.id) != LEARNING or session.division != test.division
@@ -128,4 +128,4 @@ class Reading:
 
 def private_tests_of(sessions: Iterable[Session], learned: str) -> list[Session]:
     """The sessions that tested a student of session `learned`, in order."""
-    return [session for session in sessions if session.purpose == STUDENT_TEST and session.kind.session == learned]
+    return [session for session in sessions if session.purpose == STUDENT_TEST and session.facts.session == learned]

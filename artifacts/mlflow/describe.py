@@ -186,7 +186,7 @@ def _of_private(record: SessionRecord | None) -> RunContent:
     """The content about a test on private units that were set aside, if there was one."""
     if record is None or (test := record.tested) is None:
         return RunContent({}, {})
-    bounds = record.mechanism.kind.bounds
+    bounds = record.mechanism.facts.bounds
     settings = {"share": test.share, "clean": test.clean, "level": test.level}
     return RunContent(
         _settings(settings if bounds is None else {**settings, "bounds": [*bounds]}, "test."),
@@ -209,7 +209,7 @@ def datasets_of(certificate: Certificate) -> dict[str, str]:
     empty."""
     test = certificate.student.public_test
     tested = {} if test is None else {TEST_ROWS: test.table}
-    return {certificate.mechanism.kind.of_rows: "", RELEASED_LABELS: digest_of_labels(certificate), **tested}
+    return {certificate.mechanism.facts.of_rows: "", RELEASED_LABELS: digest_of_labels(certificate), **tested}
 
 
 def dataset(digest: str, context: str = "training") -> dict[str, str]:
@@ -233,7 +233,7 @@ def logged_digests(tags: Mapping[str, str]) -> dict[str, str]:
 
 def run_name(certificate: Certificate) -> str:
     """The name of a session's run. The number of a stream's release comes first, since MLflow cuts long names."""
-    season = certificate.leading.mechanism.kind.season
+    season = certificate.leading.mechanism.facts.season
     number = f"release {certificate.counts.asked} of {season}, " if season else ""
     return f"{number}{certificate.session}"
 
@@ -339,7 +339,7 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     tried = bool(measured) and now.params.get("test.clean") != str(False)
     if test is not None and private is not None and private.clean and tried:
         if isinstance(private, NumberTested):
-            within = now.params.get("test.bounds") == str([*(test.mechanism.kind.bounds or ())])
+            within = now.params.get("test.bounds") == str([*(test.mechanism.facts.bounds or ())])
             return within and private.rmse.value < now.metrics["test_rmse"]
         return private.balanced_accuracy.value > now.metrics.get("test_balanced_accuracy", math.inf)
     return TEST_TABLE not in now.params and not tried

@@ -39,12 +39,14 @@ from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coar
 from concord.tasks.data.encode import labelled_rows, learn_encoding, systematic_sample
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.vectors import VectorField
-from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
+from concord.tasks.mechanisms.catalogue import calibrate
+from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import inner_budget
-from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
+from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.stream import Stream, bits_for
-from concord.tasks.mechanisms.tallies import LATER_FIELDS, PAIRED, Tallies, planned_rounds
+from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.directions import most_rows
+from concord.tasks.student.rounds import LATER_FIELDS, PAIRED, planned_rounds, sketch_rounds
 
 DIVIDED = 4 * 32 * 12
 """Least number of cells that are distinguishable from noise at which the outermost bins of numbers are divided: their

@@ -164,7 +164,7 @@ class TalliesStage(SumsStage):
         before."""
         if deepens(self.codes):
             first = [each.what for each in mechanism.rounds].index("labels") + 1
-            mechanism = replace(mechanism, rounds=mechanism.rounds[:first])
+            mechanism = mechanism.with_(rounds=mechanism.rounds[:first])
         public = sampled(self.rows, self.codes, self.public)
         return RoundPlanner(mechanism, self.codes, public, units=drawn if mechanism.secret == "labels" else None)
 

@@ -26,6 +26,7 @@ import numpy as np
 from concord.artifacts.home.released import labels_table
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import StudentPlan, TeachersPlan
+from concord.tasks.advice.expectation import Expectation, expectation
 from concord.tasks.advice.planned import PlannedVotes, PublicFacts
 from concord.tasks.advice.rehearse import (
     SIGNALS,
@@ -38,7 +39,7 @@ from concord.tasks.advice.rehearse import (
 )
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.distance import Draws, Floats, Ints
-from concord.tasks.mechanisms.mechanism import Expectation, Mechanism, expectation
+from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.student.evaluate import probabilities
 from concord.tasks.student.study import SEED, fitted, lessons
 from concord.tasks.units.guard import silenced

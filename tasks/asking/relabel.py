@@ -36,7 +36,6 @@ Not covered  the law of the draws: any would do, being independent of the rows
 import difflib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, TypedDict
 
 import numpy as np
@@ -169,6 +168,8 @@ def relabelling(plan: Plan, space: HypothesisClass, encoding: Encoding) -> Relab
         features=tuple(encoding.outputs[column] for column in space.columns),
         grid=space.digest,
         **subset_of(asked, plan.epsilon_of_labels),
+        epsilon=plan.epsilon_of_labels,
+        delta=plan.privacy.delta,
     )
 
 
@@ -212,7 +213,8 @@ def relabel(
         chosen = choose_hypothesis(hypotheses, X, y, settings.choice_epsilon)
         return json.dumps(hypotheses.describe(chosen)).encode()
 
-    drawn_from = json.dumps([asdict(settings), [block.digest for block in blocks]])
+    space_drawn = settings.model_dump(mode="json", exclude={"epsilon", "delta"})
+    drawn_from = json.dumps([space_drawn, [block.digest for block in blocks]])
     choice = vault.keep(f"choices/{owner(blocks[0])}/{vault.digest('choice', drawn_from)}.json", drawn)
     labels = from_description(json.loads(vault.read(choice))).predict(X)
     relabelled = rows.with_columns(pl.Series(LABEL, labels, rows.schema[LABEL]))

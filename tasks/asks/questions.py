@@ -100,7 +100,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
     def settings(self) -> dict[str, Any]:
         """The settings of the mechanism, and the question's name."""
         alone = {} if self.question is None else {"question": self.question}
-        return {**self.mechanism.settings(), **alone}
+        return {**self.mechanism.model_dump(mode="json"), **alone}
 
     def depends(self, plan: Plan) -> dict[str, Any]:
         """How units are spread over shards, and the settings."""
@@ -157,7 +157,7 @@ class ShardAnswers:
         answer = json.loads(bytes(text.astype(np.uint8))) if answered else None
         return {
             "format": ANSWER_FORMAT,
-            "mechanism": drawn.session.kind.name,
+            "mechanism": drawn.session.facts.name,
             "question": self.question,
             "code": self.code,
             "shards": drawn.session.teachers,

@@ -25,7 +25,7 @@ from concord.artifacts.sessions import STUDENT_TEST
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import Drawn
 from concord.tasks.door.exact import FormName
-from concord.tasks.mechanisms.private_test import Noisy, PrivateTest
+from concord.tasks.mechanisms.private_test import PrivateTest
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,9 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
         if not self.mechanism.classes:
             errors, of_constant = counts.reshape(2, -1).tolist()
             return {**head, "errors": errors, "constant_errors": of_constant}
-        noisy = Noisy.of(self.mechanism, counts.tolist())
-        right, wrong = noisy.pair.tolist()
-        found = {"classes": list(self.classes), "right": right, "wrong": wrong, "matrix": noisy.matrix.tolist()}
-        return {**head, **found}
+        right, wrong = counts[:2].tolist()
+        matrix = counts[2:].reshape(self.mechanism.classes, -1).tolist()
+        return {**head, "classes": list(self.classes), "right": right, "wrong": wrong, "matrix": matrix}
 
 
 def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -> PrivateTest:

@@ -69,7 +69,7 @@ class TalliesAsk(Ask[Tallies]):
         """The settings of the mechanism, the codes, and the bounds of a number, which decide what a step of its sums
         is."""
         bounds = {} if self.bounds is None else {"bounds": list(self.bounds)}
-        return {**self.mechanism.settings(), "codes": self.codes, **bounds}
+        return {**self.mechanism.model_dump(mode="json"), "codes": self.codes, **bounds}
 
     def depends(self, plan: Plan) -> dict[str, Any]:
         """The budget, the settings, and the public rows."""

@@ -17,7 +17,6 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import guarantee_of_labels
 from concord.artifacts.home.released import LABELS_FILE, labels_table, table_bytes
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.kinds import Kind
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicBatch, PublicRows, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Session
@@ -26,8 +25,9 @@ from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.door import Drawn, Step, batch_of
 from concord.tasks.door.exact import Exact
-from concord.tasks.mechanisms.mechanism import Mechanism, VoteTerms, calibrate
-from concord.tasks.mechanisms.relabelled import calibrate_relabelled
+from concord.tasks.mechanisms.catalogue import VoteTerms, calibrate
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.relabelled import Relabelled, calibrate_relabelled
 
 CountVotes = Callable[[PublicBatch], Ref]
 """Returns the file of `poll`'s counts for a batch, (rows, classes); called only if they are needed."""
@@ -56,7 +56,7 @@ class VotesAsk(StreamAsk[Mechanism]):
         Raises WrongInput.
         """
         if session is not None and plan.undecided:
-            plan = plan.naming(session.kind.name, session.cutoff)
+            plan = plan.naming(session.facts.name, session.cutoff)
         encoding, batches, labeling = public.encoding, public.batches, plan.labeling
         terms: VoteTerms = {
             "cutoff": labeling.cutoff,
@@ -69,11 +69,10 @@ class VotesAsk(StreamAsk[Mechanism]):
         def made(epsilon: float, delta: float) -> Mechanism:
             return calibrate(labeling.mechanism, epsilon=epsilon, delta=delta, **terms)
 
-        budget = {"epsilon": plan.epsilon_of_labels, "delta": plan.privacy.delta}
         space, known = candidates(plan, encoding, batches, vault), tuple(batch.ref.digest for batch in batches)
         if space is None:
-            return cls(made(**budget), plan, known)
-        return cls(calibrate_relabelled(relabelling(plan, space, encoding), make=made, **budget), plan, known)
+            return cls(made(plan.epsilon_of_labels, plan.privacy.delta), plan, known)
+        return cls(calibrate_relabelled(relabelling(plan, space, encoding), made), plan, known)
 
     @property
     def epsilon(self) -> float:
@@ -141,8 +140,8 @@ class VotesAsk(StreamAsk[Mechanism]):
         }
         if plan.epsilon_beside_labels:
             settings["choice"] = plan.epsilon_beside_labels
-        if relabel := Kind.of(self.settings()).relabel:
-            settings["relabel"] = relabel.model_dump(mode="json")
+        if isinstance(mechanism, Relabelled):
+            settings["relabel"] = mechanism.relabelling.model_dump(mode="json")
         if plan.data.public_share is not None:
             settings["public_share"] = plan.data.public_share
         return settings

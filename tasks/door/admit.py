@@ -193,7 +193,7 @@ def on_record(stores: Stores, session: Session, ask: Asking) -> Asking:
     if not _is_same(session, recorded.settings()):
         raise NotVerified(
             f"version {session.version} of concord opened session {session.id} with another table or scale "
-            f"for {session.kind.name!r} than version {__version__} would take, so nothing more can be "
+            f"for {session.facts.name!r} than version {__version__} would take, so nothing more can be "
             "drawn in it: what it released stays valid; --new-session opens another, which costs again, and "
             f"`concord close {session.id}` ends it"
         )

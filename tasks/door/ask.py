@@ -7,11 +7,10 @@ An ask is public and frozen: a mechanism, and other public facts. There is one f
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast
 
-from concord.artifacts.kinds import Kind
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
@@ -20,6 +19,7 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.door.door import Drawn, Step, publish_json
 from concord.tasks.door.exact import Exact, FormName
+from concord.tasks.mechanisms.catalogue import recorded
 
 ROUNDING = 1e-9
 """Relative difference up to which two floats are one setting: processors differ in the last bits."""
@@ -37,8 +37,8 @@ class Priced(Protocol):
     def calibrated(self) -> Collection[str]: ...
     @property
     def cost(self) -> Cost: ...
-    def settings(self) -> dict[str, Any]: ...
-    def from_settings(self, kind: Kind, /) -> Self: ...
+    @property
+    def model_dump(self) -> Callable[..., dict[str, Any]]: ...
 
 
 class PaysAsItGoes(Priced, Protocol):
@@ -123,7 +123,7 @@ class Ask(ABC, Generic[Answering]):
 
     def settings(self) -> dict[str, Any]:
         """Public settings as JSON: they are on record, and certified."""
-        return self.mechanism.settings()
+        return self.mechanism.model_dump(mode="json")
 
     def as_recorded(self, settings: Mapping[str, Any]) -> Self:
         """The ask with the calibrated numbers of a session's settings on record; itself if the settings differ by more
@@ -131,7 +131,7 @@ class Ask(ABC, Generic[Answering]):
         own = json.loads(canonical_json(self.settings()))
         if own == settings or not _agree(own, settings, self.mechanism.calibrated):
             return self
-        return replace(self, mechanism=self.mechanism.from_settings(Kind.of(settings)))
+        return replace(self, mechanism=cast("Any", recorded(settings)))
 
     @abstractmethod
     def depends(self, plan: Plan) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class SingleAsk(Ask[Single]):
 
     def settings(self) -> dict[str, Any]:
         """The settings of the mechanism, and the other facts."""
-        return {**self.mechanism.settings(), **self.about}
+        return {**self.mechanism.model_dump(mode="json"), **self.about}
 
     @property
     def question(self) -> Mapping[str, Any]:

@@ -145,7 +145,7 @@ def _ask(stores: Stores, before: Session, step: Step, known: Batch | None) -> Re
     """Check a step against its question, the record and its exact numbers, and pass it through the door."""
     if step.exact is None:
         raise NotVerified(f"session {before.id} has a step without exact numbers: {NOTHING_DRAWN}")
-    runs = json.loads(canonical_json(step.mechanism.settings()))
+    runs = json.loads(canonical_json(step.mechanism.model_dump(mode="json")))
     if {**before.mechanism, **runs} != {**before.mechanism}:
         raise NotVerified(f"session {before.id} was opened with another mechanism than would draw: {NOTHING_DRAWN}")
     index, first = _place(stores, before, step, known)

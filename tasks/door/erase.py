@@ -122,7 +122,7 @@ def erase(stores: Stores, domain: str, unit: str | None) -> bool:
     digests = _digests(stores, domain, unit)
     with no_run_in(stores.vault, domain):
         known = stores.ledger.sessions(domain)
-        lasting = {each.stream for each in known if each.kind.session is None and unit is not None} - {""}
+        lasting = {each.stream for each in known if each.facts.session is None and unit is not None} - {""}
         kept = {f"{kind}/{domain}" for kind in ("streams", "arrived") if lasting}
         sessions = [session.id for session in known if session.stream not in lasting]
         made = [*_made_public(stores, sessions), *_made_of_rows(stores.vault, domain)]

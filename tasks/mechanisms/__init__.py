@@ -2,9 +2,9 @@
 
 Offers       one file per mechanism, with its privacy statement, its proof and the test that checks it; `relabelled`
              runs those on votes on relabelled rows
-             shared: `mechanism` (the protocol, and mechanisms by name), `contributions` (of a unit to sums), `noise`,
-             `distance`, `gaussian` (tails in decimals), `odds`, `hypotheses` (stumps and rectangles, all
-             listed), `progress` (how far a release is)
-Imports      artifacts.privacy, artifacts.errors and the list in artifacts.sections; numpy, scipy and dp_accounting;
-             `noise` alone OpenDP
+             shared: `catalogue` (by name, and from what is recorded), `mechanism` (settings, and the protocol of those
+             on votes), `gaussian` (the base of all whose noise is Gaussian, and what they cost), `noise`, `distance`,
+             `contributions` (of a unit to sums), `hypotheses` (stumps and rectangles, all listed)
+Imports      artifacts.privacy, errors and schemas, and the list in artifacts.sections; numpy, scipy, pydantic and
+             dp_accounting; `noise` alone OpenDP
 """

@@ -12,13 +12,12 @@ Proof. One unit changes one teacher's vote from one class to another: no count m
 their maximum, and a test is a function of one discrete Gaussian shifted by at most one. A released row is
 noisy_votes.py's. Which rows are released depends on the tests, and with it in what order the draws come; but never are
 there more than `queries` of the one scale and answers · shifts of the other, which is all that δ depends on
-(noise.py). For the same reason their Rényi divergences never add up to more than α·ρ (Feldman & Zrnic 2021,
+(gaussian.py). For the same reason their Rényi divergences never add up to more than α·ρ (Feldman & Zrnic 2021,
 Thm. 3.1). ∎
 Source: Papernot et al. 2018, Alg. 1. Checked by tests/privacy/test_confident.py: exact δ against an adaptive asker, and
 planted bugs.
 """
 
-from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import ClassVar
 
@@ -27,22 +26,20 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
-from concord.tasks.mechanisms.mechanism import FieldSettings
-from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussian_cost, gaussians_delta, least_noise
+from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, exact_epsilon, least_noise
+from concord.tasks.mechanisms.mechanism import Odds, changed_odds
 from concord.tasks.mechanisms.noisy_votes import noises, noisy_labels, shifts
-from concord.tasks.mechanisms.odds import Odds, changed_odds
 
 TEST_SHARE = 1 / 8
 """Part of ρ that goes to the tests, near what the paper's settings spend on them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConfidentGNMax(FieldSettings):
+class ConfidentGNMax(Gaussian):
     """Public settings only. A row is released when its largest count plus noise of `test_scale` is ≥ `threshold`."""
 
     name: ClassVar[str] = "confident"
+    by_ones: ClassVar[bool] = True
     keyed: ClassVar[bool] = False
     counts: ClassVar[bool] = True
     cutoff: ClassVar[None] = None
@@ -51,8 +48,6 @@ class ConfidentGNMax(FieldSettings):
     pays_for: ClassVar[str] = "a little for each row, and more for each answer"
     take_if: ClassVar[str] = "teachers disagree sometimes"
 
-    epsilon: float
-    delta: float
     queries: int
     classes: int
     answers: int
@@ -88,19 +83,15 @@ class ConfidentGNMax(FieldSettings):
         return least_noise(at)
 
     @property
-    def cost(self) -> Cost:
-        """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ is within it."""
-        rho = sum(count / (2 * scale**2) for count, scale in self.draws)
-        return gaussian_cost(self, rho)
+    def moves(self) -> list[Move]:
+        """The tests of all rows, and the counts of the rows that may be released."""
+        released = self.answers * shifts(self.classes)
+        return [(self.queries, self.queries, self.test_scale), (released, released, self.scale)]
 
     @property
-    def draws(self) -> tuple[tuple[int, float], ...]:
-        """Pairs (largest number of draws, their scale): for the tests, and for the rows that may be released."""
-        return (self.queries, self.test_scale), (self.answers * shifts(self.classes), self.scale)
-
-    def delta_at(self, epsilon: float) -> float:
-        """δ of all tests and releases at that ε, exact except that it is rounded up."""
-        return gaussians_delta(epsilon, self.draws)
+    def scales(self) -> tuple[float, ...]:
+        """That of the counts of each released row."""
+        return (self.scale,)
 
     def confident(self, votes: Ints, test_noise: Ints, answered: int = 0) -> NDArray[np.bool_]:
         """Which rows (rows,) are released, given the tests' noise (rows,) and the number of rows released before."""
@@ -127,13 +118,10 @@ class ConfidentGNMax(FieldSettings):
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:
         """ε at `delta` of `asked` tests and of the released rows, at least one, at the same scales."""
-        return exact_epsilon(replace(self, queries=asked, answers=min(self.answers, max(1, asked - refused))))
+        return exact_epsilon(self.with_(queries=asked, answers=min(self.answers, max(1, asked - refused))))
 
     def odds(self, votes: Floats) -> Odds:
         """Odds of failing the test, and of a label changed by the noise of its counts."""
         short = self.threshold - 0.5 - votes[:, 0]
         changed = changed_odds(votes, self.scale, ndtr, ndtri)
         return Odds(np.asarray(ndtr(short / self.test_scale)), changed)
-
-
-MECHANISM = ConfidentGNMax

@@ -31,10 +31,11 @@ import base64
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import PlainSerializer, PlainValidator
 
 Ints = NDArray[np.int64]
 Draws = NDArray[np.uint64]
@@ -102,7 +103,24 @@ def distance_to_instability(votes: Votes) -> Ints:
 
 
 Floats = NDArray[np.float64]
-Table = NDArray[np.uint64]
+
+
+def _table(value: Any) -> NDArray[np.uint64]:
+    """A table that cannot be written to, from its JSON or as it is. Raises ValueError if it is none."""
+    table = np.frombuffer(base64.b64decode(value, validate=True), "<u8") if isinstance(value, str) else value
+    if not isinstance(table, np.ndarray) or table.dtype.newbyteorder("=") != np.uint64 or table.ndim != 1:
+        raise ValueError("refusal must be a row of 64-bit integers")
+    table = table.astype(np.uint64)
+    table.setflags(write=False)
+    return table
+
+
+def _table_text(table: NDArray[np.uint64]) -> str:
+    return base64.b64encode(table.astype("<u8").tobytes()).decode("ascii")
+
+
+Table = Annotated[NDArray[np.uint64], PlainValidator(_table), PlainSerializer(_table_text)]
+"""A refusal table; in JSON, base64 of little-endian 64-bit integers."""
 
 WHOLE = 2**64
 FLOOR = 2**24
@@ -129,16 +147,6 @@ def both_ways(order: Any, refused: tuple[Any, Any], answered: tuple[Any, Any], g
     """The larger of F_α(p, q) and F_α(q, p): `refused` is (p, q), `answered` (1 − p, 1 − q), and gap = p − q."""
     (p, q), (not_p, not_q) = refused, answered
     return np.maximum(renyi(order, p, q, not_q, gap), renyi(order, q, p, not_p, -gap))
-
-
-def table_text(table: Table) -> str:
-    """A table in settings: base64 of little-endian 64-bit integers."""
-    return base64.b64encode(table.astype("<u8").tobytes()).decode("ascii")
-
-
-def table_of(text: str) -> Table:
-    """The table of `table_text`."""
-    return np.frombuffer(base64.b64decode(text), "<u8").astype(np.uint64)
 
 
 def probabilities(table: Table) -> tuple[Floats, Floats]:

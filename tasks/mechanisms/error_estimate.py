@@ -13,7 +13,7 @@ Checked by tests/privacy/test_error_estimate.py, where the printed cutoff is too
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
@@ -21,27 +21,28 @@ import numpy as np
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.mechanism import FieldSettings
+from concord.tasks.mechanisms.mechanism import PublicSettings
 from concord.tasks.mechanisms.noise import laplace_reach, laplace_scale
 
 RATE_STEPS = 1000
 """Steps of an error rate: rounding moves it by at most a twentieth of a percentage point."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ErrorEstimate(FieldSettings):
-    """Public settings only."""
+class ErrorEstimate(PublicSettings):
+    """Public settings only; a `share` of the units is set aside."""
 
     name: ClassVar[str] = "error_estimate"
     proof: ClassVar[str] = (
         "tasks/mechanisms/error_estimate.py: discrete Laplace noise in one sum (Bassily, Thakkar & Thakurta 2018, "
         "Remark 1); pure, δ = 0"
     )
+    of_ask: ClassVar[Collection[str]] = ("share",)
 
     epsilon: float
     shards: int
     steps: int
     scale: float
+    share: float = 0.0
 
     @classmethod
     def calibrate(cls, *, epsilon: float, shards: int, steps: int = RATE_STEPS) -> "ErrorEstimate":

@@ -37,17 +37,19 @@ Checked by tests/privacy/test_universal.py, on every pair of small tables.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import Field
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.hypotheses import Hypotheses
-from concord.tasks.mechanisms.mechanism import FieldSettings
+from concord.tasks.mechanisms.mechanism import PublicSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +93,10 @@ class ExponentialMechanism:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Universal(FieldSettings):
+class Universal(PublicSettings):
     """One choice of a hypothesis among all dichotomies of public rows, by errors on private units, each of which counts
-    once. Public settings only: its ε, and which part of a unit is secret."""
+    once. Public settings only: its ε, and which part of a unit is secret; and the class, by name and digest, over which
+    columns, with how many candidates."""
 
     name: ClassVar[str] = "universal"
     proof: ClassVar[str] = (
@@ -102,12 +104,22 @@ class Universal(FieldSettings):
         "exponential mechanism (McSherry & Talwar 2007) over all dichotomies of public rows; pure, δ = 0"
     )
 
-    epsilon: float
-    secret: Literal["rows", "labels"]
+    releases: ClassVar[str] = "one hypothesis of a class, chosen by its errors on the private rows"
+    of_ask: ClassVar[Collection[str]] = ("hypotheses", "features", "digest", "candidates")
 
-    def __post_init__(self) -> None:
-        if not 0 < self.epsilon < math.inf:
-            raise WrongInput(f"{self.name}: epsilon must be positive and finite, got {self.epsilon!r}")
+    epsilon: Annotated[float, Field(gt=0)]
+    secret: Literal["rows", "labels"]
+    hypotheses: str = ""
+    features: tuple[str, ...] = ()
+    digest: str = Field(default="", alias="class")
+    candidates: int = 0
+
+    @classmethod
+    def calibrate(cls, *, epsilon: float, secret: Literal["rows", "labels"]) -> Self:
+        """One choice at that ε. Raises WrongInput if it is out of its range."""
+        if not 0 < epsilon < math.inf:
+            raise WrongInput(f"{cls.name}: epsilon must be positive and finite, got {epsilon!r}")
+        return cls(epsilon=epsilon, secret=secret)
 
     @property
     def choice(self) -> ExponentialMechanism:

@@ -19,7 +19,6 @@ Source: Papernot et al. 2017 (scale 1/γ on each count); composition: Kairouz, O
 Checked by tests/privacy/test_noisy_votes.py: exact δ on worst neighbours, and planted bugs.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -29,7 +28,6 @@ from concord.tasks.mechanisms.distance import Floats, Ints, RandomSource
 from concord.tasks.mechanisms.noisy_votes import NoisyCounts, shifts
 
 
-@dataclass(frozen=True, kw_only=True)
 class LaplaceVotes(NoisyCounts):
     """Counts under discrete Laplace noise of `scale`."""
 
@@ -58,6 +56,3 @@ class LaplaceVotes(NoisyCounts):
     def quantile(self, at: Floats) -> Floats:
         """Quantile function of the Laplace law of scale 1."""
         return np.asarray(-np.sign(at - 0.5) * np.log1p(-2 * np.abs(at - 0.5)))
-
-
-MECHANISM = LaplaceVotes

@@ -1,41 +1,86 @@
-"""Mechanisms: their protocol, the catalogue by name, and what to expect of one on a stream.
+"""A mechanism's settings, which are recorded as they are; and what every mechanism of votes offers.
 
-A mechanism is one value with everything about a way to answer votes: calibration, cost, answers, odds and proof. To
-add one, write its file, add its settings to `artifacts.kinds` and its independent recomputation to
-`tasks.verify.recompute`: tests/privacy/test_new_mechanism.py adds one.
+    model ─ model_dump ─▶ JSON of ledger, certificate and released files ─ catalogue.recorded ─▶ model
 
-Offers       `Mechanism` (the protocol), `calibrate` and `from_settings` (a mechanism by its name in
-             `artifacts.sections.MECHANISMS`: `MECHANISM` of the module of that name), `expectation` (rows answered, and
-             the share of their labels that noise changes), `FieldSettings` (a mechanism whose fields are its settings)
+A mechanism is one frozen value with everything about a way to answer: calibration, cost, answers, odds and proof. To
+add one, write its file and its independent recomputation (tasks.verify), and name it in the catalogue (catalogue.py; if
+plans may name it, in `artifacts.sections.MECHANISMS` too): tests/privacy/test_new_mechanism.py adds one.
 
-Statement of `expectation`
-    Assumes      the votes are public: a guess of them, or a simulation
-    Guarantees   nothing about privacy: arithmetic on the mechanism's own odds (odds.py)
+Odds: for a row of votes, the probabilities that it is refused, and that noise changes its label.
+    Assumes      the votes are public: a figure, or a simulation. Votes of the private teachers are not, nor are their
+                 odds
+    Guarantees   nothing about privacy. Odds of refusal are exact, except for `confident`; these, and odds of changed
+                 labels, treat discrete noise as continuous, with a correction of half a vote
     Ends         not applicable: nothing is drawn
     Not covered  whether the plurality of the teachers is the right label
-
-A noisy threshold is kept for a whole epoch, while its odds draw it afresh for each row. This may count too few answers,
-never too many: with r(X) the rate of refusal under noise X, an epoch outlasts t rows with probability E (1 − r(X))^t,
-at least (1 − E r(X))^t by Jensen's inequality, so epochs are at least as long. Checked by
-tests/tasks/mechanisms/test_outcome.py.
+Checked by tests/tasks/mechanisms/test_outcome.py.
 """
 
-import inspect
-from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, fields
-from importlib import import_module
-from typing import Any, ClassVar, Protocol, Self, TypedDict, Unpack, cast
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import KINDS, Kind
+import numpy as np
+from pydantic import ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
+
 from concord.artifacts.privacy import Cost
-from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.schemas import Frozen
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
-from concord.tasks.mechanisms.odds import Odds
+
+VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
+
+
+class PublicSettings(Frozen):
+    """Public settings of a mechanism, independent of private rows. They are recorded as JSON, under the mechanism's
+    name, and validated when they are read back.
+
+    name        in plans and in the ledger
+    proof       where its guarantee is proved, as printed in the certificate: a file of this project, and the literature
+    releases    what it releases, in words
+    pays_for    what it is charged for, and `take_if` when to take it, for the README, if plans may name it
+    calibrated  names of settings that calibration computes in floating point and rounds to whole numbers: another
+                processor may compute another table
+    of_ask      names of settings that say what is asked: they are recorded if they are set
+    """
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    name: ClassVar[str]
+    proof: ClassVar[str]
+    releases: ClassVar[str] = VOTES
+    pays_for: ClassVar[str] = ""
+    take_if: ClassVar[str] = ""
+    calibrated: ClassVar[Collection[str]] = ()
+    of_ask: ClassVar[Collection[str]] = ()
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """Scales of the noise in what is released of records, in units of what one of them adds; none if it releases no
+        count and no sum."""
+        return ()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is recorded alike: tables have no truth of their own."""
+        return type(other) is type(self) and other.model_dump() == self.model_dump()
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    @model_serializer(mode="wrap")
+    def _record(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        unset = {type(self).model_fields[name].alias or name for name in {*self.of_ask} - self.model_fields_set}
+        return {"name": self.name, **{key: value for key, value in fields(self).items() if key not in unset}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_name(cls, settings: Any) -> Any:
+        if isinstance(settings, Mapping) and settings.get("name", cls.name) == cls.name:
+            return {key: value for key, value in settings.items() if key != "name"}
+        return settings
 
 
 class Mechanism(Protocol):
-    """A way to answer votes. Fields are public settings, independent of private rows."""
+    """A way to answer votes: its settings (see `PublicSettings`), and what follows from them."""
 
     # What it is -------------------------------------------------------------------------------------------------------
 
@@ -44,19 +89,16 @@ class Mechanism(Protocol):
         """Its name in plans and in the ledger."""
 
     @property
-    def proof(self) -> str:
-        """Where its guarantee is proved, as printed in the certificate: a file of this project, and the literature."""
+    def calibrated(self) -> Collection[str]:
+        """As `PublicSettings.calibrated`."""
 
     @property
-    def calibrated(self) -> Collection[str]:
-        """Names of its settings that calibration computes in floating point and rounds to whole numbers: another
-        processor may compute another table."""
+    def model_dump(self) -> Callable[..., dict[str, Any]]:
+        """Its public settings, enough to rebuild and certify it: as JSON if `mode` is "json"."""
 
-    def settings(self) -> dict[str, Any]:
-        """Its public settings as JSON, enough to rebuild and certify it: calibration inputs and their results."""
-
-    def from_settings(self, kind: Kind, /) -> Self:
-        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are not its own."""
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """As `PublicSettings.scales`."""
 
     # How it runs ------------------------------------------------------------------------------------------------------
 
@@ -98,126 +140,46 @@ class Mechanism(Protocol):
     def answers(self) -> int | None:
         """Largest number of rows it may release; None if released rows are not limited."""
 
-    def odds(self, votes: Floats) -> Odds:
+    def odds(self, votes: Floats) -> "Odds":
         """Odds for each row of votes (rows, classes), whose counts are in falling order."""
 
 
-class MechanismClass(Protocol):
-    """A mechanism before it is calibrated: its shared attributes and its constructors."""
-
-    @property
-    def proof(self) -> str:
-        """As `Mechanism.proof`."""
-
-    @property
-    def pays_for(self) -> str:
-        """What it is charged for, in a few words for the README."""
-
-    @property
-    def take_if(self) -> str:
-        """When to take it, in words for the README."""
-
-    @property
-    def counts(self) -> bool:
-        """As `Mechanism.counts`."""
-
-    @property
-    def calibrate(self) -> Callable[..., Mechanism]:
-        """Makes the mechanism that spends at most (epsilon, delta), from the other settings of `calibrate` it needs."""
-
-    @property
-    def from_settings(self) -> Callable[[Kind], Mechanism]:
-        """As `Mechanism.from_settings`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FieldSettings:
-    """Base of a mechanism whose fields are its settings: how to record them, and how to rebuild it from them."""
-
-    name: ClassVar[str]
-    calibrated: ClassVar[Collection[str]] = ()
-
-    @classmethod
-    def from_settings(cls, kind: Kind) -> Self:
-        """As `Mechanism.from_settings`."""
-        own = kind.only(KINDS[cls.name])
-        return cls(**{each.name: getattr(own, each.name) for each in fields(cls)})
-
-    def settings(self) -> dict[str, Any]:
-        """Its public settings as JSON: the keywords it is built from, and its name."""
-        return {"name": self.name, **asdict(self)}
-
-
-def mechanism_class(name: str) -> MechanismClass:
-    """The mechanism of that name. Raises WrongInput if there is none."""
-    if name not in MECHANISMS:
-        raise WrongInput(f"labeling.mechanism must be one of {', '.join(MECHANISMS)}, got {name!r}")
-    return cast("MechanismClass", import_module(f"concord.tasks.mechanisms.{name}").MECHANISM)
-
-
-class VoteTerms(TypedDict):
-    """What a mechanism may be calibrated to besides its budget; each takes the terms that it needs.
-
-    cutoff      refusals until it halts, for mechanisms that pay by refusal
-    queries     largest number of rows it may answer, for mechanisms that pay by row
-    classes     number of classes
-    teachers    number of votes on a row
-    order       Rényi order at which its domain is charged, if its cost must be finite there
-    """
-
-    cutoff: int | None
-    queries: int
-    classes: int
-    teachers: int
-    order: float
-
-
-def calibrate(name: str, *, epsilon: float, delta: float, **terms: Unpack[VoteTerms]) -> Mechanism:
-    """The mechanism `name` that spends at most (epsilon, delta) by its end. Raises WrongInput if that cannot be met."""
-    make = mechanism_class(name).calibrate
-    known = {**terms, "cutoff": terms["cutoff"] or 0}
-    taken = inspect.signature(make).parameters
-    try:
-        return make(epsilon=epsilon, delta=delta, **{key: value for key, value in known.items() if key in taken})
-    except ValueError as wrong:
-        raise WrongInput(f"labeling: {wrong}") from None
-
-
-def from_settings(kind: Kind) -> Mechanism:
-    """The mechanism that answered, from its recorded settings: for relabelled rows, the inner one.
-
-    Raises WrongInput if its name is not in the catalogue, NotVerified if the settings are not of that kind.
-    """
-    return mechanism_class(kind.name).from_settings(kind)
-
-
 @dataclass(frozen=True)
-class Expectation:
-    """Expected result of a stream: rows answered, and the share of their labels that noise has changed."""
+class Odds:
+    """By row: the probability that it is refused, and that noise changes the label released for it."""
 
-    answered: float
-    changed: float
-
-
-def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectation:
-    """Expectation for `queries` rows drawn from those of `votes` (rows, classes) and asked in turn."""
-    by_row = mechanism.odds(votes)
-    answered_odds = 1 - by_row.refused
-    rate = float(by_row.refused.mean())
-    if mechanism.answers is not None:
-        answered = _expected_up_to(mechanism.answers, queries, 1 - rate)
-    elif mechanism.cutoff is None or rate == 0:
-        answered = float(queries)
-    else:
-        # Wald: rows asked until the T-th refusal or the last row are the expected refusals over their rate.
-        answered = _expected_up_to(mechanism.cutoff, queries, rate) * (1 - rate) / rate
-    weights = answered_odds / max(answered_odds.sum(), 1e-300)
-    return Expectation(answered=answered, changed=float((weights * by_row.changed).sum()))
+    refused: Floats
+    changed: Floats
 
 
-def _expected_up_to(most: int, trials: int, chance: float) -> float:
-    """E min(most, N) for N ~ Binomial(trials, chance)."""
-    from scipy.stats import binom  # heavy, and rarely asked for
+MIDDLES = (np.arange(64) + 0.5) / 64
+"""Quantiles that represent the distribution of the winner's noise."""
 
-    below = trials * chance * float(binom.cdf(most - 2, trials - 1, chance))
-    return below + most * float(binom.sf(most - 1, trials, chance))
+
+def only_refused(refused: Floats) -> Odds:
+    """Odds of a mechanism that releases the plurality label or nothing."""
+    return Odds(refused, np.zeros(len(refused)))
+
+
+def distances(votes: Floats) -> Ints:
+    """Distance to instability (rows,), as in distance.py, of votes that need not be whole."""
+    return np.maximum(0, (_margins(votes) - 1) // 2)
+
+
+def changed_odds(
+    votes: Floats, scale: float, cdf: Callable[[Floats], Floats], quantile: Callable[[Floats], Floats]
+) -> Floats:
+    """The probability that the largest noisy count is not the winner's, (rows,).
+
+    Two classes share one draw of noise, so half the margin changes the label; with more classes each has its own.
+    """
+    if votes.shape[1] == 2:
+        return cdf((0.5 - np.ceil(_margins(votes) / 2)) / scale)
+    lead = (votes[:, :1] - votes[:, 1:] + 0.5) / scale
+    kept = [cdf(lead + noise).prod(axis=1) for noise in quantile(MIDDLES)]
+    return np.asarray(1 - np.mean(kept, axis=0))
+
+
+def _margins(votes: Floats) -> Ints:
+    """Whole votes by which the winner leads, (rows,)."""
+    return np.floor(votes[:, 0] - votes[:, 1] + 1e-6).astype(np.int64)

@@ -15,13 +15,12 @@ Privacy statement
 Proof. One unit changes one teacher, whose vote on a row moves from one class to another: two counts move by one, each
 under noise of its own, or the one count if there are two classes. So a row is at most `shifts` discrete Gaussians
 shifted by one, ρ adds over rows (Canonne, Kamath & Steinke 2020, Prop. 5; Bun & Steinke 2016), and the sharper δ is
-noise.py's. Everything released is a function of the noisy counts. ∎
+gaussian.py's. Everything released is a function of the noisy counts. ∎
 Source: PATE-PSQ (Liu, Zhu, Chaudhuri & Wang 2021); GNMax (Papernot et al. 2018), with the counts kept.
 Checked by tests/privacy/test_noisy_votes.py: exact δ on worst neighbours, and planted bugs.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -29,9 +28,8 @@ from scipy.special import ndtr, ndtri
 
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
-from concord.tasks.mechanisms.mechanism import FieldSettings
-from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussian_cost, gaussian_delta, least_noise
-from concord.tasks.mechanisms.odds import Odds, changed_odds
+from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, exact_epsilon, least_noise
+from concord.tasks.mechanisms.mechanism import Odds, PublicSettings, changed_odds
 
 
 def noises(classes: int) -> int:
@@ -60,8 +58,7 @@ def noisy_labels(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
     return counts.argmax(axis=1), counts
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoisyCounts(FieldSettings, ABC):
+class NoisyCounts(PublicSettings, ABC):
     """Public settings only, independent of votes."""
 
     keyed: ClassVar[bool] = False
@@ -89,6 +86,11 @@ class NoisyCounts(FieldSettings, ABC):
     def cost(self) -> Cost:
         """Cost of `queries` rows at `scale`."""
 
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """That of the counts of each row."""
+        return (self.scale,)
+
     def answer(self, votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
         """Labels (rows,) and whole noisy counts (rows, classes) given noise (rows, noises(classes))."""
         return noisy_labels(votes, noise)
@@ -113,7 +115,7 @@ class NoisyCounts(FieldSettings, ABC):
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
         """ε at `delta` of so many rows at the same scale."""
-        return min(self.epsilon, replace(self, queries=asked).cost.epsilon(self.delta))
+        return min(self.epsilon, self.with_(queries=asked).cost.epsilon(self.delta))
 
     def odds(self, votes: Floats) -> Odds:
         """Odds that noise outweighs the margin and changes a label; nothing is refused."""
@@ -121,8 +123,7 @@ class NoisyCounts(FieldSettings, ABC):
         return Odds(np.zeros(len(votes)), changed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoisyVotes(NoisyCounts):
+class NoisyVotes(Gaussian, NoisyCounts):
     """Counts under discrete Gaussian noise of `scale`."""
 
     name: ClassVar[str] = "noisy_votes"
@@ -133,18 +134,13 @@ class NoisyVotes(NoisyCounts):
     pays_for: ClassVar[str] = "each row, Gaussian noise"
     take_if: ClassVar[str] = 'teachers disagree often, and the student is a regressor (with `refused = "soft"`)'
 
-    @property
-    def cost(self) -> Cost:
-        """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ at `scale` is within it."""
-        return gaussian_cost(self, self._moved / (2 * self.scale**2))
-
-    def delta_at(self, epsilon: float) -> float:
-        """δ of all counts at that ε, exact except that it is rounded up."""
-        return gaussian_delta(epsilon, self._moved, self.scale)
+    by_ones: ClassVar[bool] = True
 
     @property
-    def _moved(self) -> int:
-        return self.queries * shifts(self.classes)
+    def moves(self) -> list[Move]:
+        """The counts of all rows."""
+        moved = self.queries * shifts(self.classes)
+        return [(moved, moved, self.scale)]
 
     def noise(self, source: RandomSource, size: int) -> Ints:
         """`size` fresh draws of discrete Gaussian noise."""
@@ -160,7 +156,4 @@ class NoisyVotes(NoisyCounts):
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
         """ε at `delta` of so many rows at the same scale."""
-        return exact_epsilon(replace(self, queries=asked))
-
-
-MECHANISM = NoisyVotes
+        return exact_epsilon(self.with_(queries=asked))

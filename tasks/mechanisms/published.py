@@ -19,7 +19,6 @@ Checked by tests/privacy/test_published.py: the ε at which the printed guarante
 """
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from concord.artifacts.errors import WrongInput
@@ -27,7 +26,6 @@ from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, sum_tail
 
 
-@dataclass(frozen=True, kw_only=True)
 class PublishedAlgorithm(NoisyThreshold):
     """The noisy threshold at the printed settings. `queries` is m, `teachers` the printed k for failure rate `beta`."""
 
@@ -104,6 +102,3 @@ def _check(epsilon: float, delta: float, cutoff: int, queries: int, beta: float)
             "published needs 0 < epsilon < inf, 0 < delta < 1, 0 < beta < 1, cutoff >= 1 and queries >= 1, "
             f"got {epsilon}, {delta}, {beta}, {cutoff}, {queries}"
         )
-
-
-MECHANISM = PublishedAlgorithm

@@ -47,15 +47,12 @@ Checked by tests/privacy/test_queries.py, in rational arithmetic.
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from concord.artifacts import kinds
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import (
     REFUSED,
@@ -67,18 +64,17 @@ from concord.tasks.mechanisms.distance import (
     Table,
     distance_to_instability,
     plurality,
-    table_of,
-    table_text,
 )
-from concord.tasks.mechanisms.mechanism import FieldSettings
+from concord.tasks.mechanisms.mechanism import PublicSettings
 
+COMMON = "an answer that most parts of the private rows have in common, or a refusal"
 LONGEST_TABLE = 50_000
 """Optimal tables longer than this are refused: a plan has at most twice as many shards."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaplaceRelease(FieldSettings):
-    """Algorithm 1. Public settings only: the ε and δ asked for, and scale and threshold Γ of the noise in votes."""
+class LaplaceRelease(PublicSettings):
+    """Algorithm 1. Public settings only: the ε and δ asked for, scale and threshold Γ of the noise in votes, and the
+    name of the question."""
 
     name: ClassVar[str] = "laplace_release"
     counts: ClassVar[bool] = False
@@ -89,10 +85,14 @@ class LaplaceRelease(FieldSettings):
         "tasks/mechanisms/queries.py: A_stab (Bassily, Thakkar & Thakurta 2018, Theorem 2.4; Smith & Thakurta 2013)"
     )
 
+    releases: ClassVar[str] = COMMON
+    of_ask: ClassVar[Collection[str]] = ("question",)
+
     epsilon: float
     delta: float
     scale: float
     threshold: float
+    question: str = ""
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float) -> Self:
@@ -104,6 +104,11 @@ class LaplaceRelease(FieldSettings):
     def cost(self) -> Cost:
         """(ε, δ) of one question, δ being the exact tail of the noise beyond Γ; rounded up."""
         return Cost.approximate(self.epsilon, self._tail(math.floor(self.threshold) + 1) * UP)
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """That of the counts of shards by their answer."""
+        return (self.scale,)
 
     def answer(self, votes: Ints, noise: Ints) -> Ints:
         """Labels (rows,), REFUSED if refused, of votes (rows, classes) given noise (rows,) of `scale`."""
@@ -120,11 +125,11 @@ class LaplaceRelease(FieldSettings):
         return ratio**least / (1 + ratio) if least > 0 else 1 - ratio ** (1 - least) / (1 + ratio)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class OptimalRelease:
+class OptimalRelease(PublicSettings):
     """The optimal form. Public settings only.
 
     refusal   (L + 1,) uint64, probability × 2^64 by distance; its last entry, 0, repeats
+    question  its name
     """
 
     name: ClassVar[str] = "optimal_release"
@@ -138,9 +143,13 @@ class OptimalRelease:
     )
     calibrated: ClassVar[Collection[str]] = ("refusal",)
 
+    releases: ClassVar[str] = COMMON
+    of_ask: ClassVar[Collection[str]] = ("question",)
+
     epsilon: float
     delta: float
     refusal: Table
+    question: str = ""
 
     @classmethod
     def calibrate(cls, *, epsilon: float, delta: float) -> Self:
@@ -162,20 +171,10 @@ class OptimalRelease:
         table = np.array([WHOLE - count for count in answered], np.uint64)
         return cls(epsilon=epsilon, delta=delta, refusal=table)
 
-    @classmethod
-    def from_settings(cls, kind: Kind) -> Self:
-        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
-        own = kind.only(kinds.OptimalRelease)
-        return cls(epsilon=own.epsilon, delta=own.delta, refusal=table_of(own.refusal))
-
     @property
     def cost(self) -> Cost:
         """(ε, δ) of one question."""
         return Cost.approximate(self.epsilon, self.delta)
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON. `refusal` is the table that runs, base64 of little-endian 64-bit integers."""
-        return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, "refusal": table_text(self.refusal)}
 
     def answer(self, votes: Ints, draws: Draws) -> Ints:
         """Labels (rows,) of votes (rows, classes) given draws (rows,); REFUSED if a draw is below the table's entry."""

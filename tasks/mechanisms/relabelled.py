@@ -30,17 +30,18 @@ Checked by tests/privacy/test_relabelled.py: the exact law of everything on ever
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.kinds import Kind, Votes
+from pydantic import ConfigDict, SkipValidation, model_serializer
+
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
+from concord.artifacts.schemas import Frozen
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.exponential import ExponentialMechanism
 from concord.tasks.mechanisms.hypotheses import Hypotheses
-from concord.tasks.mechanisms.mechanism import Mechanism, from_settings
-from concord.tasks.mechanisms.odds import Odds
+from concord.tasks.mechanisms.mechanism import Mechanism, Odds
 
 RELABELLED_PROOF = (
     "on rows relabelled as in Nandi & Bassily 2020, Algorithms 4 and 5: tasks/mechanisms/relabelled.py, by the lemma "
@@ -53,14 +54,14 @@ LARGEST_EXPONENT = 700.0
 """Largest exponent used: e to this power is near the largest double."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Relabelling:
+class Relabelling(Frozen):
     """Public settings of a relabelled session.
 
     hypotheses      name of the hypothesis class over the columns `features` (public names)
     grid            digest of the class with its public grid (HypothesisClass.digest)
     share           rate q at which a row is in the subset
     choice_epsilon  ε_c of the exponential mechanism
+    epsilon, delta  of the whole
     """
 
     hypotheses: str
@@ -68,8 +69,12 @@ class Relabelling:
     grid: str
     share: float
     choice_epsilon: float = 1.0
+    epsilon: float
+    delta: float
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any) -> None:
+        """Raises WrongInput if a setting is out of its range."""
+        super().model_post_init(context)
         if not 0 < self.share <= 1 or not 0 < self.choice_epsilon < math.inf:
             raise WrongInput(
                 "relabel: share must be above 0 and at most 1 and epsilon positive and finite, "
@@ -81,19 +86,34 @@ class Relabelling:
         epsilon, delta = amplified(*label_boost(epsilon, delta, self.choice_epsilon), self.share)
         return epsilon * UP, delta * UP
 
-    def inner(self, epsilon: float, delta: float) -> tuple[float, float]:
-        """(ε, δ) left for the inner mechanism of the whole's (epsilon, delta). Raises WrongInput if none is left."""
-        return inner_budget(epsilon, delta, self.share, self.choice_epsilon)
+    @property
+    def inner(self) -> tuple[float, float]:
+        """(ε, δ) left for the inner mechanism. Raises WrongInput if none is left."""
+        return inner_budget(self.epsilon, self.delta, self.share, self.choice_epsilon)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Relabelled:
-    """A mechanism that answers from relabelled rows: it runs as `inner` does, and is charged the whole cost at once."""
+class Relabelled(Frozen):
+    """A mechanism that answers from relabelled rows: it runs as `inner` does, and is charged the whole cost at once. It
+    is recorded as `inner` is, with the relabelling under `relabel`."""
 
-    inner: Mechanism
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    inner: SkipValidation[Mechanism]
     relabelling: Relabelling
-    epsilon: float
-    delta: float
+
+    @model_serializer
+    def _record(self) -> dict[str, Any]:
+        return {**self.inner.model_dump(mode="json"), "relabel": self.relabelling.model_dump(mode="json")}
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the whole."""
+        return self.relabelling.epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the whole."""
+        return self.relabelling.delta
 
     @property
     def name(self) -> str:
@@ -121,6 +141,11 @@ class Relabelled:
         return None
 
     @property
+    def scales(self) -> tuple[float, ...]:
+        """As the inner mechanism."""
+        return self.inner.scales
+
+    @property
     def counts(self) -> bool:
         """As the inner mechanism."""
         return self.inner.counts
@@ -131,15 +156,10 @@ class Relabelled:
         return self.inner.answers
 
     @property
-    def proof(self) -> str:
-        """The proofs of the inner mechanism and of the relabelling."""
-        return f"{self.inner.proof}; {RELABELLED_PROOF}"
-
-    @property
     def cost(self) -> Cost:
         """The (ε, δ) it was calibrated to, or more if the inner mechanism costs more at its part of δ; never a
         Rényi curve."""
-        _, delta = self.relabelling.inner(self.epsilon, self.delta)
+        _, delta = self.relabelling.inner
         epsilon, delta = self.relabelling.whole(self.inner.cost.epsilon(delta), delta)
         claim = max(epsilon, self.epsilon), max(delta, self.delta)
         return replace(Cost.approximate(*claim), claims=(claim,))
@@ -148,21 +168,6 @@ class Relabelled:
     def calibrated(self) -> Collection[str]:
         """As the inner mechanism."""
         return self.inner.calibrated
-
-    @classmethod
-    def from_settings(cls, kind: Kind) -> Self:
-        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
-        relabel = kind.only(Votes).relabel
-        if relabel is None:
-            raise NotVerified(f"the settings of {kind.name!r} are not those of a session whose rows were relabelled")
-        own = {each.name: getattr(relabel, each.name) for each in fields(Relabelling)}
-        whole = {"epsilon": relabel.epsilon, "delta": relabel.delta}
-        return cls(inner=from_settings(kind), relabelling=Relabelling(**own), **whole)
-
-    def settings(self) -> dict[str, Any]:
-        """The inner mechanism's settings, and under `relabel` those of the relabelling and the whole's budget."""
-        relabel = {**asdict(self.relabelling), "features": list(self.relabelling.features)}
-        return {**self.inner.settings(), "relabel": {**relabel, "epsilon": self.epsilon, "delta": self.delta}}
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         """Answer a batch as the inner mechanism does."""
@@ -177,15 +182,12 @@ class Relabelled:
         return self.inner.odds(votes)
 
 
-def calibrate_relabelled(
-    relabelling: Relabelling, *, epsilon: float, delta: float, make: Callable[[float, float], Mechanism]
-) -> Relabelled:
-    """A relabelled mechanism within (epsilon, delta); `make` calibrates the inner one to the (ε, δ) left for it.
+def calibrate_relabelled(relabelling: Relabelling, make: Callable[[float, float], Mechanism]) -> Relabelled:
+    """A relabelled mechanism; `make` calibrates the inner one to the (ε, δ) left for it.
 
     Raises WrongInput if nothing is left, or if the inner mechanism cannot meet it.
     """
-    inner = make(*relabelling.inner(epsilon, delta))
-    return Relabelled(inner=inner, relabelling=relabelling, epsilon=epsilon, delta=delta)
+    return Relabelled(inner=make(*relabelling.inner), relabelling=relabelling)
 
 
 def choose_hypothesis(hypotheses: Hypotheses, X: Floats, y: Ints, epsilon: float) -> int:

@@ -20,34 +20,16 @@ with ‖v‖² = T·S² + c², of P two-way ones by ‖v‖² = P·S², and of a
 norms and all scales are fixed when the session is opened. A unit of several rows contributes their mean, truncated
 towards zero, which is no longer than the longest of them. So step r is N_r/2σ_r²-zero-concentrated whatever was
 released before (Canonne, Kamath & Steinke 2020, Thm. 14), and that adds (Bun & Steinke 2016); the sharper δ is
-noise.py's, `moved_delta`. Fitting, drawing and decoding synthetic rows are post-processing. ∎
+gaussian.py's, `moved_delta`. Fitting, drawing and decoding synthetic rows are post-processing. ∎
 Checked by tests/privacy/test_sketch.py: the exact law on a tiny universe, against an adversary, and planted bugs.
 """
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.contributions import columns
-from concord.tasks.mechanisms.tallies import LATER_FIELDS, STEPS, Round, Tallies, least_expected
-
-TOTALS_SHARE = 1 / 10
-"""Share of ρ for one-way tables."""
-TWO_CLASSES = 3 / 10, (2 / 10, 3 / 10, 5 / 10)
-"""Share of ρ for two-way tables, and the shares of the rest by round of labels: for two classes, or a number."""
-MORE_CLASSES = 2 / 10, (4 / 10, 3 / 10, 3 / 10)
-"""The same for more classes: each class has fewer rows, and labels of later rounds are noisier than those of the first.
-Chosen on letter, which has 26 classes."""
-MOST_PAIR_CELLS = 1 << 20
-"""Most cells of all two-way tables together: their noise is drawn in seconds."""
-LEAST_GROUPS, MOST_GROUPS = 6, 34
-"""Groups of a column's cells in a two-way table: with fewer than that, pairs would say too little to be asked."""
+from concord.tasks.mechanisms.tallies import Tallies
 
 
-@dataclass(frozen=True, kw_only=True)
 class Sketch(Tallies):
     """Public settings only, independent of private rows. Its first rounds are tables, counted in the first one; the
     others are of labels."""
@@ -57,9 +39,15 @@ class Sketch(Tallies):
         "tasks/mechanisms/sketch.py: discrete Gaussian tables and sums of bounded whole contributions (Canonne, Kamath "
         "& Steinke 2020), composed over steps"
     )
+    releases: ClassVar[str] = (
+        "noisy one-way and two-way tables of the private rows with their estimated number, and noisy sums of labels; "
+        "synthetic rows, which belong to nobody, and all else follow from them and the declared schema, of which it is "
+        "assumed, and cannot be checked, that it was not read off private rows"
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any) -> None:
+        """Raises WrongInput if its steps are not those of a sketch."""
+        super().model_post_init(context)
         if self.secret != "rows":
             raise WrongInput("a sketch is for privacy.secret = 'rows': if labels alone are secret, the rows are public")
         asked = [each.what for each in self.rounds]
@@ -72,42 +60,3 @@ class Sketch(Tallies):
     def tables(self) -> int:
         """Number of steps that ask tables: 2, or 1 if there are no two-way ones."""
         return sum(each.what == "codes" for each in self.rounds)
-
-
-def sketch_rounds(
-    *, classes: int, narrow: Sequence[int], wide: Sequence[int] = (), steps: int = STEPS
-) -> tuple[Round, ...]:
-    """The steps of a sketch: one-way tables with the count, all two-way ones if groups suffice, three rounds of labels.
-
-    narrow   cells of each column's narrow table
-    wide     cells of each wide table, of the numbers that have one
-    """
-    tables, pairs = len(narrow) + len(wide), math.comb(len(narrow), 2)
-    count, cells = math.isqrt(tables * steps**2) // 2, sum(narrow) + sum(wide) + 1
-    totals = Round(what="codes", fields=tables, cells=cells, least=0, count=count, share=TOTALS_SHARE)
-    pairs_share, label_shares = TWO_CLASSES if classes <= 2 else MORE_CLASSES
-    rounds, rest = [totals], 1 - TOTALS_SHARE
-    if groups := most_groups(narrow):
-        paired = _pair_cells(narrow, groups)
-        rounds.append(Round(what="codes", fields=pairs, cells=paired, least=0, share=pairs_share))
-        rest -= pairs_share
-    for at, share in enumerate(label_shares):
-        fields = len(narrow) if at == 0 else min(len(narrow), LATER_FIELDS)
-        least, asked = least_expected(classes, steps, at), sum(narrow) * columns(classes, "labels")
-        rounds.append(Round(fields=fields, cells=asked, least=least, share=rest * share))
-    return tuple(rounds)
-
-
-def most_groups(narrow: Sequence[int]) -> int:
-    """K₀, the most groups of a column's cells in two-way tables: fixed beforehand by the numbers of cells alone; 0 if
-    there are no two-way tables."""
-    if len(narrow) < 2:
-        return 0
-    fitting = (
-        most for most in range(MOST_GROUPS, LEAST_GROUPS - 1, -1) if _pair_cells(narrow, most) <= MOST_PAIR_CELLS
-    )
-    return next(fitting, 0)
-
-
-def _pair_cells(narrow: Sequence[int], most: int) -> int:
-    return sum(min(most, one) * min(most, other) for one, other in combinations(narrow, 2))

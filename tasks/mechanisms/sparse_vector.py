@@ -36,9 +36,8 @@ tests/privacy/test_published.py.
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -53,16 +52,10 @@ from concord.tasks.mechanisms.distance import (
     distance_to_instability,
     plurality,
 )
-from concord.tasks.mechanisms.mechanism import FieldSettings
-from concord.tasks.mechanisms.odds import (
-    Odds,
-    distances,
-    only_refused,
-)
+from concord.tasks.mechanisms.mechanism import Odds, PublicSettings, distances, only_refused
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoisyThreshold(FieldSettings):
+class NoisyThreshold(PublicSettings):
     """Public settings only: the budget (epsilon, delta), refusals until it halts, threshold in votes, noise scales."""
 
     keyed: ClassVar[bool] = False
@@ -84,7 +77,9 @@ class NoisyThreshold(FieldSettings):
     threshold_scale: float
     query_scale: float
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any) -> None:
+        """Raises WrongInput if a setting is out of its range."""
+        super().model_post_init(context)
         positive = (self.epsilon, self.delta, self.threshold_scale, self.query_scale)
         if not all(0 < value < math.inf for value in positive) or self.cutoff < 1 or self.threshold < 0:
             raise WrongInput(
@@ -135,7 +130,7 @@ class NoisyThreshold(FieldSettings):
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
         """ε at `delta` if the session ends at the next refusal after `refused`, but no later than the cutoff."""
-        ended = replace(self, cutoff=min(refused + 1, self.cutoff))
+        ended = self.with_(cutoff=min(refused + 1, self.cutoff))
         return min(self.epsilon, ended.cost.epsilon(self.delta))
 
     def odds(self, votes: Floats) -> Odds:
@@ -185,7 +180,6 @@ SEARCHED_PART = 1 - 1e-5
 """Part of each budget that is searched; the rest covers rounding up when the settings found are certified."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SparseVector(NoisyThreshold):
     """The noisy threshold at the best settings for a budget; the stream may be endless."""
 
@@ -243,6 +237,3 @@ def _largest_epoch(epsilon: float, delta: float, cutoff: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if hockey_stick(middle, cutoff, epsilon) <= delta else (low, middle)
     return low
-
-
-MECHANISM = SparseVector

@@ -25,14 +25,12 @@ Checked by tests/privacy/test_stable.py and, against the best adaptive adversary
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import Kind, Stable
 from concord.artifacts.privacy import ORDERS, UP, Cost
 from concord.tasks.mechanisms.distance import (
     REFUSED,
@@ -49,16 +47,9 @@ from concord.tasks.mechanisms.distance import (
     per_refusal,
     plurality,
     steepest,
-    table_of,
-    table_text,
 )
-from concord.tasks.mechanisms.odds import (
-    Odds,
-    distances,
-    only_refused,
-)
+from concord.tasks.mechanisms.mechanism import Odds, PublicSettings, distances, only_refused
 
-SCALAR_FIELDS = ("epsilon", "delta", "cutoff", "order")
 LABEL_SHARE = 0.1
 """The part of δ spent on labels that differ; the rest converts the Rényi curve."""
 LEAST_SLIP = 2.0**-50
@@ -72,8 +63,7 @@ ROWS_TOGETHER = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StableVoting:
+class StableVoting(PublicSettings):
     """Public settings only.
 
     refusal   (L + 1,) uint64, probability × 2^64 by distance; its last entry repeats
@@ -98,9 +88,11 @@ class StableVoting:
     order: float
     refusal: Table
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any) -> None:
+        """Raises ValueError if the table is none that is proved, or if nothing may be refused."""
+        super().model_post_init(context)
         table = self.refusal
-        if table.dtype != np.uint64 or table.ndim != 1 or not len(table) or table[-1] == 0:
+        if not len(table) or table[-1] == 0:
             raise ValueError("refusal must be a row of positive 64-bit integers")
         if (table[:-1] < table[1:]).any() or self.cutoff < 1:
             raise ValueError("refusal must not rise with distance and cutoff must be at least 1")
@@ -114,17 +106,6 @@ class StableVoting:
         """
         built_at, refusal = fit(float(epsilon), float(delta), int(cutoff), float(order))
         return cls(epsilon=float(epsilon), delta=float(delta), cutoff=int(cutoff), order=built_at, refusal=refusal)
-
-    @classmethod
-    def from_settings(cls, kind: Kind) -> Self:
-        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
-        own = kind.only(Stable)
-        return cls(**{key: getattr(own, key) for key in SCALAR_FIELDS}, refusal=table_of(own.refusal))
-
-    def settings(self) -> dict[str, Any]:
-        """JSON. `refusal` is the table, base64 of little-endian 64-bit integers: enough to recompute κ and π."""
-        fields = {key: getattr(self, key) for key in SCALAR_FIELDS}
-        return {"name": self.name, **fields, "refusal": table_text(self.refusal)}
 
     @cached_property
     def per_refusal(self) -> Cost:
@@ -203,6 +184,3 @@ def fit(epsilon: float, delta: float, cutoff: int, least_order: float) -> tuple[
     table = greedy_table(slip, order, float(kappa[best]))
     table.setflags(write=False)
     return order, table
-
-
-MECHANISM = StableVoting

@@ -23,7 +23,7 @@ Proof. A unit that arrives in s with contribution v, ‖v‖² ≤ N, moves y_t 
 nothing else: contributions of other units, and the questions, are the same. Before s nothing depends on it, so v may be
 chosen after y_0 … y_{s−1}. A discrete Gaussian under the shift q_{t−s}·v is q_{t−s}²·N/2σ²-zero-concentrated (Canonne,
 Kamath & Steinke 2020, Thm. 14), and that adds over steps that are chosen one after another (Bun & Steinke 2016):
-ρ = Σ_{k<T−s} q_k²·N/2σ², the most for s = 0. The sharper δ is that of noise.py, `moved_delta`, of all T moves: μ² adds
+ρ = Σ_{k<T−s} q_k²·N/2σ², the most for s = 0. The sharper δ is gaussian.py's, `moved_delta`, of all T moves: μ² adds
 likewise, and so do the numbers that move. After t releases the sum ends at k = t − 1 − s. ∎
 Sums and noise wrap at 2^64, which is post-processing. `bits` follows the *stated* number of units, so that no count of
 private rows decides it. Checked by tests/privacy/test_stream.py: the exact law on tiny universes, and planted bugs.
@@ -31,16 +31,15 @@ private rows decides it. Checked by tests/privacy/test_stream.py: the exact law 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.noise import exact_epsilon
+from concord.tasks.mechanisms.gaussian import Move, exact_epsilon
 from concord.tasks.mechanisms.tallies import STEPS, Tallies
 
 MOST_BITS = 8
@@ -50,7 +49,6 @@ LARGEST_SUM = 62
 """Bits that the stated units' sums may have."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Stream(Tallies):
     """Public settings only: those of tallies, whose `rounds` are the questions of every release, and the season's.
 
@@ -64,13 +62,19 @@ class Stream(Tallies):
         "tasks/mechanisms/stream.py: running sums by a square-root matrix under discrete Gaussian noise "
         "(Fichtenberger, Henzinger & Upadhyay 2023; Canonne, Kamath & Steinke 2020), each unit in one period"
     )
+    releases: ClassVar[str] = (
+        "noisy running sums over public codes of all units that arrived so far, one release a period: all releases of "
+        "the season together, past and future, are within this guarantee for each unit, as all seasons of the stream "
+        "are, since a unit is asked in one of them alone; all else follows from them"
+    )
 
     season: int
     bits: int = MOST_BITS
     matrix: Literal["square root"] = "square root"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def model_post_init(self, context: Any) -> None:
+        """Raises WrongInput if the season is out of its range."""
+        super().model_post_init(context)
         if not 1 <= self.season <= LONGEST_SEASON or not 1 <= self.bits <= MOST_BITS or self.secret != "rows":
             raise WrongInput(f"a season has 1 to {LONGEST_SEASON} releases about units whose rows are secret")
 
@@ -85,14 +89,19 @@ class Stream(Tallies):
         return self.season
 
     @property
-    def moves(self) -> list[tuple[int, int, float]]:
+    def moves(self) -> list[Move]:
         """As for tallies, over all releases, of a unit that arrives in the first."""
         weight = sum(q * q for q in self.coefficients)
         return [(square * weight, cells * self.season, scale) for square, cells, scale in super().moves]
 
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """As for tallies; a vote is multiplied by the coefficients."""
+        return tuple(scale / (1 << self.bits) for scale in super().scales)
+
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
         """ε at `delta` of the first `asked` releases at the same scales."""
-        return exact_epsilon(replace(self, season=asked))
+        return exact_epsilon(self.with_(season=asked))
 
     def check(self, number: int, question: RoundQuestion) -> None:
         """As for tallies; and the question may have no model, which could follow from what was released."""
@@ -136,7 +145,7 @@ class Stream(Tallies):
     def as_read(self, released: int) -> Tallies:
         """Plain tallies with the noise that running totals have after that many releases."""
         spread = self.spread(released)
-        return self.plain(replace(each, scale=each.scale * spread) for each in self.rounds)
+        return self.plain(each.with_(scale=each.scale * spread) for each in self.rounds)
 
 
 @lru_cache(maxsize=16)

@@ -17,20 +17,19 @@ Proof. A unit moves a round's sums by a vector v of whole numbers with ‖v‖²
                   each field. Several rows: their mean moves by no more, and truncation towards zero changes the
                   difference of two numbers by less than 1 more: √N = √N_1 + √cells; or twice the norm of either
 A discrete Gaussian under any whole shift v is ‖v‖²/2σ²-zero-concentrated (Canonne, Kamath & Steinke 2020, Thm. 14), and
-that adds over rounds asked one after another (Bun & Steinke 2016). The sharper δ is noise.py's, `moved_delta`. ∎
+that adds over rounds asked one after another (Bun & Steinke 2016). The sharper δ is gaussian.py's, `moved_delta`. ∎
 Checked by tests/privacy/test_tallies.py: the exact law on tiny universes, and planted bugs.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import KINDS, Kind
-from concord.artifacts.privacy import UP, Cost
+from concord.artifacts.privacy import UP
+from concord.artifacts.schemas import Bounds, Frozen
 from concord.tasks.mechanisms.contributions import (
     MOST_STEPS,
     IntegerModel,
@@ -38,25 +37,17 @@ from concord.tasks.mechanisms.contributions import (
     Span,
     What,
     check_grid,
-    columns,
     row_square,
 )
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.noise import (
-    LARGEST_SCALE,
-    check_budget,
-    exact_epsilon,
-    gaussian_cost,
-    least_noise,
-    moved_delta,
-)
+from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, exact_epsilon, least_noise
+from concord.tasks.mechanisms.noise import LARGEST_SCALE
 
 STEPS = 1 << 16
 """Steps per vote: truncating a unit's mean of many rows loses less than one step in a cell."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Round:
+class Round(Frozen):
     """Settings of a round, fixed before anything is released; its `RoundQuestion` has the fields asked and the model.
 
     fields   number of fields asked
@@ -76,17 +67,16 @@ class Round:
     scale: float = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tallies:
+class Tallies(Gaussian):
     """Public settings only, independent of private rows.
 
     classes   number of classes; 0 if the label is a number within bounds, which costs what two classes do
     secret    the difference between neighbours: a unit with all its rows, or the labels of one unit
     many      whether a unit may have several rows
+    codes     digest of the public codes that are asked, and `bounds` of a number
     """
 
     name: ClassVar[str] = "tallies"
-    calibrated: ClassVar[tuple[str, ...]] = ()
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
     proof: ClassVar[str] = (
@@ -98,16 +88,20 @@ class Tallies:
         "the second of three such rounds counts pairs of columns (up to 24 columns), at no further charge"
     )
     take_if: ClassVar[str] = "the data are tables or small images"
+    releases: ClassVar[str] = "noisy sums over public codes; all else follows from them and public rows"
+    of_ask: ClassVar[Collection[str]] = ("codes", "bounds")
 
-    epsilon: float
-    delta: float
     classes: int
     steps: int = STEPS
     secret: Literal["rows", "labels"] = "rows"
     many: bool = False
     rounds: tuple[Round, ...]
+    codes: str = ""
+    bounds: Bounds | None = None
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any) -> None:
+        """Raises WrongInput if a setting is out of its range, or rounds ask what is not paid for."""
+        super().model_post_init(context)
         if not self.rounds or math.fsum(each.share for each in self.rounds) > UP:
             raise WrongInput("tallies need at least one round, and shares that add up to 1 at most")
         for each in self.rounds:
@@ -132,13 +126,13 @@ class Tallies:
     def with_noise(self, scale: float) -> Self:
         """The same with noise of that scale, in units of the root of N_r over a round's share of ρ."""
         scales = [scale * math.sqrt(square / each.share) for square, each in self.squares_by_round]
-        rounds = (replace(each, scale=own) for each, own in zip(self.rounds, scales, strict=True))
-        return replace(self, rounds=tuple(rounds))
+        rounds = (each.with_(scale=own) for each, own in zip(self.rounds, scales, strict=True))
+        return self.with_(rounds=tuple(rounds))
 
     def plain(self, rounds: Iterable[Round]) -> "Tallies":
         """Plain tallies with the same settings and these rounds."""
-        values = {each.name: getattr(self, each.name) for each in fields(Tallies)}
-        return Tallies(**{**values, "rounds": tuple(rounds)})
+        kept = {name: getattr(self, name) for name in self.model_fields_set & Tallies.model_fields.keys()}
+        return Tallies(**{**kept, "rounds": tuple(rounds)})
 
     @property
     def squares_by_round(self) -> list[tuple[int, Round]]:
@@ -158,33 +152,18 @@ class Tallies:
 
     @property
     def rho(self) -> float:
-        """ρ of zero-concentrated DP of all rounds together."""
-        return math.fsum(square / (2 * scale**2) for square, _, scale in self.moves) * UP
+        """ρ of zero-concentrated DP of all rounds together; rounded up."""
+        return super().rho * UP
 
     @property
-    def cost(self) -> Cost:
-        """Zero-concentrated with ρ; also claims (epsilon, delta) if the sharper δ is within it."""
-        return gaussian_cost(self, self.rho)
-
-    def delta_at(self, epsilon: float) -> float:
-        """δ of all rounds at that ε; rounded up."""
-        return moved_delta(epsilon, self.moves)
-
-    @property
-    def moves(self) -> list[tuple[int, int, float]]:
-        """The effect of a unit on what is released: squared norm, numbers it may move, and the scale of their noise."""
+    def moves(self) -> list[Move]:
+        """The sums of each round."""
         return [(square, each.cells, each.scale) for square, each in self.squares_by_round]
 
-    @classmethod
-    def from_settings(cls, kind: Kind) -> Self:
-        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
-        own = kind.only(KINDS[cls.name])
-        values = {each.name: getattr(own, each.name) for each in fields(cls)}
-        return cls(**{**values, "rounds": tuple(Round(**dict(each)) for each in own.rounds)})
-
-    def settings(self) -> dict[str, Any]:
-        """Its public settings as JSON: the keywords it is built from, and its name."""
-        return {"name": self.name, **asdict(self), "rounds": [asdict(each) for each in self.rounds]}
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """Those of the sums of each round, in votes."""
+        return tuple(each.scale / self.steps for each in self.rounds)
 
     def question(
         self, number: int, fields: Sequence[int], spans: Sequence[Span], model: IntegerModel | None = None
@@ -199,7 +178,7 @@ class Tallies:
             steps = min(MOST_STEPS, math.isqrt(self.steps**2 * each.fields // asked))
             while True:
                 least = each.least * steps // self.steps
-                if steps < 2 or self._square(replace(each, fields=asked, least=least), steps) <= self._square(each):
+                if steps < 2 or self._square(each.with_(fields=asked, least=least), steps) <= self._square(each):
                     break
                 steps -= 1
         found = RoundQuestion(
@@ -224,7 +203,7 @@ class Tallies:
         kind, own = (self.classes, each.what, each.count), (question.classes, question.what, question.count)
         if own != kind or (not self.classes and question.steps != self.steps):
             raise ValueError(f"round {number} paid for other classes, another constant or grid than the question's")
-        square = self._square(replace(each, fields=asked, cells=question.size, least=question.least), question.steps)
+        square = self._square(each.with_(fields=asked, cells=question.size, least=question.least), question.steps)
         if square > self._square(each) or question.size > each.cells:
             raise ValueError(
                 f"round {number} paid for {each.fields} fields of {self.steps} steps a vote and {each.cells} numbers, "
@@ -248,72 +227,3 @@ class Tallies:
         if len(sums) > self.rounds[number].cells or sums.dtype != np.int64:
             raise ValueError(f"round {number} releases {self.rounds[number].cells} whole numbers at most")
         return sums + source.gaussian(self.rounds[number].scale, len(sums))
-
-
-SHARES = {1: (1.0,), 2: (0.3, 0.7), 3: (0.3, 0.3, 0.4)}
-"""Shares of ρ by number of rounds."""
-TRUST = (1 / 2, 1 / 4, 1 / 20)
-"""The least that a model may expect of either of two classes, by round: rows it is sure of count for less."""
-MIXED = 3 / 10
-"""Share of the expectation of a model of more classes that is the same for every class."""
-LATER_FIELDS = 7
-"""Most fields asked after the first round: the most predictive ones, judged by released sums."""
-PAIRED = 24
-"""The most columns whose pairs may all be asked."""
-GROUPS, FINER = 4, 8
-"""Groups of a column's values, besides missing ones, if all pairs are asked, and then a few of them."""
-REPAIR_SHARE = 1 / 10
-"""Share of ρ for totals of the codes, by which public rows unlike the private ones are recognised and repaired."""
-COUNT_SHARE = 10
-"""A unit's constant is its norm divided by this, which adds half a percent of noise."""
-
-
-def planned_rounds(
-    *,
-    classes: int,
-    fields: int,
-    codes: int,
-    rounds: int = 3,
-    repair: bool = True,
-    secret: str = "rows",
-    spaces: bool = False,
-    pairs: bool = False,
-    later: int = LATER_FIELDS,
-    steps: int = STEPS,
-) -> tuple[Round, ...]:
-    """The default rounds: totals of the codes first if `repair`, then rounds of labels. If only labels are secret, a
-    single round, since every round of the same codes would measure the same.
-
-    fields, codes   fields of a row, and code numbers in all
-    spaces          whether each later round queries other codes, for which there is no model yet
-    pairs           whether later rounds may query pairs of columns instead
-    later           most fields that later rounds query
-    """
-    if secret == "labels":
-        least, cells = least_expected(classes, steps, 0), codes * columns(classes, "labels")
-        return (Round(fields=fields, cells=cells, least=least, share=1.0),)
-    rest = 1 - REPAIR_SHARE if repair else 1.0
-    ways = math.comb(fields, 2) if pairs else 0
-    # most cells of all pairs of columns, or of the few that are asked then
-    paired = max(ways * (GROUPS + 1) ** 2, min(ways, LATER_FIELDS) * (FINER + 1) ** 2)
-    asked = [
-        Round(
-            fields=min(fields, later) if at else fields,
-            cells=(max(codes, paired) if at else codes) * columns(classes, "labels"),
-            least=least_expected(classes, steps, 0 if spaces else at),
-            share=rest * share,
-        )
-        for at, share in enumerate(SHARES[rounds])
-    ]
-    norm = math.isqrt(fields * row_square(classes, steps, "labels", asked[0].least))
-    asked[0] = replace(asked[0], count=max(1, norm // COUNT_SHARE), cells=asked[0].cells + 1)
-    totals = Round(what="codes", fields=fields, cells=codes, least=0, share=REPAIR_SHARE)
-    return (totals, *asked) if repair else tuple(asked)
-
-
-def least_expected(classes: int, steps: int, at: int) -> int:
-    """The least, in steps, that the model of round `at` of labels, from 0, may expect of a class: less in each."""
-    return math.floor(steps * (TRUST[at] if classes <= 2 else (MIXED if at else 1.0) / classes))
-
-
-MECHANISM = Tallies

@@ -65,11 +65,11 @@ from concord.artifacts.schemas import WORDS, Encoding, PublicBatch, PublicRows, 
 from concord.artifacts.sections import StudentPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Public
+from concord.tasks.advice.expectation import TYPICAL_AGREEMENT, expectation, profile
 from concord.tasks.data.concord_student import Chosen
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.tables import open_public
-from concord.tasks.mechanisms.mechanism import expectation, from_settings
-from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, profile
+from concord.tasks.mechanisms.catalogue import of_votes
 from concord.tasks.publish.describe import Outcomes, describe, domain_charge, refusals, tables, voted
 from concord.tasks.publish.figures import (
     budget_figure,
@@ -172,7 +172,7 @@ def certify_answers(session: str, stores: Public) -> Ref:
 
 
 def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:
-    tallied = Tallied if session.kind.classes else TalliedNumber
+    tallied = Tallied if session.facts.classes else TalliedNumber
     made = {"universal": Chosen, "linear": tallied}.get(plan.learner)
     params = {"universal": plan.space.model_dump(mode="json"), "linear": {}}.get(plan.learner, plan.params)
     return StudentRecord(
@@ -195,7 +195,7 @@ def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Rele
     """
     if not (labels := voted(session, labels)) or not session.answered:
         return None
-    mechanism, classes = from_settings(session.kind), len(plan.data.classes)
+    mechanism, classes = of_votes(session.mechanism), len(plan.data.classes)
     if not mechanism.counts:
         votes = profile(TYPICAL_AGREEMENT, classes) * session.teachers
         return Noise(changed=round(expectation(mechanism, votes, session.asked).changed, EXPECTED_DIGITS), by="guess")
@@ -303,7 +303,7 @@ def publication_of(plan: Plan, certified: Certified, public: PublicRows, stores:
         series=_series(session, refused, ledger) | {"accuracy_by_release": by_release},
         datasets={
             **datasets_of(certificate),
-            certificate.mechanism.kind.of_rows: sha256_of_all(staged.read(batch.ref) for batch in public.batches),
+            certificate.mechanism.facts.of_rows: sha256_of_all(staged.read(batch.ref) for batch in public.batches),
         },
         student=load(file, plan.student.estimator),
         student_file=file,

@@ -97,7 +97,7 @@ def followers(sessions: Sequence[Session], ledger: Reading) -> list[Session]:
     """The sessions that test students of these."""
     learned = {session.id for session in sessions}
     everything = ledger.sessions(sessions[0].domain)
-    return [session for session in everything if session.kind.session in learned]
+    return [session for session in everything if session.facts.session in learned]
 
 
 def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:

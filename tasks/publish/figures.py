@@ -25,7 +25,7 @@ from concord.artifacts.parts import EVERY, PARTS
 from concord.artifacts.privacy import Cost
 from concord.artifacts.records import Counts
 from concord.artifacts.sessions import Session
-from concord.tasks.mechanisms.mechanism import from_settings
+from concord.tasks.mechanisms.catalogue import of_votes
 
 if TYPE_CHECKING:  # a run that is cached draws nothing
     from matplotlib.axes import Axes
@@ -100,7 +100,7 @@ def spending(session: Session, refused: NDArray[np.bool_], rows: Integers | None
     asked, places = len(refused), np.flatnonzero(refused)
     at = np.unique(np.linspace(min(1, asked), asked, POINTS_DRAWN).astype(np.int64)) if rows is None else rows
     had = np.searchsorted(places, at).astype(np.int64)  # refusals among the first `at` rows
-    each = None if session.per_refusal is None else from_settings(session.kind).per_refusal
+    each = None if session.per_refusal is None else of_votes(session.mechanism).per_refusal
     if each is None:
         return Spending(at, at - had, np.full(len(at), session.epsilon))
     charged = {count: charge_of(session, each, count) for count in set(had.tolist())}
@@ -231,7 +231,7 @@ def epsilon_if_stopped_early(session: Session, spent: Spending) -> Spending | No
     """
     if not session.teachers or session.relabelled or not session.asked:
         return None
-    mechanism = from_settings(session.kind)
+    mechanism = of_votes(session.mechanism)
     at = np.unique(np.linspace(0, len(spent.rows) - 1, PLANS).astype(np.int64))
     rows, answered = spent.rows[at], spent.answered[at]
     plans = zip(rows.tolist(), answered.tolist(), strict=True)

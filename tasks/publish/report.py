@@ -44,6 +44,7 @@ from concord.artifacts.published import NOBODYS
 from concord.artifacts.records import promised
 from concord.artifacts.schemas import Budget
 from concord.tasks.asks.kinds import delta_of
+from concord.tasks.mechanisms.catalogue import recorded
 from concord.tasks.student.scorecard import is_linear
 from concord.tasks.student.scorecard import scorecard as points_of
 
@@ -189,7 +190,7 @@ def guarantees_of(certificate: Certificate) -> tuple[Guarantee, ...]:
         lesser = []
         for record in certificate.sessions:
             epsilon = step / EPSILONS * record.guarantee.epsilon
-            pair = Budget(epsilon=epsilon, delta=delta_of(record.mechanism.kind, epsilon))
+            pair = Budget(epsilon=epsilon, delta=delta_of(record.mechanism.settings, epsilon))
             lesser.append(record.model_copy(update={"guarantee": pair}))
         together = promised(lesser)
         found.append(Guarantee.at(together.epsilon, together.delta, claim.unit, claim.neighbours))
@@ -377,7 +378,7 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
 
 def small_counts(certificate: Certificate) -> str:
     """Why counts below ten may be released, or that none is."""
-    noise = [part.noise for record in certificate.sessions for part in record.mechanism.kind.noise]
+    noise = [scale for record in certificate.sessions for scale in recorded(record.mechanism.settings).scales]
     if not noise:
         return "No count or sum of records is released, only labels of public rows or the choice of a model."
     small = (

@@ -36,7 +36,7 @@ from concord.artifacts.threads import Threads
 from concord.tasks.data.codes import CodeMatrix, Codes, coarser
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.mechanisms.progress import report
+from concord.tasks.mechanisms.noise import report
 from concord.tasks.student.concord_tallied import added, over_prior, probabilities
 from concord.tasks.student.directions import Directions, most_rows
 from concord.tasks.student.joint import DecodedColumn, MeasuredColumn, MeasuredRounds, Search, decode_column

@@ -34,7 +34,7 @@ from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, deepened
 from concord.tasks.data.encode import labelled_rows
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies
+from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.decode import (
     Decoded,
     NoisyRound,
@@ -48,6 +48,7 @@ from concord.tasks.student.decode import (
 )
 from concord.tasks.student.intervals import share
 from concord.tasks.student.joint import Search
+from concord.tasks.student.rounds import FINER, GROUPS
 
 RoundFile = Mapping[str, Any]
 """The content of a released round's file."""

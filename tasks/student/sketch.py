@@ -33,12 +33,13 @@ from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, WordField
 from concord.tasks.data.grid import grid_of, groups_of, label_points, probability_name, recoded, values_in, with_tables
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.sketch import Sketch, most_groups
+from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.student.concord_tallied import TalliedNumber
 from concord.tasks.student.decode import Decoded, decode, next_fields, next_model, scores
 from concord.tasks.student.joint import Search
 from concord.tasks.student.margins import Margins, margins_of
 from concord.tasks.student.questions import RoundFile, noisy_round
+from concord.tasks.student.rounds import most_groups
 from concord.tasks.student.synthetic import (
     UPDATES,
     TwoWay,

@@ -27,17 +27,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import inferred_schema
 from concord.artifacts.measures import UnitsTested
 from concord.artifacts.published import PROBABILITY_DIGITS, SYNTHETIC, SYNTHETIC_FILE
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref
-from concord.tasks.asks.kinds import test_figures
 from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.data.grid import label_points, probability_name
 from concord.tasks.mechanisms.private_test import PLACES
+from concord.tasks.student.private_figures import test_figures
 from concord.tasks.verify.checks import alike, equal, stated_bounds
 from concord.tasks.verify.forms import DecodedForm, Form, LearnedForm, ReleaseForm, RoundForm, SketchForm
 from concord.tasks.verify.kinds import Kind, PrivateTest, Sketch, Stream, Tallies
@@ -117,7 +116,7 @@ def _learned(record: SessionRecord, at: PublishedSession) -> str:
         if synthetic is not None:
             (cells,) = (step.synthetic.cells.encode() for step in steps if step.synthetic is not None)
             table.check_synthetic(synthetic, codes, steps[-1].decoded, cells)
-    return f"{said}; {NOT_DECODED.format(record.mechanism.kind.of_rows)}"
+    return f"{said}; {NOT_DECODED.format(record.mechanism.facts.of_rows)}"
 
 
 def _answers(record: SessionRecord, at: PublishedSession) -> str:
@@ -136,10 +135,10 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
 
 def check_tested(test: UnitsTested, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
     """Raise NotVerified unless the figures of a private test of these settings are those of its released counts."""
-    kind, as_written = Kind.of(settings).only(PrivateTest), kinds.Kind.of(settings).only(kinds.PrivateTest)
+    kind = Kind.of(settings).only(PrivateTest)
     try:
         equal("whether the label is a number", kind.bounds is not None, kind.classes == 0)
-        alike("the private test", test_figures(as_written, released, test.earlier), test)
+        alike("the private test", test_figures(settings, released, test.earlier), test)
         if kind.bounds is not None:
             equal("the number of counts", {len(released[name]) for name in COUNTS_OF_NUMBER}, {len(PLACES)})
             equal("whether the constant is within the bounds", kind.bounds[0] <= kind.constant <= kind.bounds[1], True)

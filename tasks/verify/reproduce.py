@@ -106,7 +106,7 @@ def student_as_released(at: PublishedSession) -> str:
             [student.low, student.high],
             [*stated_bounds(Kind.of(record.mechanism.settings))],
         )
-    return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.kind.of_rows)}"
+    return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.facts.of_rows)}"
 
 
 def _types(student: bytes) -> set[tuple[str, str]]:

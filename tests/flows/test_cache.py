@@ -54,7 +54,7 @@ def files(digest: str, path: str = "table.csv") -> RowTable:
 
 
 def relabelling(share: float) -> Relabelling:
-    return Relabelling(hypotheses="stumps", features=("a",), grid="", share=share)
+    return Relabelling(hypotheses="stumps", features=("a",), grid="", share=share, epsilon=1.0, delta=1e-6)
 
 
 BATCH = PublicBatch(ref=ONE, first=0, rows=1)

@@ -20,6 +20,7 @@ from tests.world import (
     Tracking,
     asking_relabel,
     close,
+    recorded_as,
     start,
     start_extension,
     verify,
@@ -38,7 +39,7 @@ def test_every_part_of_the_cost_is_shown(home: Path, session: str) -> None:
     record = certificate.relabelling
     assert record is not None
     assert (record.share, record.choice_epsilon) == (0.3, 1.0)
-    made = Relabelled.from_settings(certificate.mechanism.kind).relabelling
+    made = recorded_as(Relabelled, certificate.mechanism.settings).relabelling
     assert made.whole(record.inner.epsilon, record.inner.delta) == pytest.approx((4.0, 1e-5))
     for name in ("Nandi & Bassily 2020", "Beimel, Nissim & Stemmer 2015", "amplification"):
         assert name in certificate.mechanism.proof

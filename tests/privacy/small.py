@@ -1,6 +1,5 @@
 """Small mechanisms of every kind, whose whole law can be enumerated or attacked."""
 
-from dataclasses import replace
 from math import isqrt
 from typing import Any
 
@@ -11,7 +10,7 @@ EPSILON = 1.0
 STEPS = 32
 """A vote's, in tallies."""
 HALF = Round(fields=1, cells=2, least=STEPS // 2, count=12, share=0.5)
-ROUNDS = (replace(HALF, count=0, cells=1), replace(HALF, count=0, cells=1, least=STEPS // 8))
+ROUNDS = (HALF.with_(count=0, cells=1), HALF.with_(count=0, cells=1, least=STEPS // 8))
 """Two over one cell."""
 
 
@@ -21,7 +20,7 @@ def tallies(*rounds: Round, classes: int = 2, **settings: Any) -> Tallies:
 
 def one_round(classes: int = 2, **changed: Any) -> Round:
     """Of two fields."""
-    return replace(HALF, **{"fields": 2, "cells": 99, "least": STEPS // (classes or 2), "share": 1.0} | changed)
+    return HALF.with_(**{"fields": 2, "cells": 99, "least": STEPS // (classes or 2), "share": 1.0} | changed)
 
 
 TABLES = Round(what="codes", fields=2, cells=6, least=0, count=isqrt(2 * 2**2) // 2, share=0.25)

@@ -232,24 +232,24 @@ class AnswersUndrawn(StableVoting):
 
 def scales(mechanism: Mechanism) -> dict[str, float]:
     """The scales of its noise."""
-    return {key: value for key, value in mechanism.settings().items() if key.endswith("scale")}
+    return {key: value for key, value in mechanism.model_dump(mode="json").items() if key.endswith("scale")}
 
 
 def thinner(name: str) -> Any:
     """The mechanism with all its noise scaled down."""
     made = calibrated(name)
-    return replace(made, **{key: scale / THINNER.get(name, 8) for key, scale in scales(made).items()})
+    return made.with_(**{key: scale / THINNER.get(name, 8) for key, scale in scales(made).items()})
 
 
 def forgets_composition() -> StableVoting:
     """The table of one refusal, run until the five hundredth: of the hundredth an audit this short is not sure."""
     made: StableVoting = calibrated("stable", cutoff=1)
-    return replace(made, cutoff=500)
+    return made.with_(cutoff=500)
 
 
 def with_table(entries: slice) -> StableVoting:
     made: StableVoting = calibrated("stable", cutoff=20)
-    return replace(made, refusal=made.refusal[entries].copy())
+    return made.with_(refusal=made.refusal[entries].copy())
 
 
 def answers_undrawn() -> StableVoting:
@@ -265,7 +265,7 @@ BROKEN: dict[tuple[str, str], Callable[[], Mechanism]] = {
     ("stable", "table shifted"): partial(with_table, slice(20, None)),
     ("stable", "composition forgotten"): forgets_composition,
     ("stable", "rows answered whatever was drawn"): answers_undrawn,
-    ("sparse_vector", "labels escape"): lambda: replace(calibrated("sparse_vector", cutoff=3), threshold=0),
+    ("sparse_vector", "labels escape"): lambda: calibrated("sparse_vector", cutoff=3).with_(threshold=0),
 }
 
 

@@ -4,7 +4,6 @@ And how every one that answers rows is asked: batches of a stream are answered a
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -21,6 +20,7 @@ from tests.world import (
     REFUSED,
     Ints,
     RandomSource,
+    Relabelled,
     planned_rounds,
     sketch_rounds,
 )
@@ -69,8 +69,8 @@ def thinner(mechanism: Any) -> Any:
     """The planted fault: all noise of a ten-thousandth too small a scale."""
     scales = {key: value * 0.9999 for key, value in vars(mechanism).items() if key.endswith("scale")}
     if rounds := getattr(mechanism, "rounds", ()):
-        scales["rounds"] = tuple(replace(each, scale=each.scale * 0.9999) for each in rounds)
-    return replace(mechanism, **scales)
+        scales["rounds"] = tuple(each.with_(scale=each.scale * 0.9999) for each in rounds)
+    return mechanism.with_(**scales)
 
 
 def test_every_kind_is_among_them() -> None:
@@ -104,10 +104,11 @@ def test_rounds_are_charged_by_their_norm_and_share_the_charge_as_planned(name: 
 
 @pytest.mark.parametrize("name", ["stable", "sparse_vector", "noisy_votes", "laplace_votes"])
 def test_a_relabelled_mechanism_is_charged_the_whole_and_no_more(name: str) -> None:
-    whole = relabelled(name)
-    assert 0.99 * whole.epsilon < whole.cost.epsilon(whole.delta) <= whole.epsilon
-    assert 0.999 * whole.delta < whole.cost.delta <= whole.delta
-    assert whole.cost.epsilon(0.99 * whole.delta) == np.inf
+    mechanism: Relabelled = relabelled(name)
+    cost, whole = mechanism.cost, mechanism.relabelling
+    assert 0.99 * whole.epsilon < cost.epsilon(whole.delta) <= whole.epsilon
+    assert 0.999 * whole.delta < cost.delta <= whole.delta
+    assert cost.epsilon(0.99 * whole.delta) == np.inf
 
 
 # What is drawn --------------------------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
-"""A new mechanism is its file, a line of the catalogue, its kind and its recomputation: one is added, and all work.
+"""A new mechanism is its file, which the catalogue names, and its referee: one is added, and all work.
 
 It answers every row with the plurality label, or by a keyed coin with the other one: randomised response.
 """
 
 import math
-import sys
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,32 +15,31 @@ from tests.privacy.audit import audit
 from tests.support.at_door import CLASSES, counts_of, make_case
 from tests.support.recomputed import charge, least_delta
 from tests.world import (
+    CATALOGUE,
     KINDS,
     MECHANISMS,
     ORDERS,
     ROUTES,
     Answers,
     Cost,
-    FieldSettings,
     Floats,
     Ints,
     NotVerified,
     Odds,
+    PublicSettings,
     RandomSource,
     Route,
     Votes,
-    artifacts_kinds,
     calibrate,
     expectation,
-    from_settings,
     plurality,
+    recorded,
 )
 
 NAME = "responses"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Responses(FieldSettings):
+class Responses(PublicSettings):
     """Two classes alone; `each` is the ε of one row."""
 
     name: ClassVar[str] = NAME
@@ -77,21 +73,14 @@ class Responses(FieldSettings):
         return Answers(np.where(coins, 1 - plurality(paid), plurality(paid)))
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        return replace(self, queries=asked).cost.epsilon(self.delta)
+        return self.with_(queries=asked).cost.epsilon(self.delta)
 
     def odds(self, votes: Floats) -> Odds:
         return Odds(np.zeros(len(votes)), np.full(len(votes), self.flipped))
 
 
-class ResponsesKind(Votes):
-    """Its settings, as the ledger records them."""
-
-    queries: int
-    each: float
-
-
-class RecordedKind(artifacts_kinds.Votes):
-    """The same."""
+class Referee(Votes):
+    """How its settings are read again, to recompute what they cost."""
 
     queries: int
     each: float
@@ -107,13 +96,10 @@ class Leaking(Responses):
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its file, its line of the catalogue, its kind, its recomputation."""
-    module = ModuleType(f"concord.tasks.mechanisms.{NAME}")
-    module.MECHANISM = Responses  # type: ignore[attr-defined]  # what the file would define
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    """Its lines in the catalogue and in the list of plans; and its referee: how settings are read, and recomputed."""
+    monkeypatch.setitem(CATALOGUE, NAME, Responses)
     monkeypatch.setitem(MECHANISMS, NAME, ("queries",))
-    monkeypatch.setitem(KINDS, NAME, ResponsesKind)
-    monkeypatch.setitem(artifacts_kinds.KINDS, NAME, RecordedKind)
+    monkeypatch.setitem(KINDS, NAME, Referee)
     monkeypatch.setitem(ROUTES, NAME, Route(lambda kind: (kind.each, kind.queries, 0.0)))
 
 
@@ -124,7 +110,7 @@ def made(epsilon: float = 12.0) -> Responses:
 
 
 def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
-    assert from_settings(artifacts_kinds.Kind.of(made().settings())) == made()
+    assert recorded(made().model_dump(mode="json")) == made()
     expected = expectation(made(300.0), np.array([[600.0, 0.0]]), 120)
     assert expected.answered == 120
     assert expected.changed == pytest.approx(1 / (1 + math.exp(300 / 120)))
@@ -132,7 +118,7 @@ def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
 
 def test_settings_of_a_later_version_are_not_taken_for_those_of_this_one() -> None:
     with pytest.raises(NotVerified, match=f"settings of {NAME!r} are not those .*later"):
-        from_settings(artifacts_kinds.Kind.of({**made().settings(), "later": 1}))
+        recorded({**made().model_dump(mode="json"), "later": 1})
 
 
 def test_it_passes_the_door_and_a_retry_gives_the_same_labels(tmp_path: Path) -> None:
@@ -145,7 +131,7 @@ def test_it_passes_the_door_and_a_retry_gives_the_same_labels(tmp_path: Path) ->
 
 
 def test_verify_recomputes_what_it_charges() -> None:
-    settings = made(epsilon=2.0).settings()
+    settings = made(epsilon=2.0).model_dump(mode="json")
     assert least_delta(settings, 2.0) <= 1e-9
     nats, additive = charge(settings, 2.0)
     assert nats == pytest.approx(made(epsilon=2.0).cost.renyi[ORDERS.index(2.0)], rel=1e-6)
@@ -153,10 +139,10 @@ def test_verify_recomputes_what_it_charges() -> None:
 
 
 def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
-    claim = replace(made(epsilon=2.0), queries=1, each=2.0)
+    claim = made(epsilon=2.0).with_(queries=1, each=2.0)
     here, there = one_vote_moved(1, 2, 2, 3)
     torn = Attack(here=here, there=there, labels=np.array([[1.0, -1.0, 0.0]]))
     settings: dict[str, Any] = {"delta": 1e-9, "trials": 20_000}
     settings["confidence"] = 1 - 1e-7  # at 0.99 an honest one, whose claim is tight, falls with probability 2e-3
     assert audit(claim.release, [torn], **settings) <= 2.0
-    assert audit(Leaking(**asdict(claim)).release, [torn], **settings) > 2.0
+    assert audit(Leaking(**dict(claim)).release, [torn], **settings) > 2.0

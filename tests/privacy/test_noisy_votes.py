@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -96,13 +96,13 @@ def test_another_release_under_the_same_noise_is_rejected(twin: Answer, width: i
 @pytest.mark.parametrize(("queries", "classes"), SMALL)
 @pytest.mark.parametrize("epsilon", [0.3, 1.1, 2.0])
 def test_laplace_noise_costs_as_randomised_responses_with_equality(queries: int, classes: int, epsilon: float) -> None:
-    mechanism = replace(LAPLACE.calibrated(queries, classes), scale=0.8)
+    mechanism = LAPLACE.calibrated(queries, classes).with_(scale=0.8)
     exact = LAPLACE.exact_delta(mechanism, 0.8, epsilon)
     assert exact == pytest.approx(hockey_stick(1 / 0.8, queries * shifts(classes), epsilon), abs=LEFT_OUT)
 
 
 def test_a_scale_that_does_not_earn_the_claim_does_not_get_it() -> None:
-    mechanism = replace(GAUSSIAN.calibrated(1_000, 2), scale=10.0)
+    mechanism = GAUSSIAN.calibrated(1_000, 2).with_(scale=10.0)
     assert mechanism.cost.claims == ()
     assert mechanism.cost.epsilon(DELTA) > GAUSSIAN.epsilon
 
@@ -110,9 +110,9 @@ def test_a_scale_that_does_not_earn_the_claim_does_not_get_it() -> None:
 @pytest.mark.parametrize("classes", [2, 10])
 def test_the_curve_is_linear_in_queries_and_falls_with_noise(classes: int) -> None:
     noisy_votes = NoisyVotes(epsilon=1.0, delta=1e-5, queries=1, classes=classes, scale=40.0)
-    many = replace(noisy_votes, queries=250)
+    many = noisy_votes.with_(queries=250)
     assert many.cost.renyi == pytest.approx(250 * np.array(noisy_votes.cost.renyi))
-    assert max(replace(many, scale=41.0).cost.renyi) < max(many.cost.renyi)
+    assert max(many.with_(scale=41.0).cost.renyi) < max(many.cost.renyi)
 
 
 def test_two_classes_share_one_noise_and_sum_to_the_teachers() -> None:
@@ -134,7 +134,7 @@ def test_noise_of_the_wrong_shape_is_refused() -> None:
 
 def test_it_beats_charging_a_row_as_one_release_of_double_epsilon() -> None:
     mechanism = LaplaceVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1_000, classes=10)
-    whole = replace(mechanism, scale=mechanism.scale / 2, queries=500).cost  # 1,000 responses of 2/scale
+    whole = mechanism.with_(scale=mechanism.scale / 2, queries=500).cost  # 1,000 responses of 2/scale
     assert mechanism.cost.epsilon(1e-5) < 0.75 * whole.epsilon(1e-5)
 
 

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache, reduce
 from itertools import product
 from typing import Any
@@ -18,22 +17,24 @@ from tests.world import (
     PLACES,
     Ints,
     Kind,
-    Measures,
-    Noisy,
     PrivateTest,
-    artifacts_kinds,
     measured_error,
     measured_share,
     mechanisms_private_test,
     placed,
+    private_figures,
     quantile,
+    recorded,
     verify_recompute,
 )
+from tests.world import test_figures as figures_of_counts
 
 EPSILON, DELTA = 1.5, 0.02
 CLASSES = 2
 SECRETS = ("rows", "labels")
 NUMBER = {"classes": 0}
+THREE = (0.0, 0.5, 1.0)
+"""Places that are few enough for every count to be tried."""
 KINDS = pytest.mark.parametrize("label", [{}, NUMBER], ids=["classes", "number"])
 
 
@@ -83,7 +84,9 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, label: dict[s
     assert mechanism.cost.epsilon(DELTA) <= EPSILON
     exact = exact_delta(mechanism)
     assert 0.3 * DELTA < exact <= DELTA + LEFT_OUT
-    assert exact <= verify_recompute.least_delta(Kind.of(mechanism.settings()), EPSILON) + LEFT_OUT <= DELTA
+    assert (
+        exact <= verify_recompute.least_delta(Kind.of(mechanism.model_dump(mode="json")), EPSILON) + LEFT_OUT <= DELTA
+    )
 
 
 @KINDS
@@ -97,7 +100,7 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, label: dict[s
 )
 def test_too_little_noise_is_rejected(secret: str, label: dict[str, Any], changes: dict[str, float]) -> None:
     mechanism = calibrated(secret, **label)
-    planted = replace(mechanism, **{name: getattr(mechanism, name) * part for name, part in changes.items()})
+    planted = mechanism.with_(**{name: getattr(mechanism, name) * part for name, part in changes.items()})
     assert exact_delta(planted) > DELTA
 
 
@@ -126,13 +129,10 @@ def test_it_costs_no_more_than_learning(secret: str, label: dict[str, Any]) -> N
         mechanism = PrivateTest.calibrate(**given, most=(order, nats))
         assert mechanism.cost.renyi[ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
-        due, additive = verify_recompute.charge(Kind.of(mechanism.settings()), order)
+        due, additive = verify_recompute.charge(Kind.of(mechanism.model_dump(mode="json")), order)
         assert due == pytest.approx(mechanism.cost.renyi[ORDERS.index(order)], rel=1e-12)
         assert additive == 0
-        assert (
-            PrivateTest.from_settings(artifacts_kinds.Kind.of(json.loads(json.dumps(mechanism.settings()))))
-            == mechanism
-        )
+        assert recorded(json.loads(mechanism.model_dump_json())) == mechanism
 
 
 @pytest.mark.parametrize(("scale", "count"), [(0.4, 1), (1.0, 1), (3.0, 2), (2.0, 9), (700.0, 1)])
@@ -157,7 +157,7 @@ def test_a_tail_that_nothing_is_within_is_refused() -> None:
 def test_a_law_too_wide_to_be_summed_has_a_bound_on_its_quantile(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = quantile(50.0, 9, 0.00625)
     quantile.cache_clear()
-    monkeypatch.setattr(mechanisms_private_test, "LARGEST_LAW", 0)
+    monkeypatch.setattr(private_figures, "LARGEST_LAW", 0)
     assert exact < quantile(50.0, 9, 0.00625) < 1.5 * exact
     quantile.cache_clear()
 
@@ -196,7 +196,7 @@ def test_intervals_cover_as_often_as_they_say(units: int, chance: float, scale: 
 
 
 def test_intervals_that_leave_the_noise_out_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms_private_test, "quantile", lambda *_: 0)
+    monkeypatch.setattr(private_figures, "quantile", lambda *_: 0)
     assert coverage(30, 0.8, 4.0, 0.95) < 0.95
 
 
@@ -214,26 +214,34 @@ def test_the_noise_of_every_cell_of_a_sum_is_counted(monkeypatch: pytest.MonkeyP
         return all(found.low <= low and high <= found.high for found in noisy)
 
     assert holds()
-    monkeypatch.setattr(mechanisms_private_test, "quantile", lambda scale, _, tail: quantile(scale, 1, tail))
+    monkeypatch.setattr(private_figures, "quantile", lambda scale, _, tail: quantile(scale, 1, tail))
     assert not holds()
 
 
+def figures_of(mechanism: PrivateTest, right: int, wrong: int, matrix: Ints) -> Any:
+    """The figures of released counts."""
+    about = mechanism.with_(share=0.1, clean=True).model_dump(mode="json")
+    names = [str(of) for of in range(len(matrix))]
+    return figures_of_counts(about, {"right": right, "wrong": wrong, "matrix": matrix.tolist(), "classes": names}, 0)
+
+
 def test_measures_are_shares_of_the_matrix() -> None:
-    mechanism = replace(calibrated("rows"), classes=3, scale=1e-3, pair_scale=1e-3)
+    mechanism = calibrated("rows").with_(classes=3, scale=1e-3, pair_scale=1e-3)
     matrix = np.array([[50, 10, 0], [5, 100, 20], [0, 0, 200]])
-    found = Measures.of(mechanism, Noisy.of(mechanism, [350, 35, *matrix.ravel().tolist()]))
+    found = figures_of(mechanism, 350, 35, matrix)
+    recall, precision = ([getattr(of, which) for of in found.classes] for which in ("recall", "precision"))
     assert found.rows == 385
     assert found.accuracy.value == pytest.approx(350 / 385)
-    assert [item.value for item in found.recall] == pytest.approx([50 / 60, 100 / 125, 1.0])
-    assert [item.value for item in found.precision] == pytest.approx([50 / 55, 100 / 110, 200 / 220])
+    assert [item.value for item in recall] == pytest.approx([50 / 60, 100 / 125, 1.0])
+    assert [item.value for item in precision] == pytest.approx([50 / 55, 100 / 110, 200 / 220])
     assert found.balanced_accuracy.value == pytest.approx((50 / 60 + 100 / 125 + 1) / 3)
-    for item in (found.accuracy, found.balanced_accuracy, *found.recall, *found.precision):
+    for item in (found.accuracy, found.balanced_accuracy, *recall, *precision):
         assert 0 <= item.low <= item.value <= item.high <= 1
     assert found.balanced_accuracy.high - found.balanced_accuracy.low > found.accuracy.high - found.accuracy.low
 
 
 def test_counts_below_zero_say_nothing() -> None:
-    found = Measures.of(calibrated("rows"), Noisy.of(calibrated("rows"), [-3, -2, -1, -4, -5, 0]))
+    found = figures_of(calibrated("rows"), -3, -2, np.array([[-1, -4], [-5, 0]]))
     assert found.rows == 0
     assert (found.accuracy.low, found.accuracy.high) == (0, 1)
     assert not math.isnan(found.balanced_accuracy.value)
@@ -242,7 +250,7 @@ def test_counts_below_zero_say_nothing() -> None:
 def number_coverage(chances: list[float], units: int, scale: float, level: float) -> float:
     """How likely the interval covers the root of the mean square of the places, of units at each with these chances:
     every count, and every noise of each."""
-    places, counts = np.array(mechanisms_private_test.PLACES), range(units + 1)
+    places, counts = np.array(THREE), range(units + 1)
     law = np.zeros((units + 1,) * 3)
     for near, far in product(counts, counts):
         if near + far <= units:
@@ -262,14 +270,14 @@ def number_coverage(chances: list[float], units: int, scale: float, level: float
 def test_the_interval_of_an_error_covers_as_often_as_it_says(
     chances: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mechanisms_private_test, "PLACES", (0.0, 0.5, 1.0))
+    monkeypatch.setattr(private_figures, "PLACES", THREE)
     for level in (0.95, 0.7):
         assert number_coverage(chances, 8, 0.6, level) >= level
 
 
 def test_an_interval_of_an_error_that_leaves_the_noise_out_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms_private_test, "PLACES", (0.0, 0.5, 1.0))
-    monkeypatch.setattr(mechanisms_private_test, "quantile", lambda *_: 0)
+    monkeypatch.setattr(private_figures, "PLACES", THREE)
+    monkeypatch.setattr(private_figures, "quantile", lambda *_: 0)
     assert number_coverage([1.0, 0.0, 0.0], 8, 2.5, 0.7) < 0.7
 
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
 from itertools import product
@@ -292,10 +292,10 @@ def proved(form: SingleRelease) -> float:
 LAPLACE = LaplaceRelease.calibrate(epsilon=2.0, delta=1e-6)
 OPTIMAL = OptimalRelease.calibrate(epsilon=2.0, delta=1e-6)
 PLANTED: dict[str, SingleRelease] = {
-    "noise of a sixth of the scale": replace(LAPLACE, scale=LAPLACE.scale / 6),
-    "a threshold below 0, so that an answer is released that is not ahead": replace(LAPLACE, threshold=-1.0),
-    "probabilities that grow by two steps for one vote": replace(OPTIMAL, refusal=OPTIMAL.refusal[::2].copy()),
-    "a table from where half of the questions are answered": replace(OPTIMAL, refusal=OPTIMAL.refusal[7:].copy()),
+    "noise of a sixth of the scale": LAPLACE.with_(scale=LAPLACE.scale / 6),
+    "a threshold below 0, so that an answer is released that is not ahead": LAPLACE.with_(threshold=-1.0),
+    "probabilities that grow by two steps for one vote": OPTIMAL.with_(refusal=OPTIMAL.refusal[::2].copy()),
+    "a table from where half of the questions are answered": OPTIMAL.with_(refusal=OPTIMAL.refusal[7:].copy()),
 }
 
 

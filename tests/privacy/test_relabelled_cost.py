@@ -1,7 +1,6 @@
 """What relabelling costs: the maps and their inverses, the published numbers, and the mechanism that states them."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ from tests.world import (
     Relabelled,
     WrongInput,
     amplified,
-    artifacts_kinds,
     boost,
     inner_budget,
+    recorded,
     share_for,
 )
 
@@ -107,7 +106,7 @@ def test_it_runs_as_the_inner_mechanism_and_is_charged_whole() -> None:
 def test_a_dearer_inner_mechanism_makes_the_whole_dearer() -> None:
     """The cost is that of what runs, whatever budget is written beside it."""
     made: Relabelled = relabelled("stable")
-    dearer = replace(made, inner=votes("stable", 4.0, delta=4e-5))
+    dearer = made.with_(inner=votes("stable", 4.0, delta=4e-5))
     assert dearer.cost.epsilon(1e-5) > 2 > 1 >= made.cost.epsilon(1e-5)
 
 
@@ -116,4 +115,4 @@ def test_settings_are_json_and_tell_the_relabelling() -> None:
     settings = settings_of(made)
     assert settings["name"] == "noisy_votes"
     assert (settings["relabel"]["epsilon"], settings["relabel"]["delta"]) == (1.0, 1e-5)
-    assert Relabelled.from_settings(artifacts_kinds.Kind.of(settings)) == made
+    assert recorded(settings) == made

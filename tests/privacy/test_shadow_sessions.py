@@ -114,8 +114,8 @@ def stands(stage: SumsStage) -> bool:
 
 
 def without_noise(stage: SumsStage) -> SumsStage:
-    rounds = tuple(replace(each, scale=1.0) for each in stage.mechanism.rounds)
-    return replace(stage, mechanism=replace(stage.mechanism, rounds=rounds))
+    rounds = tuple(each.with_(scale=1.0) for each in stage.mechanism.rounds)
+    return replace(stage, mechanism=stage.mechanism.with_(rounds=rounds))
 
 
 def plan_of(folder: Path, **changes: Any) -> Plan:
@@ -131,7 +131,7 @@ def test_a_session_of_tallies_stays_below_its_bound_and_one_without_noise_is_see
     public = PublicFacts.of(plan)
     codes = public.codes(plan)
     mechanism = planned_tallies(plan, codes, public.rows)
-    once = replace(mechanism, rounds=mechanism.rounds[: 1 if secret == "labels" else 2])
+    once = mechanism.with_(rounds=mechanism.rounds[: 1 if secret == "labels" else 2])
     stage = TalliesStage.planned(plan, once, codes, codes.of(public.sample), public.rows)
     assert stands(stage)
     known, _, there = on_sums(without_noise(stage))
@@ -214,5 +214,5 @@ def test_votes_stay_below_their_bound_and_votes_without_refusals_are_seen(tmp_pa
     known, seen, there = on_votes(plan, honest)
     assert holds(known, there)
     assert holds(seen, there)
-    leaking, _, there = on_votes(plan, replace(honest, refusal=np.ones_like(honest.refusal), cutoff=10**6))
+    leaking, _, there = on_votes(plan, honest.with_(refusal=np.ones_like(honest.refusal), cutoff=10**6))
     assert auc(leaking, there) > auc(known, there) + 0.1

@@ -5,7 +5,7 @@ one, the cells be grouped otherwise and the model be another one after each rele
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 from math import isqrt
 
@@ -102,7 +102,7 @@ def scales_of(mechanism: Sketch) -> list[float]:
     return [each.scale for each in mechanism.rounds]
 
 
-NO_PAIRS = sketch(TABLES, replace(LABELS, share=0.75))
+NO_PAIRS = sketch(TABLES, LABELS.with_(share=0.75))
 BOTH = pytest.mark.parametrize("mechanism", [MECHANISM, NO_PAIRS], ids=["pairs", "no pairs"])
 
 
@@ -125,8 +125,8 @@ def test_the_claim_holds_exactly_against_an_adversary_and_little_is_wasted(mecha
 
 def test_a_count_that_is_not_paid_for_is_rejected() -> None:
     """Planted bug 1."""
-    counted = sketch(replace(TABLES, count=3 * STEPS), PAIRS, LABELS)
-    uncounted = sketch(replace(TABLES, count=1), PAIRS, LABELS)
+    counted = sketch(TABLES.with_(count=3 * STEPS), PAIRS, LABELS)
+    uncounted = sketch(TABLES.with_(count=1), PAIRS, LABELS)
     assert gaussian_adaptively(EPSILON, longest(counted), scales_of(counted)) <= DELTA
     assert gaussian_adaptively(EPSILON, longest(counted), scales_of(uncounted)) > DELTA
 

@@ -1,7 +1,6 @@
 """The noisy threshold: code against specification, specification against the best adversary, and planted bugs."""
 
 import math
-from dataclasses import replace
 from decimal import Decimal, localcontext
 from itertools import product
 
@@ -144,7 +143,7 @@ def test_a_label_delta_that_is_not_split_over_epochs_passes_the_budget() -> None
     mechanism = threshold(3, above=least_with_tail(1.0, 2.0, budget) - 1)
     split = [Step(0, 0, split=True)]
     assert adaptive(Run.of(mechanism), split, 3, mechanism.epoch_epsilon * 3) > budget
-    right = replace(mechanism, threshold=least_with_tail(1.0, 2.0, budget / 3) - 1)
+    right = mechanism.with_(threshold=least_with_tail(1.0, 2.0, budget / 3) - 1)
     assert adaptive(Run.of(right), split, 3, right.epoch_epsilon * 3) <= budget
 
 

@@ -17,7 +17,6 @@ from tests.world import (
     Round,
     Stream,
     Tallies,
-    artifacts_kinds,
     bits_for,
     coefficients,
     planned_rounds,
@@ -78,7 +77,7 @@ def release_all(mechanism: Stream, source: Any, choose: Choice) -> Floats:
 
 def game(mechanism: Stream, choose: Choice) -> float:
     """Exact δ between a season with the unit and one without, the unit chosen by what was released."""
-    wide = replace(mechanism, rounds=(replace(mechanism.rounds[0], cells=10**8),))
+    wide = mechanism.with_(rounds=(mechanism.rounds[0].with_(cells=10**8),))
     source, other = (Enumerated(mechanism.rounds[0].scale) for _ in range(2))
     pair = release_all(wide, source, choose), release_all(wide, other, lambda *_: 0)
     return hockey_stick(pair, EPSILON) + source.left_out
@@ -117,15 +116,15 @@ class Following(Stream):
 
 def priced_once() -> Stream:
     """Planted bug 4: the charge of one release, for four."""
-    return replace(stream(), rounds=stream(season=1).rounds)
+    return stream().with_(rounds=stream(season=1).rounds)
 
 
 @pytest.mark.parametrize(
     "bug",
     [
-        lambda: AnotherMatrix.from_settings(artifacts_kinds.Kind.of(stream().settings())),
-        lambda: Reused.from_settings(artifacts_kinds.Kind.of(stream().settings())),
-        lambda: Following.from_settings(artifacts_kinds.Kind.of(stream().settings())),
+        lambda: AnotherMatrix(**dict(stream())),
+        lambda: Reused(**dict(stream())),
+        lambda: Following(**dict(stream())),
         priced_once,
     ],
 )
@@ -187,7 +186,7 @@ def test_noise_is_that_of_the_design() -> None:
 
 @pytest.mark.parametrize("bits", [1, 3, 8])
 def test_running_totals_are_exact_without_noise(bits: int) -> None:
-    mechanism = replace(season(releases=12), bits=bits)
+    mechanism = season(releases=12).with_(bits=bits)
     rng = np.random.default_rng(3)
     arrived = [rng.integers(-(2**40), 2**40, 5) for _ in range(12)]
     released = [mechanism.mixed(arrived[: now + 1]) for now in range(12)]
@@ -205,7 +204,7 @@ def test_sums_that_wrap_are_read_as_they_would_be_without() -> None:
     """A unit beyond what was stated wraps a sum at 2^64: nothing fails, and nothing tells of it."""
     mechanism = season(releases=2)
     assert mechanism.mixed([np.array([2**62])]).tolist() == [0]
-    few, impulses = replace(season(releases=12), bits=1), np.eye(12, dtype=np.int64) * 2**40
+    few, impulses = season(releases=12).with_(bits=1), np.eye(12, dtype=np.int64) * 2**40
     weights = few.totals(list(impulses))
     largest = [np.array([int(np.sign(weight)) * (2**63 - 1)]) for weight in weights]
     assert sum(int(weight) * int(of[0]) for weight, of in zip(weights, largest, strict=True)) > 2 ** (63 + 40)

@@ -207,7 +207,7 @@ def test_rounds_together_hold_the_claim_whatever_the_first_one_leads_to() -> Non
     "scales",
     [
         pytest.param(
-            [tallies(replace(each, share=1.0)).rounds[0].scale for each in ROUNDS],
+            [tallies(each.with_(share=1.0)).rounds[0].scale for each in ROUNDS],
             id="13: norm not divided over rounds",
         ),
         pytest.param([tallies(*ROUNDS).rounds[0].scale] * 2, id="14: later rounds priced as the first"),

@@ -6,6 +6,7 @@ and entries that open or settle a session are on file whole, and numbers that di
 as equal.
 """
 
+import base64
 import hashlib
 import itertools
 import json
@@ -33,7 +34,6 @@ from tests.world import (
     VoteTerms,
     calibrate,
     canonical_json,
-    distance_table_of,
     door_admit,
     keyed_digest,
     mechanisms_noise,
@@ -141,10 +141,12 @@ def mechanisms(filed: dict[str, Any]) -> dict[str, Any]:
         mechanism = calibrate(name, epsilon=4.0, delta=1e-5, **terms)
         answers = mechanism.release(votes, Fixed(), 0, 0)
         counts = None if answers.counts is None else answers.counts.tolist()
-        settings = as_filed(json.loads(canonical_json(mechanism.settings())), filed.get(name, {}).get("settings", {}))
+        settings = as_filed(
+            json.loads(canonical_json(mechanism.model_dump(mode="json"))), filed.get(name, {}).get("settings", {})
+        )
         found[name] = {"settings": settings, "answers": _digest([answers.labels.tolist(), counts])}
     for single in (OptimalRelease, LaplaceRelease):
-        settings = json.loads(canonical_json(single.calibrate(epsilon=1.0, delta=1e-5).settings()))
+        settings = json.loads(canonical_json(single.calibrate(epsilon=1.0, delta=1e-5).model_dump(mode="json")))
         found[single.name] = {"settings": as_filed(settings, filed.get(single.name, {}).get("settings", {}))}
     return found
 
@@ -188,6 +190,11 @@ def contents(vault: Vault, folder: str) -> str:
     return _digest(digests) if digests else ""
 
 
+def table_of(text: str) -> Any:
+    """A table of refusals, from its base64."""
+    return np.frombuffer(base64.b64decode(text), "<u8").astype(np.float64)
+
+
 def as_filed(found: Any, filed: Any) -> Any:
     """What is on file, as far as `found` differs from it by the rounding of floating-point numbers alone."""
     match found, filed:
@@ -202,7 +209,7 @@ def as_filed(found: Any, filed: Any) -> Any:
         case float(), float() if math.isclose(found, filed, rel_tol=ROUNDING):
             return filed
         case str(), str() if len(found) == len(filed) > LONG_TEXT:  # a table of refusals
-            return filed if np.allclose(distance_table_of(found), distance_table_of(filed), rtol=ROUNDING) else found
+            return filed if np.allclose(table_of(found), table_of(filed), rtol=ROUNDING) else found
         case str(), str() if AMOUNT.fullmatch(found) and AMOUNT.fullmatch(filed):
             return filed if math.isclose(float(found), float(filed), rel_tol=ROUNDING) else found
     return found

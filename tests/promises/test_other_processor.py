@@ -8,7 +8,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -102,8 +101,10 @@ def test_calibration_there_gives_another_table() -> None:
     """Else the tests below would show nothing."""
     with another_processor():
         there = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
-    assert there.settings() != STABLE.settings()
-    assert StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30).settings() == STABLE.settings()
+    assert there.model_dump(mode="json") != STABLE.model_dump(mode="json")
+    assert StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30).model_dump(mode="json") == STABLE.model_dump(
+        mode="json"
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_a_question_is_drawn_there_by_the_table_on_record(
     plan, drawn, release = run.plan(canary_tables(tmp_path / "data", labels=run.labels)), list[Any](), mechanism.release
 
     def spied(self: Any, *given: Any) -> Any:
-        drawn.append(self.settings())
+        drawn.append(self.model_dump(mode="json"))
         return release(self, *given)
 
     fails_before_the_first_draw(run, plan, plain_home)
@@ -146,7 +147,7 @@ def test_a_question_is_drawn_there_by_the_table_on_record(
 
 def test_numbers_on_record_that_do_not_prove_the_claim_are_not_believed(tmp_path: Path) -> None:
     """A table that falls twice as fast as its claim allows."""
-    sooner = replace(STABLE, refusal=STABLE.refusal[::2].copy())
+    sooner = STABLE.with_(refusal=STABLE.refusal[::2].copy())
     case = make_case(tmp_path / "home", sooner)
     with pytest.raises(NotVerified, match="do not prove its guarantee at its charge"):
         on_record(case.door, case.session, labels_by(STABLE))
@@ -156,5 +157,5 @@ def test_numbers_on_record_that_prove_it_are_taken(tmp_path: Path) -> None:
     case = make_case(tmp_path / "home", STABLE)
     with another_processor():
         there = labels_by(StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30))
-    assert there.settings() != STABLE.settings()
-    assert on_record(case.door, case.session, there).settings() == STABLE.settings()
+    assert there.settings() != STABLE.model_dump(mode="json")
+    assert on_record(case.door, case.session, there).settings() == STABLE.model_dump(mode="json")

@@ -3,8 +3,6 @@ tests/texts/verdicts.txt, which `make reference` writes."""
 
 from typing import Any
 
-import numpy as np
-
 from tests.support.published import SESSION
 from tests.support.recorded import RECORDED
 from tests.world import (
@@ -13,9 +11,6 @@ from tests.world import (
     ClassTested,
     ConfusionMatrix,
     Estimate,
-    Measured,
-    Measures,
-    Noisy,
     NumberTest,
     NumberTested,
     PrivateTest,
@@ -23,6 +18,7 @@ from tests.world import (
     TestRecord,
     Threshold,
 )
+from tests.world import test_figures as figures_of
 
 
 def share(value: float, low: float, high: float) -> Estimate:
@@ -64,19 +60,10 @@ def counted(matrix: ConfusionMatrix, **given: Any) -> TestRecord:
     """A test on private units with those noisy counts, whose noise is of scale 5 each."""
     test = PrivateTest(epsilon=1.0, delta=1e-6, classes=len(matrix), secret="rows", scale=5.0, pair_scale=5.0)
     right = sum(row[at] for at, row in enumerate(matrix))
-    wrong = sum(map(sum, matrix)) - right
-    found = Measures.of(test, Noisy.of(test, [right, wrong, *np.ravel(matrix).tolist()]))
-
-    def estimate(share: Measured) -> Estimate:
-        return Estimate(value=share.value, low=share.low, high=share.high)
-
-    classes = tuple(
-        ClassTested(name=name, recall=estimate(recall), precision=estimate(precision))
-        for name, recall, precision in zip(NAMES, found.recall, found.precision, strict=False)
-    )
-    figures = {"accuracy": estimate(found.accuracy), "balanced_accuracy": estimate(found.balanced_accuracy)}
-    own: dict[str, Any] = {"majority": 0.938, "rows": found.rows, "classes": classes, "matrix": matrix}
-    return TestRecord(**{**UNITS, **given, **figures, **own})
+    counts = {"right": right, "wrong": sum(map(sum, matrix)) - right, "matrix": matrix}
+    about = test.with_(share=UNITS["share"], clean=True).model_dump(mode="json")
+    found = figures_of(about, {**counts, "classes": NAMES[: len(matrix)]}, 0)
+    return TestRecord(**{**dict(found), **{"majority": 0.938}, **given})
 
 
 def number_tested(rmse: float) -> NumberTested:

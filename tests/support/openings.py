@@ -59,7 +59,8 @@ def opening(name: str = "one", **changes: Any) -> Opening:
 def charged_by(asked: Any) -> dict[str, Any]:
     """The terms of a session that follow from its mechanism, or from what is asked by it."""
     ends = {"cutoff": asked.cutoff, "queries": asked.queries}
-    return {"mechanism": asked.settings(), "whole": asked.cost, "per_refusal": asked.per_refusal, **ends}
+    settings = asked.settings() if hasattr(asked, "settings") else asked.model_dump(mode="json")
+    return {"mechanism": settings, "whole": asked.cost, "per_refusal": asked.per_refusal, **ends}
 
 
 def session(**changes: Any) -> Session:

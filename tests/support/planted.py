@@ -203,10 +203,8 @@ SOME = NoisyVotes.calibrate(epsilon=2.0, delta=1e-6, queries=10, classes=2)
 SMALL = NoisyVotes.calibrate(epsilon=0.2, delta=1e-6, queries=10, classes=2)
 TESTED = PrivateTest.calibrate(epsilon=2.0, delta=1e-6, classes=2, secret="rows")
 VECTOR = SparseVector.calibrate(epsilon=0.5, delta=1e-6, cutoff=3)
-SUBSET = Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, share=0.25)
-RELABELLED = calibrate_relabelled(
-    SUBSET, epsilon=1.0, delta=1e-6, make=lambda e, d: StableVoting.calibrate(epsilon=e, delta=d, cutoff=4)
-)
+SUBSET = Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, share=0.25, epsilon=1.0, delta=1e-6)
+RELABELLED = calibrate_relabelled(SUBSET, lambda e, d: StableVoting.calibrate(epsilon=e, delta=d, cutoff=4))
 ONE_ROUND = (Round(fields=1, cells=4, least=0, share=1.0),)
 LARGE_SEASON, SOME_SEASON, SMALL_SEASON = (
     Stream.calibrate(epsilon=of, delta=1e-6, classes=2, rounds=ONE_ROUND, season=2) for of in (6.0, 1.0, 0.5)
@@ -229,7 +227,7 @@ def chosen(name: str, secret: Literal["rows", "labels"]) -> Opening:
     """A choice among hypotheses."""
     mechanism = Universal(epsilon=0.25, secret=secret)
     terms = {"epsilon": 0.25, "delta": 0.0, "cutoff": None, "queries": None, "teachers": 0, "per_refusal": None}
-    return asked(STABLE, name, mechanism=mechanism.settings(), whole=mechanism.cost, **terms)
+    return asked(STABLE, name, mechanism=mechanism.model_dump(mode="json"), whole=mechanism.cost, **terms)
 
 
 def ask(ledger: Ledger, mechanism: Any, times: int = 1, **changes: Any) -> int:

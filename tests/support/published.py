@@ -164,7 +164,7 @@ def opening(mechanism: Mechanism, name: str = SESSION) -> Opening:
     """A session of that mechanism in the domain `people`, as a plan would ask for it."""
     secret = {name: f"hmac of {name}" for name in ("identity", "ensemble")}
     terms = {"domain": "people", "commitment": f"hmac of the key of {name}", "data_version": "1", "teachers": TEACHERS}
-    settings = mechanism.settings()
+    settings = mechanism.model_dump(mode="json")
     budget = {"epsilon": settings["epsilon"], "delta": settings["delta"]}
     return openings.opening(name, **secret, **terms, **budget, **openings.charged_by(mechanism))
 

@@ -31,7 +31,7 @@ def charge(settings: Mapping[str, Any], order: float) -> tuple[float, float]:
 
 def settings_of(mechanism: Any) -> dict[str, Any]:
     """As the ledger has them."""
-    settings: dict[str, Any] = json.loads(json.dumps(mechanism.settings()))
+    settings: dict[str, Any] = json.loads(json.dumps(mechanism.model_dump(mode="json")))
     return settings
 
 
@@ -41,12 +41,12 @@ def votes(name: str, epsilon: float = 1.0, cutoff: int = 20, classes: int = 2, d
 
 
 def space(share: float = 0.25, choice_epsilon: float = 1.0) -> Relabelling:
-    given: dict[str, Any] = {"hypotheses": "stumps", "features": ("age",), "grid": "0" * 64}
+    given: dict[str, Any] = {"hypotheses": "stumps", "features": ("age",), "grid": "0" * 64, **BUDGET}
     return Relabelling(**given, share=share, choice_epsilon=choice_epsilon)
 
 
 def relabelled(name: str) -> Any:
-    return calibrate_relabelled(space(), **BUDGET, make=lambda epsilon, delta: votes(name, epsilon, delta=delta))
+    return calibrate_relabelled(space(), lambda epsilon, delta: votes(name, epsilon, delta=delta))
 
 
 def sums(epsilon: float, classes: int = 2, rounds: int = 3, secret: Any = "rows", **more: Any) -> Tallies:

@@ -47,7 +47,7 @@ ASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "tallies": (Tallies.calibrate, SUMS),
     "sketch": (Sketch.calibrate, {**SUMS, "rounds": sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])}),
     "stream": (Stream.calibrate, {**SUMS, "season": 12}),
-    "universal": (Universal, {"epsilon": 1.0, "secret": "rows"}),
+    "universal": (Universal.calibrate, {"epsilon": 1.0, "secret": "rows"}),
     "private_test": (PrivateTest.calibrate, {**BUDGET, "classes": 2, "secret": "rows"}),
     "error_estimate": (ErrorEstimate.calibrate, {"epsilon": 1.0, "shards": 40}),
 }
@@ -55,6 +55,7 @@ ASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 DRAWN: dict[str, Any] = {name: make(**given) for name, (make, given) in ASKED.items()}
 """A mechanism of each kind."""
 RECORDED: dict[str, dict[str, Any]] = {
-    each.name: json.loads(json.dumps({**each.settings(), **ADDED.get(each.name, {})})) for each in DRAWN.values()
+    each.name: json.loads(json.dumps({**each.model_dump(mode="json"), **ADDED.get(each.name, {})}))
+    for each in DRAWN.values()
 }
 """Every setting that a session of each kind may have."""

@@ -189,7 +189,7 @@ def test_what_is_planned_is_what_the_door_would_open_a_session_for(folder: Path,
     if isinstance(ask, VotesAsk):
         votes, mechanism = public.votes(plan), ask.mechanism
         inner: Any = mechanism.inner if isinstance(mechanism, Relabelled) else mechanism
-        assert votes.mechanism.settings() == inner.settings()
+        assert votes.mechanism == inner
         assert (votes.epsilon, votes.delta) == (inner.epsilon, inner.delta)
         assert (votes.epsilon == 1.0) == (kind in ("stable", "noisy_votes", "with room"))
         assert ask.queries == {"with room": 390, "noisy_votes": 300}.get(kind)

@@ -10,9 +10,8 @@ from tests.promises.kinds import EXAMPLES
 from tests.support.published import SESSION, World
 from tests.support.recorded import RECORDED
 from tests.world import (
+    CATALOGUE,
     MECHANISMS,
-    OTHERS,
-    RELEASES,
     ROUTES,
     Kind,
     Ledger,
@@ -36,9 +35,8 @@ def session(small: World) -> tuple[Session, Ledger]:
 
 
 def test_producer_and_referee_know_the_same_mechanisms(session: tuple[Session, Ledger]) -> None:
-    assert {*OTHERS, *MECHANISMS} == ROUTES.keys() - UNCERTIFIED
-    assert OTHERS.keys() == RELEASES.keys()
-    for name in OTHERS:
+    assert CATALOGUE.keys() == ROUTES.keys()
+    for name in CATALOGUE.keys() - MECHANISMS.keys() - UNCERTIFIED:
         asked = replace(session[0], mechanism=RECORDED[name])
         answers = asks_shards(asked) or name == "private_test"
         assert (releases(Kind.of(RECORDED[name])) == "answers") is answers, name

@@ -12,7 +12,7 @@ from tests.support.sums import Season
 from tests.world import Ask, ConfidentGNMax, Encoding, NotVerified, Session, Stores, close, commitment, door_admit
 
 TODAY = ConfidentGNMax.calibrate(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
-EARLIER = replace(TODAY, scale=1.08 * TODAY.scale, test_scale=1.08 * TODAY.test_scale)
+EARLIER = TODAY.with_(scale=1.08 * TODAY.scale, test_scale=1.08 * TODAY.test_scale)
 """As a version calibrated whose accounting asked for more noise."""
 
 

@@ -1,37 +1,78 @@
 """What holds of every mechanism, over the catalogue: a new one is held to it by its line there."""
 
-from importlib import import_module
+import json
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.recorded import DRAWN, RECORDED
+from tests.support.recorded import ADDED, DRAWN, RECORDED
 from tests.world import (
+    CATALOGUE,
+    KINDS,
     MECHANISMS,
-    TALLIES,
-    artifacts_kinds,
-    from_settings,
-    mechanisms_mechanism,
+    ROUTES,
+    NotVerified,
+    PrivateTest,
+    Relabelled,
+    recorded,
+    recorded_as,
 )
 
 
+def test_each_has_its_referee_and_is_tried() -> None:
+    assert CATALOGUE.keys() == KINDS.keys() == ROUTES.keys() == RECORDED.keys()
+
+
 @pytest.mark.parametrize("name", DRAWN)
-def test_settings_rebuild_it_to_the_bit(name: str) -> None:
+def test_it_is_read_back_to_the_bit_from_what_is_recorded_of_it(name: str) -> None:
+    """Nothing is dropped or read as another value: neither its own settings, nor those that say what is asked."""
     made: Any = DRAWN[name]
-    kind = artifacts_kinds.Kind.of({key: value for key, value in RECORDED[made.name].items() if key != "relabel"})
-    again: Any = from_settings(kind) if name in MECHANISMS else type(made).from_settings(kind)
-    assert type(again) is type(made)
-    assert again.settings() == made.settings()
-    assert again.cost == made.cost
+    settings = RECORDED[made.name]
+    again: Any = recorded(settings)
+    assert json.loads(again.model_dump_json()) == settings
+    inner = again.inner if isinstance(again, Relabelled) else again
+    assert type(inner) is type(made)
+    assert inner.cost == made.cost
+    assert recorded(made.model_dump(mode="json")) == made
+    assert (inner == made) is (not ADDED.get(made.name, {}).keys() - {"relabel"})
 
 
-def test_the_list_of_plans_is_the_files_there_are_and_what_ends_each() -> None:
+@pytest.mark.parametrize("name", RECORDED)
+def test_settings_of_another_version_are_not_taken_for_those_of_this_one(name: str) -> None:
+    settings = RECORDED[name]
+    missing = [{key: settings[key] for key in settings if key != field} for field in ("epsilon", "name")]
+    foreign = next(field for field in ("season", "classes", "student") if field not in settings)
+    for other in (
+        *missing,
+        settings | {"later": 1},
+        settings | {foreign: "1"},
+        settings | {"epsilon": "one"},
+        settings | {"epsilon": "1.0"},
+    ):
+        with pytest.raises(NotVerified, match="are not those of a session of that kind: "):
+            recorded(other)
+
+
+@pytest.mark.parametrize("relabel", [{"rate": 0.05}, {}, "later", None])
+def test_a_relabelling_of_another_version_is_not_read_as_none(relabel: Any) -> None:
+    with pytest.raises(NotVerified, match="are not those of a session of that kind: "):
+        recorded({**RECORDED["stable"], "relabel": relabel})
+
+
+def test_a_mechanism_of_another_type_than_is_due_is_refused() -> None:
+    with pytest.raises(NotVerified, match="settings of 'tallies' are not those of a session of that kind"):
+        recorded_as(PrivateTest, RECORDED["tallies"])
+
+
+def test_the_list_of_plans_is_what_ends_each_mechanism_of_votes() -> None:
     """`artifacts.sections` may import no mechanism, so it lists them."""
-    files = Path(str(mechanisms_mechanism.__file__)).parent.glob("*.py")
-    modules = [import_module(f"concord.tasks.mechanisms.{file.stem}") for file in files]
-    assert {module.MECHANISM.name for module in modules if hasattr(module, "MECHANISM")} == {*MECHANISMS, TALLIES}
     for name, ends in MECHANISMS.items():
-        taken = signature(mechanisms_mechanism.mechanism_class(name).calibrate).parameters
+        made: Any = CATALOGUE[name]
+        taken = signature(made.calibrate).parameters
         assert tuple(end for end in ("cutoff", "queries") if end in taken) == ends
+
+
+def test_a_changed_setting_is_validated_like_any() -> None:
+    with pytest.raises(ValueError, match="cutoff"):
+        DRAWN["stable"].with_(cutoff="many")

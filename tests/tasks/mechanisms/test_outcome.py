@@ -3,7 +3,6 @@ guess of how teachers agree becomes rows of shares.
 """
 
 import math
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,7 @@ def test_odds_of_a_changed_label_are_those_of_the_mechanism(
     labels, _ = mechanism.answer(np.tile(votes, (TRIALS, 1)), noise)
     changed = (labels != 0).reshape(TRIALS, len(votes)).mean(axis=0)
     assert agree(changed, mechanism.odds(votes.astype(float)).changed)
-    assert not agree(changed, kind(**{**asdict(mechanism), "scale": 90.0}).odds(votes.astype(float)).changed)
+    assert not agree(changed, kind(**{**dict(mechanism), "scale": 90.0}).odds(votes.astype(float)).changed)
 
 
 def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:

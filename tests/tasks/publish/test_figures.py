@@ -65,7 +65,9 @@ def test_the_charge_grows_with_refusals_up_to_the_claim(small: World) -> None:
     assert (unasked.rows.tolist(), unasked.epsilon.tolist()) == ([0], [0])
     dear = Cost(renyi=tuple(9 * r for r in STABLE.per_refusal.renyi))
     assert charge_of(now, dear, 20) == 1.0
-    whole = replace(now, mechanism=NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2).settings())
+    whole = replace(
+        now, mechanism=NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2).model_dump(mode="json")
+    )
     assert set(spending(whole, refused(small, refs)).epsilon) == {1.0}
 
 
@@ -175,7 +177,7 @@ def test_a_session_that_pays_by_refusal_is_planned_to_the_next_one(tmp_path: Pat
     now, spent = answered(tmp_path, mechanism, [3, 7])
     sooner = epsilon_if_stopped_early(now, spent)
     assert sooner is not None
-    first, second, third = (replace(mechanism, cutoff=count).cost.epsilon(now.delta) for count in (1, 2, 3))
+    first, second, third = (mechanism.with_(cutoff=count).cost.epsilon(now.delta) for count in (1, 2, 3))
     assert first < second < third
     assert sooner.epsilon[:9] == pytest.approx([first] * 3 + [second] * 4 + [third] * 2, rel=1e-9)
 

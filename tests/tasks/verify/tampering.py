@@ -20,7 +20,7 @@ from tests.world import Certificate, Excerpt, Guarantee, StableVoting, labels_sc
 OWN = "sessions.0"
 """Where the record of the session stands in its certificate."""
 LABELS = "labels/batch-00000.arrow"
-DEAR = StableVoting.calibrate(epsilon=50.0, delta=1e-5, cutoff=20).settings()
+DEAR = StableVoting.calibrate(epsilon=50.0, delta=1e-5, cutoff=20).model_dump(mode="json")
 Values = dict[str, Any]
 
 

@@ -104,7 +104,7 @@ def test_what_honest_mechanisms_claim_is_proved(epsilon: float, delta: float, qu
     votes = NoisyVotes.calibrate(epsilon=epsilon, delta=delta, queries=queries, classes=3)
     confident = ConfidentGNMax.calibrate(epsilon=epsilon, delta=delta, queries=queries, classes=3, teachers=200)
     assert 0 < sums_delta(epsilon, (2 * queries, votes.scale)) <= delta
-    assert 0 < sums_delta(epsilon, *confident.draws) <= delta
+    assert 0 < sums_delta(epsilon, *[(moved, scale) for _, moved, scale in confident.moves]) <= delta
 
 
 @pytest.mark.parametrize("groups", [((300, 40.0),), ((300, 40.0), (200, 3.0)), ((300, 40.0), (400, 50.0))])

@@ -120,14 +120,14 @@ def test_a_session_that_stopped_at_the_door_has_its_labels_and_guarantee(tmp_pat
 
 CHEAP = replace(STABLE.cost, renyi=tuple(r * 0.999 for r in STABLE.cost.renyi))
 STEEPER = base64.b64encode(np.delete(STABLE.refusal, 3).astype("<u8").tobytes()).decode()
-LESS = STABLE.settings() | {"epsilon": 2.4}
+LESS = STABLE.model_dump(mode="json") | {"epsilon": 2.4}
 
 
 @pytest.mark.parametrize(
     ("terms", "check", "fault"),
     [
         ({"epsilon": 2.4, "mechanism": LESS}, "guarantee", "claimed 1e-05"),
-        ({"mechanism": STABLE.settings() | {"refusal": STEEPER}}, "guarantee", "the settings prove"),
+        ({"mechanism": STABLE.model_dump(mode="json") | {"refusal": STEEPER}}, "guarantee", "the settings prove"),
         ({"whole": CHEAP}, "ledger rule", "the session is charged"),
         ({"cutoff": 21}, "ledger rule", "cutoff is 21"),
     ],

@@ -26,7 +26,6 @@ from tests.world import (
     StudentTestAsk,
     TestRecord,
     _check_student,
-    artifacts_kinds,
     check_tested,
     digest_of_table,
     keep_table_path,
@@ -191,7 +190,7 @@ def released_by(counts: Any, noise: Any, scale: float, classes: tuple[str, ...],
 
 
 def figures_of(settings: dict[str, Any], released: dict[str, Any]) -> Any:
-    return recorded_figures(artifacts_kinds.Kind.of(settings).only(artifacts_kinds.PrivateTest), released, 0)
+    return recorded_figures(settings, released, 0)
 
 
 def of_classes(scale: float = 5.0) -> Made:
