@@ -367,11 +367,9 @@ def student_warnings(certificate: Certificate, released: Sequence[str] | None = 
     if student.public_test is None and private is None:
         warnings = untested(released, student.named, tallied=not certificate.teachers)
     if certificate.units and (whole := certificate.guarantee.delta * certificate.units) >= LARGE:
-        sentence = f"δ times the number of private units is {whole:.3g}, and should be far below 1"
-        warnings = (
-            f"{sentence}: a mechanism that publishes each unit whole with probability δ has the guarantee",
-            *warnings,
-        )
+        large = f"δ times the number of private units is {whole:.3g}, and should be far below 1"
+        why = "a mechanism that publishes each unit whole with probability δ has the guarantee"
+        warnings = (f"{large}: {why}", *warnings)
     if asked >= LEAST_ASKED * rows:
         return warnings
     ended = f"the session ended after {asked:,} of {rows:,} public rows"
@@ -450,6 +448,5 @@ MOST_CLASSES_NAMED = 5
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_CLASSES_NAMED} more" if len(names) > MOST_CLASSES_NAMED else ""
-    return (
-        f"{'the class' if len(names) == 1 else 'the classes'} {', '.join(map(repr, names[:MOST_CLASSES_NAMED]))}{more}"
-    )
+    noun = "the class" if len(names) == 1 else "the classes"
+    return f"{noun} {', '.join(map(repr, names[:MOST_CLASSES_NAMED]))}{more}"
