@@ -32,7 +32,7 @@ BESIDE = {
 }
 """Files of those folders that no guarantee hangs on."""
 CORE = {path for path in HOUSE.rooms if path.startswith(FOLDERS)} - BESIDE.keys() | NAMED
-CEILING = 9_950
+CEILING = 9_650
 """Lines of the core. The aim is 4,500: more than it today is a decision that somebody sees here."""
 
 VALUES = {f"artifacts/{name}.py" for name in ("errors", "schemas", "facts", "plan", "sections", "settings", "sources")}
