@@ -1,16 +1,15 @@
-"""Exact sums over blocks of coded units, in files of the vault: counted once, each bound to its question and block.
+"""Exact sums over blocks of coded units, in files of the vault: counted once, each bound to its question.
 
 Assumes      all rows of a unit are in one block (tasks.units.blocks); a question is public
 Guarantees   sums are int64 and the same to the bit however rows lie in blocks, whichever worker counts which. What a
-             unit adds is bounded, whatever its codes are (tasks.mechanisms.contributions). No block is added twice
+             unit adds is bounded, whatever its codes are (tasks.mechanisms.contributions). No more blocks are added
+             than there are
 Not covered  whether the question was paid for: the door asks that. Checked by tests/tasks/units/test_tally.py
 """
 
 import hashlib
 import io
-import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from concord.artifacts.schemas import Ref, canonical_json
 from concord.tasks.data.cells import LABEL
 from concord.tasks.mechanisms.contributions import CodeRows, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.units.blocks import batches_of, codes_in
+from concord.tasks.units.blocks import BLOCKS, batches_of, codes_in
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.units import UNIT
 
@@ -38,37 +37,35 @@ def count(block: Ref, question: RoundQuestion, vault: Vault, path: str, recode: 
         units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
         codes, labels = codes_in(batch), batch[LABEL].to_numpy().astype(np.int64)
         total += tally(question, codes if recode is None else recode(codes), labels, units)
-    return keep_sums(vault, path, question, total, block.path)
+    return keep_sums(vault, path, question, total)
 
 
 @private_stage
 def keep_total(blocks: Sequence[Ref], question: RoundQuestion, vault: Vault, path: str) -> Ref:
     """Write the sum of all blocks, or of none, to a file of the vault: int64 (question.size,)."""
     total = total_of(blocks, vault) if blocks else np.zeros(question.size, np.int64)
-    return keep_sums(vault, path, question, total, path)
+    return keep_sums(vault, path, question, total)
 
 
-def keep_sums(vault: Vault, path: str, question: RoundQuestion, sums: Ints, block: str) -> Ref:
-    """Write exact sums int64 (question.size,) to a file of the vault, with a digest of their question and the path of
-    the block of rows that they are of."""
+def keep_sums(vault: Vault, path: str, question: RoundQuestion, sums: Ints) -> Ref:
+    """Write exact sums int64 (question.size,), with a digest of their question, to a file of the vault."""
     with vault.create(path) as sink:
-        sink.write(npy_bytes(sums) + canonical_json([question_digest(question.record()), block]).encode())
+        sink.write(npy_bytes(sums) + question_digest(question.record()).encode())
     return sink.ref
 
 
 def added(files: Sequence[bytes]) -> tuple[Ints, set[str]]:
     """The sum of what `keep_sums` wrote, int64 (size,), and the digests of the questions that it is of.
 
-    Raises NotVerified unless the files are of different blocks, which were written together: no row counts twice.
+    Blocks of equal content have one file, which is then given for each. Raises NotVerified if there are more files than
+    a table has blocks.
     """
-    sums, questions, blocks = list[Ints](), set[str](), list[str]()
+    if len(files) > BLOCKS:
+        raise NotVerified(f"a table has {BLOCKS} blocks, and sums of {len(files)} were given: nothing was drawn")
+    sums, questions = list[Ints](), set[str]()
     for file in map(io.BytesIO, files):
         sums.append(np.load(file, allow_pickle=False).astype(np.int64))
-        question, block = json.loads(file.read())
-        questions.add(question)
-        blocks.append(block)
-    if len({*blocks}) < len(blocks) or len({str(PurePosixPath(block).parent) for block in blocks}) > 1:
-        raise NotVerified("sums of one block were counted twice, or sums of two tables together: nothing was drawn")
+        questions.add(file.read().decode())
     return sum(sums[1:], sums[0]), questions
 
 

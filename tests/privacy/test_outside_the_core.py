@@ -17,6 +17,7 @@ from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, follow, question
 from tests.support.sums import ROWS as CODED
 from tests.world import (
+    BLOCKS,
     LABEL,
     SHARD,
     Block,
@@ -190,30 +191,25 @@ def test_sums_of_another_question_are_refused_though_they_are_as_many(rounds: Ro
     asked = question(0, None)
     other = replace(asked, least=0)
     assert other.size == asked.size
-    sums = keep_sums(rounds.door.vault, "sums/d/other", other, tally(other, CODED, LABELS), "units/d/0")
+    sums = keep_sums(rounds.door.vault, "sums/d/other", other, tally(other, CODED, LABELS))
     refuses(rounds, round_step(TALLIES, 0, asked, [sums], lambda sums: follow(0, sums)), "another question")
     refuses(rounds, round_step(TALLIES, 0, other, [sums], lambda sums: follow(0, sums)), NOTHING)
 
 
-def test_a_block_that_is_added_twice_is_refused(rounds: Rounds) -> None:
+def test_more_sums_than_a_table_has_blocks_are_refused(rounds: Rounds) -> None:
+    """A block is added twice, or blocks of two readings of a table: a unit would be in both."""
     asked = question(0, None)
-    first, second = rounds.blocks(0, asked)
-    step = round_step(TALLIES, 0, asked, [first, second, first], lambda sums: follow(0, sums))
-    refuses(rounds, step, "counted twice")
-
-
-def test_blocks_of_two_readings_of_a_table_are_refused(rounds: Rounds) -> None:
-    """A unit would be in both."""
-    asked, vault = question(0, None), rounds.door.vault
-    again = keep_sums(vault, "sums/d/again", asked, tally(asked, CODED, LABELS), "units/d/another/0")
-    step = round_step(TALLIES, 0, asked, [*rounds.blocks(0, asked), again], lambda sums: follow(0, sums))
-    refuses(rounds, step, "two tables")
+    blocks = [*rounds.blocks(0, asked)] * (BLOCKS // 2)
+    step = round_step(TALLIES, 0, asked, [*blocks, blocks[0]], lambda sums: follow(0, sums))
+    refuses(rounds, step, "blocks")
+    equal = round_step(TALLIES, 0, asked, blocks, lambda sums: follow(0, sums))
+    assert len(release(rounds.door, rounds.session, [equal])) == 1  # blocks of equal content have one file
 
 
 def test_a_question_that_its_round_did_not_pay_for_is_refused(rounds: Rounds) -> None:
     """Whatever it followed from: one field asked in more steps than there is room for."""
     asked = RoundQuestion(classes=2, steps=1 << 12, what="labels", least=0, count=0, fields=(0,), spans=(SPANS[0],))
-    sums = keep_sums(rounds.door.vault, "sums/d/0", asked, tally(asked, CODED, LABELS), "units/d/0")
+    sums = keep_sums(rounds.door.vault, "sums/d/0", asked, tally(asked, CODED, LABELS))
     refuses(rounds, round_step(TALLIES, 0, asked, [sums], lambda sums: follow(0, sums)), "paid for")
 
 

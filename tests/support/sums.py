@@ -138,7 +138,7 @@ class Rounds(SumsSession):
     def _block(self, number: int, part: int, asked: RoundQuestion, rows: int) -> Ref:
         own = slice(part, rows, 2)
         path, sums = f"sums/d/{number}-{part}.npy", tally(asked, ROWS[own], LABELS[own])
-        return keep_sums(self.door.vault, path, asked, sums, f"units/d/{part}")
+        return keep_sums(self.door.vault, path, asked, sums)
 
 
 # Steps of a sketch ----------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Sketched(SumsSession):
             question = PLANNER.question(published)
             own = recoded(CELLS[:rows], GRID, PLANNER.codes_after(published))
             exact, path = tally(question, own, CLASSES[:rows]), f"sums/d/{number}.npy"
-            sums = keep_sums(self.door.vault, path, question, exact, path)
+            sums = keep_sums(self.door.vault, path, question, exact)
             follow = partial(PLANNER.follow, published, question)
             step = round_step(SKETCH, number, question, [sums], follow)
             (released,) = release(self.door, self.session, [step])
@@ -248,5 +248,5 @@ class Season(SumsSession):
         refs = []
         for at, question in enumerate(QUESTIONS):
             path, sums = f"sums/d/{NAME}/{number}-{at}-{part.start}.npy", tally(question, ROWS[part], LABELS[part])
-            refs.append(keep_sums(self.door.vault, path, question, sums, path))
+            refs.append(keep_sums(self.door.vault, path, question, sums))
         return refs
