@@ -107,5 +107,6 @@ def opening_of(asked: Ask[Any] | Mechanism) -> Opening:
     """The opening of that session, without its key; a mechanism is asked for labels."""
     ask = asked if isinstance(asked, Ask) else labels_by(asked)
     terms = {"domain": "d", "purpose": ask.purpose, "teachers": ask.teachers, "stream": ask.stream, "data_version": "1"}
-    budget = {"commitment": "", "identity": "identity", "ensemble": "ensemble", "epsilon": 2.0, "delta": 1e-5}
+    epsilon = getattr(ask.mechanism, "epsilon", 2.0)
+    budget = {"commitment": "", "identity": "identity", "ensemble": "ensemble", "epsilon": epsilon, "delta": 1e-5}
     return openings.opening("d-1", **terms, **budget, **openings.charged_by(ask))

@@ -103,6 +103,7 @@ SAMPLE = 13
 def unrefused(folder: Path, name: str, every: bool, test: str | None = None) -> dict[str, list[str]]:
     """The edits of records beside released files that are found by none of the checks that should, with those that
     fail."""
+    assert [check for check in verify_published(folder, test) if not check.ok] == []
     edits, wrong = [*every_edit(folder)], dict[str, list[str]]()
     for edit in edits if every else random.Random(name).sample(edits, SAMPLE):
         with kept(folder):
