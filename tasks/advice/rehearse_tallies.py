@@ -98,9 +98,8 @@ class SumsStage(Stage):
     def scaled_to(self, drawn: int) -> Tallies:
         """The mechanism with noise scaled from the plan's units to `drawn` rows."""
         rounds = self.mechanism.rounds
-        return replace(
-            self.mechanism, rounds=tuple(replace(each, scale=each.scale * drawn / self.units) for each in rounds)
-        )
+        scaled = (step.with_(scale=step.scale * drawn / self.units) for step in rounds)
+        return self.mechanism.with_(rounds=tuple(scaled))
 
     def noisy(self, mechanism: Tallies, private: Ints, labels: Ints, rng: np.random.Generator) -> Noisy:
         """Sums over `private` rows with labels, plus simulated noise."""

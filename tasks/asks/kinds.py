@@ -77,8 +77,10 @@ def delta_of(settings: Mapping[str, Any], epsilon: float) -> float:
 
 
 def mechanism_of(session: Session) -> MechanismRecord:
-    """The record of a session's mechanism. Raises NotVerified if Concord has no such mechanism."""
+    """The record of a session's mechanism. Raises NotVerified if Concord has no such mechanism, or certifies none."""
     mechanism = check_known(session)
+    if isinstance(mechanism, ErrorEstimate):
+        raise NotVerified(f"session {session.id} estimates how much teachers err, which no certificate states")
     inner: Any = mechanism.inner if isinstance(mechanism, Relabelled) else mechanism
     proof = f"{inner.proof}; {RELABELLED_PROOF}" if isinstance(mechanism, Relabelled) else inner.proof
     releases = COMMON if asks_shards(session) else inner.releases

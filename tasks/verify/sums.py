@@ -18,7 +18,7 @@ Guarantees   found and named: a round that a unit moves further than was paid fo
              and a label, whose numbers lie in other cells than were published, whose texts are other than these cells
              have, or whose shares differ from the released tables by more than noise and DRIFT
 Not covered  the sums themselves, which were drawn; that a model was decoded from them, or how a mixture was fitted
-             Checked by tests/tasks/verify/test_sums.py and test_every_field.py, and by
+             Checked by tests/tasks/verify/test_every_field.py and
              tests/flows/test_sketch_flow.py
 """
 

@@ -214,13 +214,13 @@ def test_a_question_that_its_round_did_not_pay_for_is_refused(rounds: Rounds) ->
 
 
 def test_less_noise_than_the_session_was_opened_with_is_refused(tmp_path: Path, rounds: Rounds) -> None:
-    quiet = replace(TALLIES, rounds=tuple(replace(each, scale=each.scale / 2) for each in TALLIES.rounds))
+    quiet = TALLIES.with_(rounds=tuple(each.with_(scale=each.scale / 2) for each in TALLIES.rounds))
     asked = question(0, None)
     step = round_step(quiet, 0, asked, rounds.blocks(0, asked), lambda sums: follow(0, sums))
     refuses(rounds, step, "another mechanism")
     case = make_case(tmp_path / "votes", NOISY)
     with pytest.raises(NotVerified, match="another mechanism"):
-        files_of(case.door, case.session, labels_by(replace(NOISY, scale=1.0)), case.batches, case.votes_on)
+        files_of(case.door, case.session, labels_by(NOISY.with_(scale=1.0)), case.batches, case.votes_on)
 
 
 def test_a_step_that_says_it_is_another_is_refused(rounds: Rounds) -> None:

@@ -28,6 +28,7 @@ from tests.world import (
     Ledger,
     NotVerified,
     Plan,
+    RowsNotPaid,
     Stores,
     Summary,
     WrongInput,
@@ -170,7 +171,10 @@ class Life:
         assert self.state() == self.kept
 
     def extended(self) -> Summary:
-        return start_extension(self.sessions[0].id, Path(self.plan.path("public")), self.home)
+        try:
+            return start_extension(self.sessions[0].id, Path(self.plan.path("public")), self.home)
+        except RowsNotPaid as unpaid:  # the session has ended
+            return unpaid.summary
 
     def ends(self) -> None:
         """Closed and forgotten."""

@@ -179,7 +179,7 @@ def test_a_secret_that_nothing_depends_on_yet_is_made(world: World) -> None:
     plan = world.votes.model_copy(update={"privacy": world.votes.privacy.model_copy(update={"domain": "new"})})
     data = write_tables(world.home.parent / "new", people(600, 9))
     plan = plan.model_copy(update={"folder": str(data)})
-    with killed_at("tests.world.flows_learn.begin"):
+    with killed_at("tests.world.flows_admit.begin"):
         learn(plan, world.home)
     shards = {*(world.home / "vault/shards/new").rglob("*.arrow")}
     world.without("domains/new")
