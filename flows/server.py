@@ -13,8 +13,7 @@ before a command has started its server: packages are loaded meanwhile.
 Measured: the server that Prefect 3.8 starts by itself shows its port in the list of processes seconds before it binds
 it. Another user of the machine bound the port first, answered, and was sent the password
 (PREFECT_SERVER_API_AUTH_STRING) with the second request. Its database is one for all commands and stays; to make that
-takes 14 s of processor time, and to open it again 9 s; a copy of an empty one takes none. Two commands at once work
-with either. So the server is our own.
+takes 14 s of processor time, and to open it again 9 s; a copy of an empty one takes none. So the server is our own.
 
 `python -m concord.flows.server` has Prefect and MLflow make the empty databases that are copied, once per installation
 (artifacts/home/empty.py). Checked by tests/promises/test_own_server.py and tests/flows/test_prefect_database.py.
