@@ -25,7 +25,6 @@ from tests.world import (
     close,
     erased,
     flows_admit,
-    flows_learn,
     forget,
     opening_of,
 )
@@ -68,7 +67,7 @@ def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkey
                 run.stores.ledger.open_session(asked, further=True)
         return begin(run, admitted, private, *arguments, **named)
 
-    monkeypatch.setattr(flows_learn, "begin", too_late)
+    monkeypatch.setattr(flows_admit, "begin", too_late)
     assert "does not cover" in scene.fails(BudgetRefused, new_session=True)
     assert drawn(scene.home)
 
