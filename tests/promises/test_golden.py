@@ -21,8 +21,8 @@ WRITES = os.environ.get("GOLDEN") == "write"
 def filed(file: Path, name: str, found: Any = None) -> Any:
     """What is on file under a name; written first if it was found and may be."""
     known = json.loads(file.read_text() if file.exists() else "{}")
-    if WRITES and found is not None and (file != FILE or name not in known):
-        known[name] = found
+    if WRITES and found is not None:
+        known[name] = {**found, **known.get(name, {})} if file == FILE else found
         file.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
     return known.get(name, {})
 
