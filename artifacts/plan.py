@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, TypeVar, get_args
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from concord.artifacts.errors import GONE, WrongInput
+from concord.artifacts.learners import RelabelPlan, StudentPlan, TeachersPlan
 from concord.artifacts.sections import (
     AUTO,
     DAY_PATTERN,
@@ -28,11 +29,8 @@ from concord.artifacts.sections import (
     LabelingPlan,
     PrivacyPlan,
     PrivateTestPlan,
-    RelabelPlan,
     Section,
     StreamPlan,
-    StudentPlan,
-    TeachersPlan,
     near,
 )
 from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource

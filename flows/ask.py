@@ -203,14 +203,14 @@ def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) 
     run, session = learned.run, learned.session
     if run.plan.test is None:
         return learned
-    known = private_tests_of(run.stores.ledger.sessions(session.domain), session.id)
-    own = [test for test in known if test.facts.student == student.ref.digest]
-    if known and not own:
+    tests = private_tests_of(run.stores.ledger.sessions(session.domain), session.id)
+    of_this_student = [test for test in tests if test.facts.student == student.ref.digest]
+    if tests and not of_this_student:
         return _passed_over(learned, "is not the one that was tested")
     try:
         domain = learned.admitted.balance.domain
-        planned = None if own else planned_test(run.plan, domain, session.reserved, session.epsilon)
-        return _pass_test(learned, private, student, planned or recorded_as(PrivateTest, own[-1].mechanism))
+        planned = None if of_this_student else planned_test(run.plan, domain, session.reserved, session.epsilon)
+        return _pass_test(learned, private, student, planned or recorded_as(PrivateTest, of_this_student[-1].mechanism))
     except BudgetRefused as refused:
         return _passed_over(learned, f"is not tested: {refused}")
 
@@ -230,13 +230,13 @@ def _pass_test(learned: Learned, private: PrivateFiles, student: Student, mechan
         (place,) = json.loads(stores.released.read(last))["decoded"]["prior"]
         constant = float((1 - place) * low + place * high)
     clean, digest = is_clean(plan, passed.session, stores.vault), student.ref.digest
-    asked = StudentTestAsk.of(plan, mechanism, passed.session.id, digest, clean=clean, constant=constant)
+    fresh = StudentTestAsk.of(plan, mechanism, passed.session.id, digest, clean=clean, constant=constant)
     codes = learned.codes if plan.student.learner == "linear" else None
     file = stages.StudentFile(student.ref, plan.student.estimator, codes)
     counts = stages.count_units(run, plan, private.read_by(learned.encoding), file, constant)
-    session, ask = find_session(stores, plan, asked, learned.encoding, new_session=False)
-    found = replace(learned.admitted, ask=ask, session=None if session is None else run.lock_session(session.id))
-    opened = begin(run, found, private, ExactNumbers((counts.digest,), (counts,)), further=True)
+    session, ask = find_session(stores, plan, fresh, learned.encoding, new_session=False)
+    admitted = replace(learned.admitted, ask=ask, session=None if session is None else run.lock_session(session.id))
+    opened = begin(run, admitted, private, ExactNumbers((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
     released = run.stages.pass_door(opened, partial(ask.steps, exact=[counts]), ask.stage)
     return replace(learned, passed=replace(passed, at=released.at))

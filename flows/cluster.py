@@ -35,7 +35,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 import concord
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.sections import TeachersPlan
+from concord.artifacts.learners import TeachersPlan
 from concord.flows import server
 from concord.flows.cache import SealedResults
 from concord.flows.ending import shield_workers

@@ -15,8 +15,8 @@ from prefect.runtime import flow_run
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
-from concord.artifacts.sections import StudentPlan
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.settings import Settings
 from concord.artifacts.stores import Stores
@@ -115,9 +115,9 @@ def extend(session: str, public: Path, home: Path | None = None) -> Summary:
     learned = latest(stores, session)
     plan = checkpoint_to_extend(stores.vault, learned).plan
     with running(plan, home) as run:
-        known = run.lock_session(learned.id)
+        locked = run.lock_session(learned.id)
         admitted, teachers = add_rows(run, learned.id, str(public.absolute()))  # refuses here, before a teacher votes
-        answered = vote.release(run, Opened(admitted, known, ExactNumbers((), teachers)))
+        answered = vote.release(run, Opened(admitted, locked, ExactNumbers((), teachers)))
         summary = publish(answered, fit(answered, learned.id))
     check_any_asked(summary)
     return summary
@@ -191,10 +191,10 @@ def study_again(
     earlier = checkpoint_to_study(stores.vault, learned).plan
     plan = earlier.model_copy(update={"student": student}) if student else earlier
     with running(plan, home, workers=False) as run:
-        known = run.lock_session(learned.id)
-        checkpoint = checkpoint_to_study(run.stores.vault, known)
+        locked = run.lock_session(learned.id)
+        checkpoint = checkpoint_to_study(run.stores.vault, locked)
         way = REOPENED[plan.ways[0]]
-        replayed = way.replay(run, known, resume(run, way, known, checkpoint))  # refuses here, if labels are missing
+        replayed = way.replay(run, locked, resume(run, way, locked, checkpoint))  # refuses here, if labels are missing
         write_checkpoint(run.stores.vault, learned.id, checkpoint.model_copy(update={"plan": plan}))
         return publish(replayed, fit(replayed, learned.id))
 

@@ -51,7 +51,7 @@ STAGES: tuple[StageName, ...] = get_args(StageName)
 
 
 def stage_named(name: str | None) -> StageName | None:
-    """The stage of that name. Raises WrongInput if there is none."""
+    """The stage of that name. Raises WrongInput if no stage has it."""
     if name is not None and name not in STAGES:
         raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {name!r}")
     return next((stage for stage in STAGES if stage == name), None)

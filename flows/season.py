@@ -165,15 +165,15 @@ class Periods:
 
     def _count(self, session: Session, period: Period, before: Sequence[Ref], name: str) -> PeriodCounts:
         run, vault = self.run, self.run.stores.vault
-        found, names = list[Ref](), tuple(before)
+        arrived, names = list[Ref](), tuple(before)
         if period.files:
             new = NewUnits(session.stream, period, names)
             private = PrivateInput(table_of(run.plan, vault, period), self.encoding, run.erased)
-            found = arrive(run, run.plan, private, self.codes, new)
-            names = tuple(found[BLOCKS:])
+            arrived = arrive(run, run.plan, private, self.codes, new)
+            names = tuple(arrived[BLOCKS:])
         sums = list[Ref]()
         for at, question in enumerate(self.questions):
-            blocks = tally(run, found[:BLOCKS], question.record()) if found else []
+            blocks = tally(run, arrived[:BLOCKS], question.record()) if arrived else []
             path = f"sums/{session.domain}/{session.id}/{name}-{at}.npy"
             sums.append(keep_total(blocks, question, vault, path))
         return PeriodCounts(period=period, sums=tuple(sums), names=names, erased=len(run.erased))

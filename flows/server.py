@@ -256,8 +256,8 @@ def serving(home: Path) -> Iterator[None]:
 
 def awake() -> None:
     """Wait until our own server answers, or the one that the environment names. Raises EnvironmentFailed."""
-    own = own_server.get()
-    check_answers(ADDRESS_VARIABLE) if own is None else own.check_answers()
+    started = own_server.get()
+    check_answers(ADDRESS_VARIABLE) if started is None else started.check_answers()
 
 
 @contextmanager
@@ -281,8 +281,8 @@ def engine(home: Path, waiting: Callable[[str], None] = lambda _: None) -> Itera
             answered.result()
         stack.enter_context(_silently())
         stack.enter_context(_set(_ours, True))
-        own = own_server.get()
-        _by_named(stack) if own is None else _by_own(stack, own, home)
+        started = own_server.get()
+        _by_named(stack) if started is None else _by_own(stack, started, home)
         yield
 
 
@@ -297,16 +297,14 @@ def _by_named(stack: ExitStack) -> None:
     )
 
 
-def _by_own(stack: ExitStack, own: Server, home: Path) -> None:
+def _by_own(stack: ExitStack, started: Server, home: Path) -> None:
     """Have Prefect use our own server, as if it were in no run, and tell nobody what happens."""
     from prefect import context, settings
-    from prefect.events.clients import NullEventsClient
-    from prefect.events.worker import EventsWorker
     from prefect.transactions import Transaction
 
     ours: dict[Any, Any] = {
-        settings.PREFECT_API_URL: own.address,
-        settings.PREFECT_API_AUTH_STRING: own.password,
+        settings.PREFECT_API_URL: started.address,
+        settings.PREFECT_API_AUTH_STRING: started.password,
         settings.PREFECT_API_KEY: None,
         settings.PREFECT_HOME: home / "prefect",
         settings.PREFECT_LOGGING_TO_API_ENABLED: False,
@@ -318,8 +316,7 @@ def _by_own(stack: ExitStack, own: Server, home: Path) -> None:
     clients = (context.SyncClientContext, context.AsyncClientContext)
     for active in (*runs, *clients):
         stack.enter_context(_set(active.__var__, None))
-    EventsWorker.set_client_override(NullEventsClient)
-    stack.callback(EventsWorker.set_client_override, None)
+    stack.enter_context(_without_events())
 
 
 @contextmanager
@@ -333,6 +330,22 @@ def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
 
 def _is_a_users(_: logging.LogRecord) -> bool:
     return not _ours.get()
+
+
+@ProcessChange
+@contextmanager
+def _without_events() -> Iterator[None]:
+    """Send none of Prefect's events, until the last run of ours in this process has ended. Prefect has this for a whole
+    process alone: events of the user's own flows, in other threads meanwhile, are not sent either."""
+    from prefect.events.clients import NullEventsClient
+    from prefect.events.worker import EventsWorker
+
+    before = EventsWorker._client_override
+    EventsWorker.set_client_override(NullEventsClient)
+    try:
+        yield
+    finally:
+        EventsWorker._client_override = before
 
 
 @ProcessChange

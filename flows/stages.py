@@ -123,14 +123,14 @@ def study(
 ) -> Student:
     """Learn the student from released files, measure it on public test rows, or if there are none only on the public
     rows, and publish its file. The path of the test table is kept, by which verification finds it."""
-    encoding, test, found, named = public.encoding, public.test, None, None
+    encoding, test, figures, named = public.encoding, public.test, None, None
     student = student_study.fit(plan, public.rows, files, codes, place.staged, place.released)
     if test is not None:
-        found = evaluate(student, test.path, encoding, public.groups)
-        keep_table_path(place.home, found, test.path)
+        figures = evaluate(student, test.path, encoding, public.groups)
+        keep_table_path(place.home, figures, test.path)
     elif encoding.classes:
         named = student_study.named_by(student, public.rows, place.staged)
-    return student_study.publish_student(student, session, found, place.released, named)
+    return student_study.publish_student(student, session, figures, place.released, named)
 
 
 @dataclass(frozen=True)

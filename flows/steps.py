@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.guarantee import season_in_words
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.schemas import Encoding, PublicRows
-from concord.artifacts.sections import StudentPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PublicTables

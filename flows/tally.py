@@ -176,9 +176,9 @@ def planner_of(run: RunContext, admitted: Admitted[Any], codes: Codes, units: Se
     """
     mechanism, vault = admitted.ask.mechanism, run.stores.vault
     if run.plan.privacy.secret == "labels":
-        rows, found = units_blocks.known_codes(units, codes, vault)
-        if found:
-            return RoundPlanner(mechanism, codes, rows, found)
+        rows, units_read = units_blocks.known_codes(units, codes, vault)
+        if units_read:
+            return RoundPlanner(mechanism, codes, rows, units_read)
     batches = admitted.stream.batches
     rows = read_sample(sample(run, run.plan.privacy.domain, codes, batches), vault.staged)
     if mechanism.secret == "rows" and deepens(codes):

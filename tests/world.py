@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         parts as artifacts_parts, plan as artifacts_plan, settings as artifacts_settings
     )
     from concord.artifacts.certificate import (
-        CERTIFICATE_FORMAT, LARGE, SCHEMA_FILE, UNTESTED, Certificate, Certified, RelabellingRecord, StudentRecord,
-        library_versions, schema, student_warnings, untested, warnings_of
+        CERTIFICATE_FORMAT, SCHEMA_FILE, Certificate, Certified, RelabellingRecord, StudentRecord, library_versions,
+        schema
     )
     from concord.artifacts.domains import NEIGHBOURS, Division, Domain, Filter, NewCap
     from concord.artifacts.errors import (
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from concord.artifacts.home.signing import PAYLOAD_TYPE, SIGNING_SECRET, Envelope, PublicKey, SigningKey, payload_of
     from concord.artifacts.home.vault import KEY_BYTES, SEAL_BYTES, Vault, derive, hashed, keyed_digest
+    from concord.artifacts.learners import HypothesesPlan, StudentPlan, TeachersPlan
     from concord.artifacts.ledger import database as ledger_database, excerpt as ledger_excerpt, state as ledger_state
     from concord.artifacts.ledger.database import LedgerRows
     from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord, Remark, RemarkKind, Remarks
@@ -75,9 +76,7 @@ if TYPE_CHECKING:
         COMMAS, LARGEST_NUMBER, NULL_WORDS, Budget, Column, Empty, Encoding, Hashed, Kind as ColumnKind, OneHot,
         Passed, PublicBatch, PublicRows, Ref, Scaled, Spelling, TextFormat, canonical_json
     )
-    from concord.artifacts.sections import (
-        MECHANISMS, TALLIES, AboutPlan, DataPlan, HypothesesPlan, PrivateTestPlan, StreamPlan, StudentPlan, TeachersPlan
-    )
+    from concord.artifacts.sections import MECHANISMS, TALLIES, AboutPlan, DataPlan, PrivateTestPlan, StreamPlan
     from concord.artifacts.sessions import (
         LABELS, STUDENT_TEST, Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
     )
@@ -91,6 +90,7 @@ if TYPE_CHECKING:
         read_schema, schema_of
     )
     from concord.artifacts.threads import Abandoned, Threads
+    from concord.artifacts.student_warnings import LARGE, UNTESTED, student_warnings, untested, warnings_of
     from concord.tasks import mechanisms as tasks_mechanisms
     from concord.tasks.advice import (
         rehearse_sketch as advice_rehearse_sketch, rehearse_tallies as advice_rehearse_tallies,

@@ -171,7 +171,7 @@ class Records:
             )
 
     def _version(self, run_id: str) -> ModelVersion | None:
-        """The student that a run registered; None if there is none."""
+        """The student that a run registered, or None."""
         return next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
 
     def _champion(self, name: str) -> RunData | None:

@@ -79,11 +79,11 @@ def run_command(
 
         stage = stage_named(start_from)
         loaded, home = load_plan(plan), prepare(call.home)
-        known = None if new_session or stage else Memo(loaded, home).read()
-        if known is None:
+        repeated = None if new_session or stage else Memo(loaded, home).read()
+        if repeated is None:
             check_tables(loaded)  # refuses here, before a server starts
-    if known is not None:
-        call.report(known, home)
+    if repeated is not None:
+        call.report(repeated, home)
         return
     with call.engine(home, ask=not yes):
         from concord.flows.learn import learn

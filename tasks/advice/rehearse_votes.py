@@ -24,8 +24,8 @@ from itertools import product
 import numpy as np
 
 from concord.artifacts.home.released import labels_table
+from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
-from concord.artifacts.sections import StudentPlan, TeachersPlan
 from concord.tasks.advice.expectation import Expectation, expectation
 from concord.tasks.advice.planned import PlannedVotes, PublicFacts
 from concord.tasks.advice.rehearse import (

@@ -212,7 +212,7 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
     """The part of its domain's budget that the plan's session takes; None if the plan does not state its end, or cannot
     be met.
 
-    Raises BudgetRefused, naming the largest ε that fits, if the domain does not cover it.
+    Raises BudgetRefused if the domain does not cover it; the message names the largest ε that fits.
     """
     try:
         plan = as_decided(plan, public)

@@ -44,9 +44,9 @@ from pydantic import BaseModel, ConfigDict
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, owner
+from concord.artifacts.learners import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, Ref
-from concord.artifacts.sections import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import read_frame, write_frame
 from concord.tasks.data.matrix import Matrix, encode

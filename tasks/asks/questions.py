@@ -125,13 +125,13 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
             raise NotVerified(f"what shards answered to question {name!r} of session {session.id} is not in the vault")
         yield self._step(ShardAnswers.read(stores.vault, kept))
 
-    def _step(self, asked: "ShardAnswers") -> Step:
+    def _step(self, answers: "ShardAnswers") -> Step:
         return Step(
-            question=asked.question,
-            exact=None if asked.file is None else Exact("answers", ((asked.file,),)),
+            question=answers.question,
+            exact=None if answers.file is None else Exact("answers", ((answers.file,),)),
             mechanism=self.mechanism,
             publish=publish_json,
-            about=asked,
+            about=answers,
             draw="answer-{:05d}",
             path=ANSWER_FILE,
         )

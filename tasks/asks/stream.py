@@ -175,13 +175,13 @@ class SeasonAsk(TalliesAsk):
         sums = tuple((file,) for period in again or [period.sums for period in counted] for file in period)
         batches = stores.ledger.batches(session.id)[: len(earlier)]
         past = [json.loads(stores.released.read(batch.outcome.released)) for batch in batches if batch.outcome]
-        asked = {"questions": [question.record() for question in self.questions]}
+        asking = {"questions": [question.record() for question in self.questions]}
         yield Step(
-            question=canonical_json(asked),
+            question=canonical_json(asking),
             exact=Exact("periods", sums, last, tuple(earlier)),
             mechanism=self.mechanism,
             publish=release_file,
-            about=(asked, self.mechanism, [release["sums"] for release in past], follow),
+            about=(asking, self.mechanism, [release["sums"] for release in past], follow),
             draw="round-{:05d}",
             path=ROUND_FILE,
             number=len(earlier),
@@ -191,8 +191,8 @@ class SeasonAsk(TalliesAsk):
 
 def release_file(drawn: Drawn) -> bytes:
     """The file of a release: its questions and noisy sums, running totals, and what follows from them."""
-    asked, mechanism, past, follow = drawn.about
-    release = {**asked, **_read(mechanism, past, drawn.arrays)}
+    question, mechanism, past, follow = drawn.about
+    release = {**question, **_read(mechanism, past, drawn.arrays)}
     return canonical_json({**drawn.claim, **release, **follow(release)}).encode()
 
 

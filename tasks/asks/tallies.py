@@ -89,13 +89,13 @@ def round_step(mechanism: Tallies, number: int, question: RoundQuestion, blocks:
 
     blocks   files of its exact sums, as `tasks.units.sums.count` wrote them
     """
-    asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
+    record = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
     return Step(
-        question=canonical_json(asked),
+        question=canonical_json(record),
         exact=Exact("sums", (tuple(blocks),)),
         mechanism=mechanism,
         publish=round_file,
-        about=({"format": ROUND_FORMAT, **asked}, follow),
+        about=({"format": ROUND_FORMAT, **record}, follow),
         draw="round-{:05d}",
         path=ROUND_FILE,
         number=number,
@@ -105,5 +105,5 @@ def round_step(mechanism: Tallies, number: int, question: RoundQuestion, blocks:
 
 def round_file(drawn: Drawn) -> bytes:
     """The file of a round: its question and noisy sums, and what follows from them."""
-    (asked, follow), (noisy,) = drawn.about, drawn.arrays
-    return canonical_json({**drawn.claim, **asked, "sums": noisy.tolist(), **follow(noisy)}).encode()
+    (record, follow), (noisy,) = drawn.about, drawn.arrays
+    return canonical_json({**drawn.claim, **record, "sums": noisy.tolist(), **follow(noisy)}).encode()

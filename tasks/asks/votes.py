@@ -106,15 +106,15 @@ class VotesAsk(StreamAsk[Mechanism]):
         about = self.classes, guarantee_of_labels(session, stores.ledger.domain_of(session))
         ahead, met = {batch.question_digest for batch in stores.ledger.batches(session.id)}, set[str]()
         for batch in batches:
-            state, rows, known, exact = stores.ledger.session(session.id), b"", None, None
+            state, rows, begun, exact = stores.ledger.session(session.id), b"", None, None
             if ahead or batch.ref.digest in met or not state.ended:  # else it is not asked, and not read
                 rows = hashlib.sha256(stores.vault.read(batch.ref)).digest()
-                known = batch_of(stores, session.id, rows)
+                begun = batch_of(stores, session.id, rows)
                 met.add(batch.ref.digest)
-                ahead.discard(known.question_digest if known else "")
-            if votes is None and not state.ended and (known is None or known.outcome is None):
+                ahead.discard(begun.question_digest if begun else "")
+            if votes is None and not state.ended and (begun is None or begun.outcome is None):
                 raise WrongInput(f"session {session.id} was given rows that have no label yet: extend or run it first")
-            if votes is not None and not (known is None and state.ended):
+            if votes is not None and not (begun is None and state.ended):
                 exact = Exact("votes", ((votes(batch),),))
             yield Step(
                 question=rows,

@@ -126,29 +126,29 @@ def release(stores: Stores, session: Session, steps: Iterable[Step]) -> list[Ref
     for step in steps:
         with open_door(stores, session):
             before = stores.ledger.session(session.id)
-            known = None if step.number is not None else batch_of(stores, session.id, step.question)
-            if known is not None and known.outcome is None and before.status != "open" and step.may_be_unasked:
-                known = None
-            if known is None and before.ended and step.may_be_unasked:  # as if it was closed meanwhile
+            on_record = None if step.number is not None else batch_of(stores, session.id, step.question)
+            if on_record is not None and on_record.outcome is None and before.status != "open" and step.may_be_unasked:
+                on_record = None
+            if on_record is None and before.ended and step.may_be_unasked:  # as if it was closed meanwhile
                 index, first = before.batches + len(unasked), before.next_row + sum(unasked)
                 batch = Batch(index=index, first=first, rows=step.rows, question_digest="", exact_digest="")
                 released.append(_write(stores, step, Drawn(before, batch, (), step.about)))
                 unasked.append(step.rows)
-            elif step.exact is None and known is not None and known.outcome is not None:
-                released.append(replayed(stores, known.outcome))
+            elif step.exact is None and on_record is not None and on_record.outcome is not None:
+                released.append(replayed(stores, on_record.outcome))
             else:
-                released.append(_ask(stores, before, step, known))
+                released.append(_ask(stores, before, step, on_record))
     return released
 
 
-def _ask(stores: Stores, before: Session, step: Step, known: Batch | None) -> Ref:
+def _ask(stores: Stores, before: Session, step: Step, on_record: Batch | None) -> Ref:
     """Check a step against its question, the record and its exact numbers, and pass it through the door."""
     if step.exact is None:
         raise NotVerified(f"session {before.id} has a step without exact numbers: {NOTHING_DRAWN}")
     runs = json.loads(canonical_json(step.mechanism.model_dump(mode="json")))
     if {**before.mechanism, **runs} != {**before.mechanism}:
         raise NotVerified(f"session {before.id} was opened with another mechanism than would draw: {NOTHING_DRAWN}")
-    index, first = _place(stores, before, step, known)
+    index, first = _place(stores, before, step, on_record)
     question = digest_in(stores, before.id, "question", step.question)
     drawn_for = [digest_in(stores, before.id, "exact", record) for record in step.exact.earlier]
     earlier = stores.ledger.batches(before.id)[: len(drawn_for)]
@@ -163,15 +163,15 @@ def _ask(stores: Stores, before: Session, step: Step, known: Batch | None) -> Re
     return pass_step(stores, before, step, batch, numbers)
 
 
-def _place(stores: Stores, before: Session, step: Step, known: Batch | None) -> tuple[int, int]:
+def _place(stores: Stores, before: Session, step: Step, on_record: Batch | None) -> tuple[int, int]:
     """The index and the first row of a step.
 
     Raises NotVerified if the next step was released already: its draws were used for another question.
     """
     if step.number is not None:
         return step.number, step.number
-    if known is not None:
-        return known.index, known.first
+    if on_record is not None:
+        return on_record.index, on_record.first
     if stores.released.find(path := step.file(before.id, before.batches)) is not None:
         raise NotVerified(
             f"{path} was released, and the ledger does not know of it: the ledger was restored from a backup; restore "

@@ -135,16 +135,16 @@ class _Periods(Opened):
         self.content = [record]
 
     def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
-        asked = question["questions"]
-        if len(asked) != len(mechanism.rounds) or len(self.arrived) != len(asked) * (batch.index + 1):
+        questions = question["questions"]
+        if len(questions) != len(mechanism.rounds) or len(self.arrived) != len(questions) * (batch.index + 1):
             raise NotVerified(f"a release asks every question of its season, of every period: {NOTHING_DRAWN}")
-        for at, record in enumerate(asked):
-            _check_paid(mechanism, at, record, *self.arrived[at :: len(asked)])
+        for at, record in enumerate(questions):
+            _check_paid(mechanism, at, record, *self.arrived[at :: len(questions)])
 
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
-        each = len(mechanism.rounds)
-        mixed = [mechanism.mixed([sums for sums, _ in self.arrived[at::each]]) for at in range(each)]
-        return [mechanism.release(batch.index * each + at, own, source) for at, own in enumerate(mixed)]
+        rounds = len(mechanism.rounds)
+        mixed = [mechanism.mixed([sums for sums, _ in self.arrived[at::rounds]]) for at in range(rounds)]
+        return [mechanism.release(batch.index * rounds + at, own, source) for at, own in enumerate(mixed)]
 
 
 class _Answers(Opened):

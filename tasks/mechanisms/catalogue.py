@@ -60,10 +60,10 @@ def recorded(settings: Mapping[str, Any]) -> PublicSettings | Relabelled:
 
 def recorded_as(kind: type[Some], settings: Mapping[str, Any]) -> Some:
     """The mechanism of a session, which must be of that type. Raises NotVerified if it is of another."""
-    found = recorded(settings)
-    if not isinstance(found, kind):
-        raise NotVerified(f"the settings of {found.name!r} are not those of a session of that kind")
-    return found
+    mechanism = recorded(settings)
+    if not isinstance(mechanism, kind):
+        raise NotVerified(f"the settings of {mechanism.name!r} are not those of a session of that kind")
+    return mechanism
 
 
 def of_votes(settings: Mapping[str, Any]) -> Mechanism:
@@ -94,10 +94,10 @@ def calibrate(name: str, *, epsilon: float, delta: float, **terms: Unpack[VoteTe
     _check_named(name)
     kind: Any = CATALOGUE[name]
     make: Callable[..., Mechanism] = kind.calibrate
-    known = {**terms, "cutoff": terms["cutoff"] or 0}
+    settings = {**terms, "cutoff": terms["cutoff"] or 0}
     taken = inspect.signature(make).parameters
     try:
-        return make(epsilon=epsilon, delta=delta, **{key: value for key, value in known.items() if key in taken})
+        return make(epsilon=epsilon, delta=delta, **{key: value for key, value in settings.items() if key in taken})
     except ValueError as wrong:
         raise WrongInput(f"labeling: {wrong}") from None
 

@@ -106,7 +106,7 @@ Floats = NDArray[np.float64]
 
 
 def _table(value: Any) -> NDArray[np.uint64]:
-    """A table that cannot be written to, from its JSON or as it is. Raises ValueError if it is none."""
+    """A read-only table, from its JSON or from an array. Raises ValueError if the text holds no table."""
     table = np.frombuffer(base64.b64decode(value, validate=True), "<u8") if isinstance(value, str) else value
     if not isinstance(table, np.ndarray) or table.dtype.newbyteorder("=") != np.uint64 or table.ndim != 1:
         raise ValueError("refusal must be a row of 64-bit integers")

@@ -126,7 +126,7 @@ class Tallies(Gaussian):
     def with_noise(self, scale: float) -> Self:
         """The same with noise of that scale, in units of the root of N_r over a round's share of ρ."""
         scales = [scale * math.sqrt(square / each.share) for square, each in self.squares_by_round]
-        rounds = (each.with_(scale=own) for each, own in zip(self.rounds, scales, strict=True))
+        rounds = (each.with_(scale=to) for each, to in zip(self.rounds, scales, strict=True))
         return self.with_(rounds=tuple(rounds))
 
     def plain(self, rounds: Iterable[Round]) -> "Tallies":

@@ -40,6 +40,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, digest_of, sha256_of_all
 from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
 from concord.artifacts.home.vault import Staged
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
@@ -62,7 +63,6 @@ from concord.artifacts.published import (
     attestation_schema,
 )
 from concord.artifacts.schemas import WORDS, Encoding, PublicBatch, PublicRows, Ref
-from concord.artifacts.sections import StudentPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Public
 from concord.tasks.advice.expectation import TYPICAL_AGREEMENT, expectation, profile

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from concord.artifacts.certificate import TABLE, Certificate, Stated, student_warnings
+from concord.artifacts.certificate import TABLE, Certificate, Stated
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import (
@@ -37,6 +37,7 @@ from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.records import Counts, SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.student_warnings import student_warnings
 from concord.tasks.asks.kinds import mechanism_of, outcomes_of, remarks_of
 
 

@@ -100,10 +100,10 @@ def spending(session: Session, refused: NDArray[np.bool_], rows: Integers | None
     asked, places = len(refused), np.flatnonzero(refused)
     at = np.unique(np.linspace(min(1, asked), asked, POINTS_DRAWN).astype(np.int64)) if rows is None else rows
     had = np.searchsorted(places, at).astype(np.int64)  # refusals among the first `at` rows
-    each = None if session.per_refusal is None else of_votes(session.mechanism).per_refusal
-    if each is None:
+    per_refusal = None if session.per_refusal is None else of_votes(session.mechanism).per_refusal
+    if per_refusal is None:
         return Spending(at, at - had, np.full(len(at), session.epsilon))
-    charged = {count: charge_of(session, each, count) for count in set(had.tolist())}
+    charged = {count: charge_of(session, per_refusal, count) for count in set(had.tolist())}
     return Spending(at, at - had, np.array([charged[count] for count in had.tolist()]))
 
 

@@ -36,13 +36,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 from sklearn.pipeline import Pipeline
 
-from concord.artifacts.certificate import NOT_MEASURED, Certificate, reworded, warnings_of
+from concord.artifacts.certificate import Certificate, reworded
 from concord.artifacts.errors import in_lines, in_words
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord, compared
 from concord.artifacts.published import NOBODYS
 from concord.artifacts.records import promised
 from concord.artifacts.schemas import Budget
+from concord.artifacts.student_warnings import NOT_MEASURED, warnings_of
 from concord.tasks.asks.kinds import delta_of
 from concord.tasks.mechanisms.catalogue import recorded
 from concord.tasks.student.scorecard import is_linear

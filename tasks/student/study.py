@@ -31,10 +31,10 @@ from sklearn.utils.validation import has_fit_parameter
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released, inferred_schema
 from concord.artifacts.home.vault import Staged
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.measures import AnyPublicTest, Estimate
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, OneHot, PublicBatch, PublicRows, Ref
-from concord.artifacts.sections import StudentPlan
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField
 from concord.tasks.data.concord_student import Chosen, ScoreClassifier
 from concord.tasks.data.encode import read_frame

@@ -215,8 +215,8 @@ def codes_in(batch: pa.RecordBatch) -> CodeMatrix:
 
 
 def _coded(raw: pl.DataFrame, encoding: Encoding, codes: Codes) -> pl.DataFrame:
-    found, schema = codes.of_raw(raw, encoding.columns).clip(0, codes.size - 1), _schema(codes, encoding)
-    columns = dict(zip(schema, [*found.T, _labels(raw[encoding.label], encoding)], strict=True))
+    codes_of_rows, schema = codes.of_raw(raw, encoding.columns).clip(0, codes.size - 1), _schema(codes, encoding)
+    columns = dict(zip(schema, [*codes_of_rows.T, _labels(raw[encoding.label], encoding)], strict=True))
     return pl.DataFrame(columns, schema=schema)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.artifacts.sections import TeachersPlan
+from concord.artifacts.learners import TeachersPlan
 
 Rows = NDArray[np.floating[Any]]
 Classes = NDArray[np.int64]

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import Learner, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, Ref
-from concord.artifacts.sections import Learner, TeachersPlan
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.matrix import Matrix, encode
@@ -235,7 +235,7 @@ def measure(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vau
     rows, shards = read_frame(block.rows, vault), range(*block.shards)
     X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
     aside = rows[ASIDE].to_numpy().astype(bool)
-    found = np.zeros((len(shards), 2), dtype=np.int64)
+    errors = np.zeros((len(shards), 2), dtype=np.int64)
     with silenced():
         for at, (shard, mine) in enumerate(by_shard(rows, shards)):
             out = aside[mine]
@@ -243,7 +243,7 @@ def measure(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vau
                 teachers, shard, aligned_copy(X[mine][~out]), aligned_copy(y[mine][~out]), len(encoding.classes)
             )
             votes = teacher.votes(read_only(aligned_copy(X[mine][out])), len(encoding.classes))
-            found[at] = np.count_nonzero(votes != y[mine][out]), len(votes)
+            errors[at] = np.count_nonzero(votes != y[mine][out]), len(votes)
     with vault.create(path) as sink:
-        sink.write(found.tobytes())
+        sink.write(errors.tobytes())
     return sink.ref

@@ -27,15 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from concord import __version__
-from concord.artifacts.certificate import (
-    CERTIFICATE_FILE,
-    SCHEMA_FILE,
-    Certificate,
-    is_version,
-    later,
-    schema,
-    student_warnings,
-)
+from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate, is_version, later, schema
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, Guarantee
@@ -54,6 +46,7 @@ from concord.artifacts.published import (
 )
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
+from concord.artifacts.student_warnings import student_warnings
 from concord.tasks.asks.kinds import mechanism_of
 from concord.tasks.publish.describe import caveats, domain_charge, followers
 from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, stated_bounds

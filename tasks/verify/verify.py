@@ -249,9 +249,9 @@ def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
 
 def of_home(held: HomeContents, ledger: Reading) -> list[Check]:
     """The checks of what the home holds, and of the sessions that the ledger knows and this home never opened."""
-    name, found, others = "the home's sessions", [*held.denied_by(ledger)], held.others(ledger)
-    if found:
-        checks = [Check(name=name, ok=False, detail=f"{'; '.join(found)}: {AGAIN}")]
+    name, denials, others = "the home's sessions", [*held.denied_by(ledger)], held.others(ledger)
+    if denials:
+        checks = [Check(name=name, ok=False, detail=f"{'; '.join(denials)}: {AGAIN}")]
     else:
         checks = [Check(name=name, ok=True, detail="the ledger knows every session that the home holds")]
     if others:
