@@ -33,7 +33,7 @@ from concord.tasks.asks.stream import Beginning, PeriodCounts, SeasonAsk, beginn
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.public_rows import read_sample
-from concord.tasks.student.questions import follow_totals, history
+from concord.tasks.student.questions import SeasonReader, history
 from concord.tasks.student.study import Student
 
 
@@ -165,8 +165,8 @@ def _pass_period(
     run, asked, stores = periods.run, admitted.ask, periods.run.stores
     rows = read_sample(tally.sample(run, run.plan.privacy.domain, asked.coded, admitted.stream.batches), stores.staged)
     past = tally.rounds_in(run, [ref for each in periods.ended for ref in stores.ledger.released_by(each.id)[-1:]])
-    follow = partial(follow_totals, rows, asked.coded, past)
-    passed = run.stages.pass_door(session, partial(asked.steps, counted=counted, again=again, follow=follow))
+    reader = SeasonReader(asked.coded, rows, past)
+    passed = run.stages.pass_door(session, partial(asked.steps, counted=counted, again=again, reader=reader))
     earlier = stores.ledger.released_by(session.id)[:-1]
     return replace(passed, released=[*earlier, *passed.released])
 

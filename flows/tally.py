@@ -182,7 +182,7 @@ def planner_of(run: RunContext, admitted: Admitted[Any], codes: Codes, units: Se
     batches = admitted.stream.batches
     rows = read_sample(sample(run, run.plan.privacy.domain, codes, batches), vault.staged)
     if mechanism.secret == "rows" and deepens(codes):
-        return RoundPlanner(mechanism, codes, rows, public=lambda: staged_rows(batches, vault.staged))
+        return RoundPlanner(mechanism, codes, rows, public=staged_rows(batches, vault.staged))
     units_known = None if mechanism.secret == "rows" else 1
     return RoundPlanner(mechanism, codes, rows, units_known, pairs=asks_pairs(run.plan, codes))
 
@@ -203,8 +203,7 @@ def counted_rounds(
         for number in range(len(planner.mechanism.rounds)):
             question, codes = planner.question(published), planner.codes_after(published)
             exact = sums(question, codes) if number else first[0]
-            follow = partial(planner.follow, [*published], question)
-            yield round_step(planner.mechanism, number, question, exact, follow)
+            yield round_step(planner, published, question, exact)
             published.append(json.loads(stores.released.read(stores.ledger.released_by(session.id)[number])))
 
     digests = tuple(units_sums.sums_digest(each, run.stores.vault) for each in first)

@@ -8,16 +8,18 @@ it.
 import ast
 import gc
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.house import House, imported
 from tests.promises.kinds import KINDS, Kind
-from tests.world import Batch, Drawn, Exact, Opened, Ref, Session, SessionStep, Stores, door_door
+from tests.world import Batch, Drawn, Exact, Ledger, Opened, Ref, Session, SessionStep, Stores, Vault, door_door
 
 HOUSE = House(Path(__file__).parents[1])
 FOLDERS = ("tasks/mechanisms/", "tasks/units/", "tasks/door/")
@@ -150,6 +152,7 @@ def test_what_publishes_is_a_function_of_a_module_and_reaches_no_exact_number(
         publish = step.publish
         assert "<" not in publish.__qualname__
         assert publish.__closure__ is None
+        assert not [*_not_values(step.about)]
 
         def reaching(drawn: Drawn) -> bytes:
             met.append(bool(_reached(drawn) & _exact(numbers)))
@@ -161,6 +164,19 @@ def test_what_publishes_is_a_function_of_a_module_and_reaches_no_exact_number(
     kind.ask(tmp_path)
     assert met
     assert not any(met)
+
+
+def _not_values(about: object) -> Iterator[object]:
+    """What can compute or open, among all that an object holds: functions, and the stores of a home."""
+    seen, left = set[int](), [about]
+    while left:
+        part = left.pop()
+        if id(part) in seen or isinstance(part, ModuleType | type):
+            continue
+        seen.add(id(part))
+        if isinstance(part, FunctionType | MethodType | partial | Stores | Vault | Ledger):
+            yield part
+        left += gc.get_referents(part)
 
 
 def _exact(numbers: Opened) -> set[bytes]:
@@ -203,6 +219,14 @@ def test_what_publishes_an_exact_number_would_be_found() -> None:
     for about in (sums, {"next": sums.copy()}, lambda: sums, [sums.tobytes()]):
         assert _reached(Drawn(None, None, (), about)) & _exact(numbers)  # type: ignore[arg-type]
     assert not _reached(Drawn(None, None, (sums + 1,), "about")) & _exact(numbers)  # type: ignore[arg-type]
+
+
+def test_public_things_that_compute_or_open_would_be_found(tmp_path: Path) -> None:
+    """The planted bugs: a function, a method, a part of a function, or the vault, is handed on with the step."""
+    vault = Vault(tmp_path / "vault")
+    for about in (lambda: 0, {"follow": vault.read}, [partial(sum, [1])], SimpleNamespace(rows=vault.staged)):
+        assert [*_not_values(about)], about
+    assert not [*_not_values(({"format": "a"}, np.arange(5), Ref(path="sums/d/0.npy", digest="00")))]
 
 
 def test_a_handle_holds_no_number() -> None:

@@ -297,7 +297,7 @@ if TYPE_CHECKING:
     from concord.tasks.student.public_rows import (
         SAMPLE, CrossedRows, ReducedRows, Totals, digests, repaired, sampled_of, sampled as sampled_pairs
     )
-    from concord.tasks.student.questions import RoundFile, RoundPlanner, follow_totals, with_pairs
+    from concord.tasks.student.questions import RoundFile, RoundPlanner, SeasonReader, with_pairs
     from concord.tasks.student.scorecard import has_statement, is_linear, scorecard, scorecard_json, scorecard_sql
     from concord.tasks.student.sketch import (
         SketchPlanner, published_cells, rehearse_steps, synthetic_features, synthetic_file

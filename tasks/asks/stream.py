@@ -18,10 +18,10 @@ Not covered  as for `tallies`. The delay of a release after its tick reveals how
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -133,6 +133,13 @@ def _path(session: Session, number: int) -> str:
     return f"streams/{session.domain}/{session.stream}/{session.id}-{number:05d}.json"
 
 
+class TotalsReader(Protocol):
+    """What further results of a release are computed with, by public things: see `tasks.student.questions`."""
+
+    def follow(self, release: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Further results, from the release's file so far."""
+
+
 @dataclass(frozen=True)
 class SeasonAsk(TalliesAsk):
     """The next season of a stream.
@@ -161,13 +168,13 @@ class SeasonAsk(TalliesAsk):
         session: Session,
         counted: Sequence[PeriodCounts],
         again: Sequence[Sequence[Ref]],
-        follow: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        reader: TotalsReader,
     ) -> Iterator[Step]:
         """The only step: the release of the last of these periods.
 
         counted  all periods so far, in order
         again    their sums in place of those on record, if units were erased since
-        follow   returns further results, computed from the release's file so far and public things alone
+        reader   public things that running totals are read with
         """
         if again and not any(remark.kind == "erased" for remark in stores.ledger.remarks(session.domain)):
             raise NotVerified("sums of a period are counted again if a unit was erased, and none was")
@@ -181,7 +188,7 @@ class SeasonAsk(TalliesAsk):
             exact=Exact("periods", sums, last, tuple(earlier)),
             mechanism=self.mechanism,
             publish=release_file,
-            about=(asking, self.mechanism, [release["sums"] for release in past], follow),
+            about=(asking, self.mechanism, [release["sums"] for release in past], reader),
             draw="round-{:05d}",
             path=ROUND_FILE,
             number=len(earlier),
@@ -191,9 +198,9 @@ class SeasonAsk(TalliesAsk):
 
 def release_file(drawn: Drawn) -> bytes:
     """The file of a release: its questions and noisy sums, running totals, and what follows from them."""
-    question, mechanism, past, follow = drawn.about
+    question, mechanism, past, reader = drawn.about
     release = {**question, **_read(mechanism, past, drawn.arrays)}
-    return canonical_json({**drawn.claim, **release, **follow(release)}).encode()
+    return canonical_json({**drawn.claim, **release, **reader.follow(release)}).encode()
 
 
 def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Sequence[Ints]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ Not covered  a ledger restored from an older copy. Checked by tests/promises/tes
              tests/tasks/asks/test_rounds.py and tests/promises/test_crash.py
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from concord.artifacts.home.released import ROUND_FILE
 from concord.artifacts.plan import Plan
@@ -80,22 +80,32 @@ class TalliesAsk(Ask[Tallies]):
         }
 
 
-Follow = Callable[[Ints], Mapping[str, Any]]
-"""Further results of a round, computed from its noisy sums and public things alone."""
+class Planner(Protocol):
+    """The source of a session's questions, from public things and what was released: see `tasks.student.questions`."""
+
+    @property
+    def mechanism(self) -> Tallies: ...
+
+    def follow(self, released: Sequence[Mapping[str, Any]], question: RoundQuestion, sums: Ints) -> Mapping[str, Any]:
+        """Further results of the round after `released`, computed from its noisy sums."""
 
 
-def round_step(mechanism: Tallies, number: int, question: RoundQuestion, blocks: Sequence[Ref], follow: Follow) -> Step:
+def round_step(
+    planner: Planner, released: Sequence[Mapping[str, Any]], question: RoundQuestion, blocks: Sequence[Ref]
+) -> Step:
     """The step that releases a round.
 
-    blocks   files of its exact sums, as `tasks.units.sums.count` wrote them
+    released  what the files of the rounds before say
+    blocks    files of its exact sums, as `tasks.units.sums.count` wrote them
     """
+    number, mechanism = len(released), planner.mechanism
     record = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
     return Step(
         question=canonical_json(record),
         exact=Exact("sums", (tuple(blocks),)),
         mechanism=mechanism,
         publish=round_file,
-        about=({"format": ROUND_FORMAT, **record}, follow),
+        about=({"format": ROUND_FORMAT, **record}, planner, tuple(released), question),
         draw="round-{:05d}",
         path=ROUND_FILE,
         number=number,
@@ -105,5 +115,6 @@ def round_step(mechanism: Tallies, number: int, question: RoundQuestion, blocks:
 
 def round_file(drawn: Drawn) -> bytes:
     """The file of a round: its question and noisy sums, and what follows from them."""
-    (record, follow), (noisy,) = drawn.about, drawn.arrays
-    return canonical_json({**drawn.claim, **record, "sums": noisy.tolist(), **follow(noisy)}).encode()
+    (record, planner, released, question), (noisy,) = drawn.about, drawn.arrays
+    follows = planner.follow(released, question, noisy)
+    return canonical_json({**drawn.claim, **record, "sums": noisy.tolist(), **follows}).encode()

@@ -19,7 +19,7 @@ Not covered  public rows unlike the private ones: they cost accuracy, never priv
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -72,8 +72,7 @@ class RoundPlanner:
     """Inputs of a session's questions: its mechanism, its codes, and those of its public rows (rows, fields).
 
     units   number of private units, if only labels are secret: then rows are one of each unit, or of some
-    public  returns the public rows, if each round after the first asks about a space learned from the labels so far
-            (`deepens`)
+    public  the public rows, if each round after the first asks about a space learned from the labels so far (`deepens`)
     pairs   whether pairs of columns are asked if single ones say little
     """
 
@@ -81,7 +80,7 @@ class RoundPlanner:
     codes: Codes
     rows: CodeMatrix
     units: int | None = None
-    public: Callable[[], pl.DataFrame] | None = None
+    public: pl.DataFrame | None = None
     pairs: bool = False
 
     def codes_after(self, released: Sequence[RoundFile]) -> Codes:
@@ -119,7 +118,7 @@ class RoundPlanner:
             codes = with_pairs(self.codes, self.rows, FINER, pairs)
             return {"decoded": record, "next": self._next(number, before, codes, unlike)}
         if self.public is not None and codes is not self.codes:  # of a space that was learned from the round before
-            rows, units = codes.of(self.public()), float(released[-1]["decoded"]["units"])
+            rows, units = codes.of(self.public), float(released[-1]["decoded"]["units"])
             decoded = decode([now], rows, codes, units=units)
         else:
             exact = self.units == len(self.rows) and not self.mechanism.many  # then no row stands for others
@@ -142,7 +141,7 @@ class RoundPlanner:
         if self.public is None:
             fields = next_fields(decoded, codes, self.mechanism.rounds[number + 1].fields, unlike)
             return {"fields": list(fields), "model": next_model(decoded).record()}
-        rows = self.public().drop_nulls(codes.fields[0].name)
+        rows = self.public.drop_nulls(codes.fields[0].name)
         rows = rows.gather_every(max(1, -(-rows.height // PICTURES)))
         learned = deepened(codes, rows, scores(decoded, codes.of(rows)))
         return {"fields": list(learned.coarse), "model": None, "codes": learned.model_dump(mode="json")}
@@ -154,18 +153,28 @@ def noisy_round(file: RoundFile) -> NoisyRound:
     return NoisyRound(question, float(file["scale"]), np.array(file["sums"], dtype=np.int64))
 
 
-def follow_totals(rows: CodeMatrix, codes: Codes, ended: Sequence[RoundFile], release: RoundFile) -> dict[str, Any]:
-    """The part of a stream's release that follows from running totals: the model decoded from all seasons so far.
+@dataclass(frozen=True)
+class SeasonReader:
+    """What the running totals of a stream are decoded with.
 
     rows    codes (m, F) of public rows
     ended   the last release of each season before
     """
-    seasons = []
-    for file in (*ended, release):
-        spread, questions = float(file["spread"]), map(RoundQuestion.from_record, file["questions"])
-        totals = zip(questions, file["scales"], file["totals"], strict=True)
-        seasons.append([NoisyRound(asked, scale * spread, np.array(sums, np.int64)) for asked, scale, sums in totals])
-    return {"decoded": decode(joined(seasons), rows, codes).record()}
+
+    codes: Codes
+    rows: CodeMatrix
+    ended: Sequence[RoundFile]
+
+    def follow(self, release: RoundFile) -> dict[str, Any]:
+        """The part of a release that follows from its running totals: the model decoded from all seasons so far."""
+        seasons = []
+        for file in (*self.ended, release):
+            spread, questions = float(file["spread"]), map(RoundQuestion.from_record, file["questions"])
+            totals = zip(questions, file["scales"], file["totals"], strict=True)
+            seasons.append(
+                [NoisyRound(asked, scale * spread, np.array(sums, np.int64)) for asked, scale, sums in totals]
+            )
+        return {"decoded": decode(joined(seasons), self.rows, self.codes).record()}
 
 
 def history(models: Iterable[dict[str, Any]], codes: Codes, path: str, encoding: Encoding) -> tuple[Estimate, ...]:

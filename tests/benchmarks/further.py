@@ -37,11 +37,11 @@ from tests.world import (
     Decoded,
     Encoding,
     RoundFile,
+    SeasonReader,
     Stream,
     StreamPlan,
     cast_rows,
     encode,
-    follow_totals,
     planned_tallies,
     published_cells,
     scores,
@@ -84,7 +84,8 @@ def year(data: Coded, epsilon: float, season: int, seed: int) -> Iterator[float]
             "spread": mechanism.spread(release + 1),
         }
         if week in AT:
-            said = scores(Decoded.from_record(follow_totals(places.public, codes, ended, now)["decoded"]), places.test)
+            decoded = SeasonReader(codes, places.public, ended).follow(now)["decoded"]
+            said = scores(Decoded.from_record(decoded), places.test)
             yield 100 * float(np.mean(said.argmax(axis=1) == data.labels.test))
         if release + 1 == season:
             ended, arrived, noisy = [*ended, now], [[] for _ in asked], [[] for _ in asked]

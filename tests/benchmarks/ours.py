@@ -231,7 +231,7 @@ def plan_of(data: Coded, epsilon: float, mechanism: str = TALLIES) -> Plan:
 def learn(data: Coded, epsilon: float, mechanism: Tallies) -> RoundFile:
     """All rounds of tallies: what the last one's file would say."""
     codes, places = data.at(epsilon)
-    public = (lambda: data.public) if deepens(codes) else None
+    public = data.public if deepens(codes) else None
     pairs = asks_pairs(plan_of(data, epsilon), codes)
     planner = RoundPlanner(mechanism, codes, places.public, public=public, pairs=pairs)
     return steps(data, planner, lambda asked: places.private if asked is codes else asked.of(data.private))[-1]

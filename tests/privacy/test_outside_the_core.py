@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.at_door import NOISY, ROWS, STABLE, TEACHERS, Case, counts_of, files_of, labels_by, make_case
 from tests.support.people import people, tables_of_plan, write_tables
-from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, follow, question
+from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, question
 from tests.support.sums import ROWS as CODED
 from tests.world import (
     BLOCKS,
@@ -44,7 +44,6 @@ from tests.world import (
     learn_encoding,
     parse_plan,
     release,
-    round_step,
     tally,
     teach,
     total_of,
@@ -192,17 +191,17 @@ def test_sums_of_another_question_are_refused_though_they_are_as_many(rounds: Ro
     other = replace(asked, least=0)
     assert other.size == asked.size
     sums = keep_sums(rounds.door.vault, "sums/d/other", other, tally(other, CODED, LABELS))
-    refuses(rounds, round_step(TALLIES, 0, asked, [sums], lambda sums: follow(0, sums)), "another question")
-    refuses(rounds, round_step(TALLIES, 0, other, [sums], lambda sums: follow(0, sums)), NOTHING)
+    refuses(rounds, rounds.step(0, asked, [sums]), "another question")
+    refuses(rounds, rounds.step(0, other, [sums]), NOTHING)
 
 
 def test_more_sums_than_a_table_has_blocks_are_refused(rounds: Rounds) -> None:
     """A block is added twice, or blocks of two readings of a table: a unit would be in both."""
     asked = question(0, None)
     blocks = [*rounds.blocks(0, asked)] * (BLOCKS // 2)
-    step = round_step(TALLIES, 0, asked, [*blocks, blocks[0]], lambda sums: follow(0, sums))
+    step = rounds.step(0, asked, [*blocks, blocks[0]])
     refuses(rounds, step, "blocks")
-    equal = round_step(TALLIES, 0, asked, blocks, lambda sums: follow(0, sums))
+    equal = rounds.step(0, asked, blocks)
     assert len(release(rounds.door, rounds.session, [equal])) == 1  # blocks of equal content have one file
 
 
@@ -210,13 +209,13 @@ def test_a_question_that_its_round_did_not_pay_for_is_refused(rounds: Rounds) ->
     """Whatever it followed from: one field asked in more steps than there is room for."""
     asked = RoundQuestion(classes=2, steps=1 << 12, what="labels", least=0, count=0, fields=(0,), spans=(SPANS[0],))
     sums = keep_sums(rounds.door.vault, "sums/d/0", asked, tally(asked, CODED, LABELS))
-    refuses(rounds, round_step(TALLIES, 0, asked, [sums], lambda sums: follow(0, sums)), "paid for")
+    refuses(rounds, rounds.step(0, asked, [sums]), "paid for")
 
 
 def test_less_noise_than_the_session_was_opened_with_is_refused(tmp_path: Path, rounds: Rounds) -> None:
     quiet = TALLIES.with_(rounds=tuple(each.with_(scale=each.scale / 2) for each in TALLIES.rounds))
     asked = question(0, None)
-    step = round_step(quiet, 0, asked, rounds.blocks(0, asked), lambda sums: follow(0, sums))
+    step = rounds.step(0, asked, rounds.blocks(0, asked), quiet)
     refuses(rounds, step, "another mechanism")
     case = make_case(tmp_path / "votes", NOISY)
     with pytest.raises(NotVerified, match="another mechanism"):
@@ -226,7 +225,7 @@ def test_less_noise_than_the_session_was_opened_with_is_refused(tmp_path: Path, 
 def test_a_step_that_says_it_is_another_is_refused(rounds: Rounds) -> None:
     """The second round's question at the first's place, and a step without numbers."""
     asked = question(0, None)
-    step = round_step(TALLIES, 1, asked, rounds.blocks(0, asked), lambda sums: follow(0, sums))
+    step = rounds.step(1, asked, rounds.blocks(0, asked))
     with pytest.raises(NotVerified):
         release(rounds.door, rounds.session, [step])
     refuses(rounds, replace(step, number=0, exact=None), "without exact numbers")

@@ -3,9 +3,8 @@ sketch, and the releases of a season of a stream.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -25,6 +24,7 @@ from tests.world import (
     RoundQuestion,
     SeasonAsk,
     Session,
+    SessionStep,
     Sketch,
     SketchAsk,
     SketchPlanner,
@@ -103,6 +103,18 @@ def question(number: int, following: dict[str, Any] | None) -> RoundQuestion:
     return TALLIES.question(number, (0, 1), SPANS, model)
 
 
+@dataclass(frozen=True)
+class Following:
+    """A planner of rounds that notes each of them in `followed`."""
+
+    mechanism: Tallies
+    followed: list[int]
+
+    def follow(self, released: Sequence[Any], question: RoundQuestion, sums: Ints) -> dict[str, Any]:  # noqa: ARG002
+        self.followed.append(len(released))
+        return follow(len(released), sums)
+
+
 @dataclass
 class Rounds(SumsSession):
     """A session of tallies, and the rounds followed in this process."""
@@ -114,14 +126,11 @@ class Rounds(SumsSession):
     def release(self, number: int, following: dict[str, Any] | None, rows: int = len(ROWS)) -> Ref:
         """Round `number` over the first `rows` rows, in two blocks."""
         asked = question(number, following)
-        blocks = self.blocks(number, asked, rows)
+        return release(self.door, self.session, [self.step(number, asked, self.blocks(number, asked, rows))])[0]
 
-        def followed(sums: Ints) -> dict[str, Any]:
-            self.followed.append(number)
-            return follow(number, sums)
-
-        step = round_step(TALLIES, number, asked, blocks, followed)
-        return release(self.door, self.session, [step])[0]
+    def step(self, number: int, asked: RoundQuestion, blocks: Sequence[Ref], drawing: Tallies = TALLIES) -> SessionStep:
+        """Round `number`, whatever the files of earlier ones say."""
+        return round_step(Following(drawing, self.followed), [{}] * number, asked, blocks)
 
     def all(self, rows: int = len(ROWS), until: int = len(TALLIES.rounds)) -> list[dict[str, Any]]:
         """The rounds in turn, as they were published."""
@@ -179,8 +188,7 @@ class Sketched(SumsSession):
             own = recoded(CELLS[:rows], GRID, PLANNER.codes_after(published))
             exact, path = tally(question, own, CLASSES[:rows]), f"sums/d/{number}.npy"
             sums = keep_sums(self.door.vault, path, question, exact)
-            follow = partial(PLANNER.follow, published, question)
-            step = round_step(SKETCH, number, question, [sums], follow)
+            step = round_step(PLANNER, published, question, [sums])
             (released,) = release(self.door, self.session, [step])
             published.append(json.loads(self.door.released.read(released)))
         return published
@@ -194,6 +202,13 @@ STREAM = Stream.calibrate(
 QUESTIONS = [STREAM.question(at, (0, 1), SPANS) for at in range(2)]
 PERIODS = [slice(0, 80), slice(80, 80), slice(80, 200)]
 """The rows of each period; in the second, nothing arrives."""
+
+
+class Totals:
+    """Reads the last of the running totals."""
+
+    def follow(self, release: Mapping[str, Any]) -> dict[str, Any]:
+        return {"decoded": decoded(np.array(release["totals"][-1])).record()}
 
 
 @dataclass(frozen=True)
@@ -231,14 +246,9 @@ class Season(SumsSession):
         """A release, as it was published."""
         periods = self.counted(number + 1) if counted is None else counted
         asked = Asking(STREAM, "digest of codes", (), "d-stream", questions)
-        (ref,) = release(self.door, self.session, asked.steps(self.door, self.session, periods, again, self.follow))
+        (ref,) = release(self.door, self.session, asked.steps(self.door, self.session, periods, again, Totals()))
         released: dict[str, Any] = json.loads(self.door.released.read(ref))
         return released
-
-    @property
-    def follow(self) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-        """What else a release's file says."""
-        return lambda release: {"decoded": decoded(np.array(release["totals"][-1])).record()}
 
     def all(self, *, other: bool = False) -> list[dict[str, Any]]:
         """All releases in turn."""

@@ -196,7 +196,7 @@ def test_a_space_is_learned_from_as_many_pictures_as_there_is_room_for(
     rounds = planned_rounds(classes=2, fields=1, codes=codes.size, rounds=2, spaces=True)
     mechanism = Tallies.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds)
     planner, released = (
-        student_questions.RoundPlanner(mechanism, codes, codes.of(public), public=lambda: public),
+        student_questions.RoundPlanner(mechanism, codes, codes.of(public), public=public),
         list[Any](),
     )
     for each in mechanism.rounds:
