@@ -118,32 +118,19 @@ class Noise(CertificatePart):
     by: Literal["counts", "guess"]
 
 
-class Stated(CertificatePart):
-    """The parts of a certificate that come from neither the ledger nor the door.
-
-    about      the plan's account of the publication: who issues it, for what use, and when
-    units      how many private units there are, roughly, as the plan says in public; None if it does not
-    features   columns of a row that the student may read
-    noise      what noise did to released labels; None if no label was released by itself
-    learned    the student; None if there is none, but questions were answered
-    """
-
-    about: AboutPlan = AboutPlan()
-    units: int | None = None
-    features: tuple[str, ...] = ()
-    noise: Noise | None = None
-    learned: StudentRecord | None = None
-
-
 class Certificate(CertificatePart):
     """What is promised, and how to check it.
 
+    about      the plan's account of the publication: who issues it, for what use, and when
     guarantee  of everything that all its sessions published, together
+    units      how many private units there are, roughly, as the plan says in public; None if it does not
     sessions   the session that this certificate is about; others of the same run; and each test of their
                students
+    noise      what noise did to released labels; None if no label was released by itself
+    features   columns of a row that the student may read
+    learned    the student; None if there is none, but questions were answered
     warnings   to users of the student (artifacts.measures)
     versions   of Concord and packages by which it was written
-    Other fields are those of `Stated`.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
@@ -260,9 +247,9 @@ class Certificate(CertificatePart):
         return RelabellingRecord.of(record.mechanism.facts for record in self.sessions)
 
     @property
-    def stated(self) -> Stated:
-        """The parts of the certificate that come from neither the ledger nor the door."""
-        return Stated(**{name: getattr(self, name) for name in Stated.model_fields})
+    def stated(self) -> dict[str, Any]:
+        """Its fields that come from neither the ledger nor the door, by name."""
+        return {name: getattr(self, name) for name in ("about", "units", "noise", "features", "learned")}
 
     @property
     def checksums(self) -> tuple[str, ...]:

@@ -5,12 +5,13 @@ over its life, as certificate and report show them, and the caveats in plain wor
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from concord.artifacts.domains import NEIGHBOURS, Domain
+from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.parts import EVERY, PARTS, Counted, by_part, largest, paid
 from concord.artifacts.schemas import Budget, CertificatePart
 from concord.artifacts.sessions import Session, Status
@@ -157,9 +158,10 @@ class DomainCharge(CertificatePart):
         return max(shared(self.charges, part) for part in PARTS)
 
     @classmethod
-    def of(cls, domain: Domain, sessions: Sequence[Session], counted: Sequence[Counted], *, divided: bool) -> Self:
-        """The state of a domain, `divided` into parts or not, after those sessions, whose charges count as given."""
-        totals = by_part(counted)
+    def of(cls, domain: Domain, ledger: Reading) -> Self:
+        """The charges of a domain for each of its sessions, by `ledger`."""
+        sessions, counted = ledger.sessions(domain.name), ledger.counted(domain.name)
+        totals, divided = by_part(counted), ledger.division(domain.name) is not None
         cap, (epsilon, delta) = domain.filter, domain.filter.spent(largest(totals))
         return cls(
             name=domain.name,

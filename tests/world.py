@@ -252,7 +252,7 @@ if TYPE_CHECKING:
         certificate_of, certify_answers, column_types, excerpt_of, publication_of, write as write_certificate,
         written_now
     )
-    from concord.tasks.publish.describe import Outcomes, caveats, counted, describe, domain_charge
+    from concord.tasks.publish.describe import Outcomes, caveats, counted, describe
     from concord.tasks.publish.export import (
         FORMS as EXPORT_FORMS, Form, _needed, columns_of, example_row, export, holds
     )

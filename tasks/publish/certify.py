@@ -31,12 +31,12 @@ from concord.artifacts.certificate import (
     Certificate,
     Certified,
     Noise,
-    Stated,
     StudentRecord,
     library_versions,
     schema,
 )
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.home.released import Released, digest_of, sha256_of_all
 from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
 from concord.artifacts.home.vault import Staged
@@ -70,7 +70,7 @@ from concord.tasks.data.concord_student import Chosen
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.catalogue import of_votes
-from concord.tasks.publish.describe import Outcomes, describe, domain_charge, refusals, tables, voted
+from concord.tasks.publish.describe import Outcomes, describe, refusals, tables, voted
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
@@ -108,13 +108,13 @@ def certificate_of(
     """
     own, labels = next(iter(files.items()))
     session = stores.ledger.session(own)
-    stated = Stated(
-        learned=_student(plan.student, student, session),
-        about=plan.about,
-        units=plan.labeling.rows,
-        features=tuple(features),
-        noise=noise_in(plan, session, labels, stores.released),
-    )
+    stated = {
+        "learned": _student(plan.student, student, session),
+        "about": plan.about,
+        "units": plan.labeling.rows,
+        "features": tuple(features),
+        "noise": noise_in(plan, session, labels, stores.released),
+    }
     made = stores.ledger.at_once(lambda now: describe(files, stated, now, stores.released))
     return made.model_copy(update={"versions": {}})
 
@@ -166,7 +166,7 @@ def write(certificate: Certificate, classes: Sequence[str], stores: Public) -> C
 def certify_answers(session: str, stores: Public) -> Ref:
     """Write the certificate of a session from which no student learns, with its evidence. Raises NotVerified."""
     certificate = stores.ledger.at_once(
-        lambda now: describe({session: now.released_by(session)}, Stated(), now, stores.released)
+        lambda now: describe({session: now.released_by(session)}, {}, now, stores.released)
     )
     return publish_certificate(certificate, {}, stores)[CERTIFICATE_FILE]
 
@@ -276,7 +276,7 @@ def rows_covered(certificate: Certificate, ledger: Reading) -> dict[str, int]:
 def _agrees(certificate: Certificate, moment: Reading) -> bool:
     """Whether the domain's charges at that moment are those in the certificate."""
     domain = moment.domain(certificate.domain.name)
-    return domain is not None and domain_charge(domain, moment) == certificate.domain
+    return domain is not None and DomainCharge.of(domain, moment) == certificate.domain
 
 
 EXAMPLE_ROWS = 5

@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from concord.artifacts.certificate import TABLE, Certificate, Stated
+from concord.artifacts.certificate import TABLE, Certificate
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import (
@@ -43,13 +44,14 @@ from concord.tasks.asks.kinds import mechanism_of, outcomes_of, remarks_of
 
 def describe(
     files: Mapping[str, Sequence[Ref]],
-    stated: Stated,
+    stated: Mapping[str, Any],
     ledger: Reading,
     released: Released,
 ) -> Certificate:
     """The certificate of sessions by `ledger`, the leading one first; tests of their students are added.
 
-    files   of each session, what it released, in order; for rows that were not asked as well
+    files    of each session, what it released, in order; for rows that were not asked as well
+    stated   fields that come from neither the ledger nor the door, as `Certificate.stated`; those left out are empty
     Raises NotVerified if a released file is not what was written, or does not say what the ledger does.
     """
     sessions = [*map(ledger.session, files)]
@@ -62,9 +64,9 @@ def describe(
         data_version=leading.data_version,
         guarantee=Guarantee.at(promise.epsilon, promise.delta, domain.unit, domain.neighbours),
         sessions=records,
-        domain=domain_charge(domain, ledger),
+        domain=DomainCharge.of(domain, ledger),
         caveats=caveats(domain, sessions, ledger),
-        **{name: getattr(stated, name) for name in Stated.model_fields},
+        **stated,
     )
     own = (released.read(file) for file in given[leading.id] if file.path.endswith(".json"))
     warned: tuple[str, ...] = ()
@@ -99,13 +101,6 @@ def followers(sessions: Sequence[Session], ledger: Reading) -> list[Session]:
     learned = {session.id for session in sessions}
     everything = ledger.sessions(sessions[0].domain)
     return [session for session in everything if session.facts.session in learned]
-
-
-def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
-    """The charges of a domain for each of its sessions, by `ledger`."""
-    sessions, counted = ledger.sessions(domain.name), ledger.counted(domain.name)
-    divided = ledger.division(domain.name) is not None
-    return DomainCharge.of(domain, sessions, counted, divided=divided)
 
 
 def caveats(domain: Domain, sessions: Sequence[Session], ledger: Reading) -> tuple[str, ...]:

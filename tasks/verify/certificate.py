@@ -23,11 +23,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 
 from concord import __version__
-from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, Stated, is_version
+from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate, is_version
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.atomic import is_home
 from concord.artifacts.home.released import Released, sha256
@@ -61,7 +62,7 @@ class Claim:
     covered: dict[str, int]
     since: int
     files: int
-    stated: Stated
+    stated: dict[str, Any]
     alike: int = -1
     wrong: str | None = None
 

@@ -30,7 +30,7 @@ from concord import __version__
 from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate, is_version, later, schema
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.guarantee import CAVEATS, Guarantee
+from concord.artifacts.guarantee import CAVEATS, DomainCharge, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.home_contents import named
@@ -48,7 +48,7 @@ from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import student_warnings
 from concord.tasks.asks.kinds import mechanism_of
-from concord.tasks.publish.describe import caveats, domain_charge, followers
+from concord.tasks.publish.describe import caveats, followers
 from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, stated_bounds
 from concord.tasks.verify.kinds import Kind, Stream
 from concord.tasks.verify.recompute import SLACK, least_delta
@@ -357,7 +357,7 @@ def _carries(certificate: Certificate, moment: Reading) -> None:
     domain, claim = moment.domain_of(moment.session(certificate.session)), certificate.guarantee
     equal("the unit", claim.unit, domain.unit)
     equal("what is protected", claim.neighbours, domain.neighbours)
-    charge = domain_charge(domain, moment)
+    charge = DomainCharge.of(domain, moment)
     for name in type(charge).model_fields:
         equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(charge, name))
     if certificate.versions.get("concord") != __version__:

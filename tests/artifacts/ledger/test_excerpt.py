@@ -12,13 +12,13 @@ from tests.support.openings import CAP, DOMAIN, batch, outcome
 from tests.support.published import opening
 from tests.world import (
     Division,
+    DomainCharge,
     Excerpt,
     Ledger,
     LogRecord,
     NotVerified,
     Opening,
     StableVoting,
-    domain_charge,
     hiding,
     ledger_faults,
 )
@@ -66,7 +66,7 @@ def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path) -
     found = excerpt(ledger, tmp_path, open=100)
     moment, domain = found.reading, ledger.domain("census")
     assert domain is not None
-    assert domain_charge(domain, moment) == domain_charge(domain, ledger)
+    assert DomainCharge.of(domain, moment) == DomainCharge.of(domain, ledger)
     assert moment.totals("census") == ledger.totals("census")
     assert list(ledger_faults(found.records)) == []
     counts = {name: (moment.session(name).asked, moment.session(name).refused) for name in ("ended", "open", "other")}

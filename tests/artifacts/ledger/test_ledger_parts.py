@@ -16,13 +16,13 @@ from tests.world import (
     TEST,
     Charge,
     Counted,
+    DomainCharge,
     Entry,
     Ledger,
     LogRecord,
     NotVerified,
     WrongInput,
     artifacts_parts,
-    domain_charge,
     ledger_faults,
     running_totals,
 )
@@ -121,7 +121,7 @@ def test_seasons_of_a_stream_are_charged_once_by_both_reckonings() -> None:
     season(ledger, "", SMALL_SEASON)
     assert ledger.totals("people") == {LEARNING: large + small.times(2), TEST: large + small.times(3)}
     assert list(ledger_faults(ledger.records())) == []
-    certified = domain_charge(ledger.domains()[0], ledger)
+    certified = DomainCharge.of(ledger.domains()[0], ledger)
     assert certified.used == pytest.approx(ledger.domains()[0].filter.share(ledger.total("people")))
 
 

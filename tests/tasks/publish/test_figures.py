@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -28,7 +29,6 @@ from tests.world import (
     budget_figure,
     calibrate,
     charge_of,
-    domain_charge,
     epsilon_if_stopped_early,
     labels_figure,
     spend_figure,
@@ -87,7 +87,12 @@ def test_the_domains_budget_adds_up_over_its_sessions(small: World) -> None:
     ledger = Ledger.of(small.home)
     item = ledger.session(SESSION)
     ended = replace(item, id="people-0", status="spent", settled=item.reserved)
-    domain = DomainCharge.of(ledger.domains()[0], [ended, item], [Counted("", "", item.charge)] * 2, divided=False)
+    twice: Any = SimpleNamespace(
+        sessions=lambda _: [ended, item],
+        counted=lambda _: [Counted("", "", item.charge)] * 2,
+        division=lambda _: None,
+    )
+    domain = DomainCharge.of(ledger.domains()[0], twice)
     total = float(2 * item.charge.renyi / ledger.domains()[0].filter.budget)
     assert sum(charge.share for charge in domain.charges) == pytest.approx(total)
     svg = budget_figure(domain)
@@ -109,7 +114,7 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
             spend_figure(now, spending(now, found.refused)),
             what_if_figure(now, spending(now, found.refused)),
             labels_figure(found.by_class, CLASSES, counts),
-            budget_figure(domain_charge(ledger.domains()[0], ledger)),
+            budget_figure(DomainCharge.of(ledger.domains()[0], ledger)),
         ]
 
     first = draw()
