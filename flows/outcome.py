@@ -116,11 +116,6 @@ class Summary(BaseModel):
         lifetime = {"now": 0.0, "used": used, "more": None}
         return self.model_copy(update={**nothing, "lifetime": lifetime, "stages": stages})
 
-    @property
-    def ran(self) -> str:
-        """The mechanism by its name, and its teachers, in words."""
-        return f"{Facts.of(self.mechanism).name}, {f'{self.teachers:,}' if self.teachers else 'no'} teachers"
-
 
 def merge_reports(reports: Sequence[StageReport]) -> list[StageReport]:
     """One report per stage, in the order of their first runs: rounds run some stages several times."""
@@ -222,6 +217,50 @@ def _each(part: Any, of: Callable[[Estimate], Any]) -> Any:
     return of(part) if isinstance(part, Estimate) else part
 
 
+def facts(summary: Summary) -> dict[str, str]:
+    """The facts of a run by their labels, in words, as console, notebook and Prefect's page show them; those that it
+    does not have are left out."""
+    teachers = f"{summary.teachers:,}" if summary.teachers else "no"
+    test = summary.student.get("public_test", {})
+    odds = (f"{of.replace('_', ' ')} {share_in_words(test, 'prior_odds', of)}" for of in test.get("prior_odds", ()))
+    untested = "not evaluated: add [test] share or --test" if summary.test is None else "no public test rows"
+    words = {
+        "session": summary.session,
+        "guarantee": summary.guarantee["in_words"],
+        "mechanism": f"{Facts.of(summary.mechanism).name}, {teachers} teachers",
+        "rows": rows_in_words(summary),
+        "season": summary.season,
+        "later rows": summary.later_rows,
+        "student": test.get("in_words", untested),
+        "rare classes": f"{', '.join(odds)} at the threshold for rare classes" if "prior_odds" in test else "",
+        "private test": "" if summary.test is None else summary.test["in_words"],
+        "budget": spent_in_words(summary.lifetime),
+        "certificate": summary.certificate,
+        "report": summary.report,
+    }
+    return {label: text for label, text in words.items() if text}
+
+
+def rows_in_words(summary: Summary) -> str:
+    """How many public or synthetic rows were labelled, and from what."""
+    words = f"{summary.asked:,} public rows queried, {summary.answered:,} labelled, {summary.refused:,} refused"
+    if summary.inferred:
+        words = f"{summary.inferred:,} {summary.of_rows} labelled, from {summary.asked} rounds of noisy sums"
+    elif not summary.teachers:
+        words = "none: the student was chosen by its errors on the private rows"
+    return f"{words}, {summary.not_asked:,} not queried, because the session had ended" if summary.not_asked else words
+
+
+def share_in_words(test: Mapping[str, Any], kind: str, of: str) -> str:
+    """A figure of one class in a summary's test, with its interval; a public test has the intervals beside the
+    figures."""
+    share = test[kind][of]
+    if share is not None and "intervals" in test:
+        low, high = test["intervals"][kind][of]
+        share = {"value": share, "low": low, "high": high}
+    return "–" if share is None else Estimate(**share).in_words
+
+
 def extension_in_words(session: Session) -> str:
     """A sentence on whether the session can be extended."""
     if not session.teachers:
@@ -253,26 +292,10 @@ def shown(summary: Summary) -> None:
 
 def outcome_in_markdown(summary: Summary) -> str:
     """The outcome of a run, in Markdown."""
-    guarantee, public = summary.guarantee, summary.student.get("public_test")
-    rows = {"rows labelled": summary.inferred}
-    if summary.asks == "rows":
-        rows = {f"rows {name}": getattr(summary, name) for name in ("answered", "refused", "not_asked")}
-    details = {
-        "guarantee": guarantee["in_words"],
-        "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
-        "mechanism": summary.ran,
-        **({"season": summary.season} if summary.season else {}),
-        f"{summary.asks} queried": f"{summary.asked:,} ({summary.asked_now:,} by this command)",
-        **{name.replace("_", " "): f"{count:,}" for name, count in rows.items()},
-        "student": "no public test rows" if public is None else public["in_words"],
-        "private test": "none" if summary.test is None else summary.test["in_words"],
-        "model": f"`{summary.student['model_uri']}`",
-        "budget": spent_in_words(summary.lifetime),
-        "report": f"[{Path(summary.report).name}]({Path(summary.report).absolute().as_uri()}), `{summary.report}`",
-        "certificate": f"`{summary.certificate}`",
-        "MLflow run": f"`{summary.run_id}`",
-    }
-    table = "\n".join(f"| {name} | {value} |" for name, value in details.items())
+    report = f"[{Path(summary.report).name}]({Path(summary.report).absolute().as_uri()}), `{summary.report}`"
+    recorded = {"model": f"`{summary.student['model_uri']}`", "MLflow run": f"`{summary.run_id}`"}
+    linked = {"neighbours": summary.guarantee["neighbours"], "report": report, **recorded}
+    head, *lines = [f"| {label} | {text} |" for label, text in (facts(summary) | linked).items()]
     warned = "".join(f"**Warning:** {warning}.\n\n" for warning in summary.warnings)
-    head = f"| session | {summary.session} |\n|---|---|"
-    return f"{warned}{head}\n{table}\n\nTo verify it: `concord verify {summary.session}`\n"
+    table = "\n".join([head, "|---|---|", *lines])
+    return f"{warned}{table}\n\nTo verify it: `concord verify {summary.session}`\n"

@@ -6,6 +6,7 @@ Checked by tests/flows/test_api.py
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -23,6 +24,10 @@ if TYPE_CHECKING:  # heavy packages are imported when a result is read
     from concord.artifacts.sessions import Session
     from concord.flows.outcome import Summary
     from concord.tasks.verify.checks import Check
+
+
+BRIEFLY = ("session", "guarantee", "student", "private test", "budget", "report")
+"""The facts that a notebook shows of a run."""
 
 
 class Run:
@@ -46,17 +51,9 @@ class Run:
 
     @property
     def _facts(self) -> dict[str, str]:
-        from concord.flows.outcome import spent_in_words
+        from concord.flows.outcome import facts
 
-        public, private = self.summary.student.get("public_test"), self.summary.test
-        return {
-            "session": self.session,
-            "guarantee": self.summary.guarantee["in_words"],
-            "performance": "no public test rows" if public is None else public["in_words"],
-            **({} if private is None else {"private test": private["in_words"]}),
-            "budget": spent_in_words(self.summary.lifetime),
-            "report": self.summary.report,
-        }
+        return {label: text for label, text in facts(self.summary).items() if label in BRIEFLY}
 
     @property
     def session(self) -> str:
@@ -148,39 +145,39 @@ def budget_of(home: Path) -> dict[str, Any]:
     the ledger denies what the home holds."""
     from concord.artifacts.ledger.home_contents import HomeContents
     from concord.artifacts.stores import checked_ledger
-    from concord.tasks.asks.kinds import finished_by
 
     contents, ledger = HomeContents(home), checked_ledger(home)
 
     def listed(now: Reading) -> dict[str, Any]:
-        unpublished, domains = contents.unpublished(now), []
-        for domain in now.domains():
-            total, division, parts = now.total(domain.name), now.division(domain.name), None
-            cap, spent = domain.filter, domain.filter.spent(total)
-            if division is not None:  # the domain's charge is that of its largest part
-                charged = {part: _pair(cap.spent(own)) for part, own in now.totals(domain.name).items()}
-                parts = {"share": division.share, "naming": division.naming, "spent": charged}
-            sessions = []
-            for session in now.sessions(domain.name):
-                finishing = finished_by(session) if session.id in unpublished else None
-                sessions.append(_session(domain, session, now) | {"finished_by": finishing})
-            domains.append(
-                {
-                    "name": domain.name,
-                    "unit": domain.unit,
-                    "neighbours": domain.neighbours,
-                    "cap": {"epsilon": cap.epsilon, "delta": cap.delta},
-                    "spent": _pair(spent),
-                    "conversion": cap.conversion if any(spent) else 0.0,
-                    "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
-                    "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
-                    "parts": parts,
-                    "sessions": sessions,
-                }
-            )
-        return {"domains": domains}
+        unpublished = contents.unpublished(now)
+        return {"domains": [_domain(domain, now, unpublished) for domain in now.domains()]}
 
     return ledger.at_once(listed)
+
+
+def _domain(domain: Domain, ledger: Reading, unpublished: Container[str]) -> dict[str, Any]:
+    """A domain with its sessions, of which some are charged and `unpublished`."""
+    from concord.artifacts.guarantee import DomainCharge
+    from concord.tasks.asks.kinds import finished_by
+
+    rule, division = domain.filter, ledger.division(domain.name)
+    amounts = DomainCharge.of(domain, ledger).model_dump(include={"cap", "spent", "remaining", "parts"})
+    parts, charged = amounts.pop("parts"), ledger.total(domain.name).renyi
+    sessions = []
+    for session in ledger.sessions(domain.name):
+        finishing = finished_by(session) if session.id in unpublished else None
+        sessions.append(_session(domain, session, ledger) | {"finished_by": finishing})
+    return {
+        "name": domain.name,
+        "unit": domain.unit,
+        "neighbours": domain.neighbours,
+        **amounts,
+        "conversion": rule.conversion if any(amounts["spent"].values()) else 0.0,
+        "renyi": {"order": rule.order, "budget": str(rule.budget), "charged": str(charged)},
+        # The domain's charge is that of its largest part.
+        "parts": division and {"share": division.share, "naming": division.naming, "spent": parts},
+        "sessions": sessions,
+    }
 
 
 def session_of(ledger: Ledger, name: str) -> dict[str, Any]:

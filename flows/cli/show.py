@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from concord.artifacts.errors import in_one_line
-from concord.artifacts.measures import Estimate
 from concord.flows.console import NARROW, out, say
 
 if TYPE_CHECKING:
@@ -20,45 +19,18 @@ MOST_SHOWN = 7
 
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     """Print the outcome of a run, and where to look next; if `quiet`, only the path of its certificate."""
-    from concord.flows.outcome import spent_in_words
+    from concord.flows.outcome import facts
 
     if quiet:
         say(summary.certificate)
         return
-    student = summary.student
-    lines = {
-        "session": summary.session,
-        "guarantee": summary.guarantee["in_words"],
-        "mechanism": summary.ran,
-        "rows": f"{summary.asked:,} public rows queried, {summary.answered:,} labelled, {summary.refused:,} refused",
-        **({"season": summary.season} if summary.season else {}),
-        "later rows": summary.later_rows,
-        "student": "not evaluated: add [test] share or --test",
-        "budget": spent_in_words(summary.lifetime),
-        "certificate": summary.certificate,
-        "report": summary.report,
-        "audit view": f"concord ui --home {quote(str(home))}",
-    }
-    if summary.inferred:
-        lines["rows"] = f"{summary.inferred:,} {summary.of_rows} labelled, from {summary.asked} rounds of noisy sums"
-    elif not summary.teachers:
-        lines["rows"] = "none: the student was chosen by its errors on the private rows"
-    if "public_test" in student:
-        lines["student"] = student["public_test"]["in_words"]
-    if "prior_odds" in (test := student.get("public_test", {})):
-        both = (f"{name.replace('_', ' ')} {_share(test, 'prior_odds', name)}" for name in test["prior_odds"])
-        lines["rare classes"] = f"{', '.join(both)} at the threshold for rare classes"
-    if summary.test is not None:
-        lines["private test"] = summary.test["in_words"]
-    if summary.not_asked:
-        lines["rows"] += f", {summary.not_asked:,} not queried, because the session had ended"
-    for name, value in lines.items():
-        say(f"{name:<11}  {value}")
+    for label, text in (facts(summary) | {"audit view": f"concord ui --home {quote(str(home))}"}).items():
+        say(f"{label:<11}  {text}")
     for test in ("public_test", "private_test"):
-        show_classes(student.get(test), WHERE[test])
+        show_classes(summary.student.get(test), WHERE[test])
     for warning in summary.warnings:
         say(f"      {warning}", mark="warning", style="yellow")
-    if not student["champion"]:
+    if not summary.student["champion"]:
         say(f"champion     no: {'it has a warning' if summary.warnings else 'it does not beat the champion'}")
 
 
@@ -66,24 +38,16 @@ def show_classes(test: dict[str, Any] | None, where: str) -> None:
     """Print recall, precision and confusion by class, if there is a test with few enough classes."""
     if test is None or len(test.get("recall", ())) not in range(1, MOST_SHOWN + 1):
         return
+    from concord.flows.outcome import share_in_words
+
     table = Table(title=where, title_justify="left", **NARROW)
     names = [in_one_line(name) for name in test["recall"]]
     for heading in ("class", "recall", "precision", *(f"predicted {name}" for name in names)):
         table.add_column(heading, overflow="fold")
     for at, (name, own) in enumerate(zip(names, test["recall"], strict=True)):
-        shares = (_share(test, kind, own) for kind in ("recall", "precision"))
+        shares = (share_in_words(test, kind, own) for kind in ("recall", "precision"))
         table.add_row(name, *shares, *(f"{count:,}" for count in test["matrix"][at]))
     out.print(table)
-
-
-def _share(test: dict[str, Any], kind: str, of: str) -> str:
-    """A share of one class and its interval; of a public test, that stands by itself."""
-    if (share := test[kind][of]) is None:
-        return "–"
-    if "intervals" in test:
-        low, high = test["intervals"][kind][of]
-        share = {"value": share, "low": low, "high": high}
-    return Estimate(**share).in_words
 
 
 def show_budget(figures: dict[str, Any]) -> None:

@@ -11,8 +11,9 @@ import pytest
 from tests.support.console import concord
 from tests.support.pages import python_on
 from tests.support.people import people, write_plan, write_tables
+from tests.support.recorded import RECORDED
 from tests.support.sentences import facts
-from tests.world import Guarantee, Ledger, NotVerified, Plan, Run, WrongInput, flows_api, run, sha256, start
+from tests.world import Guarantee, Ledger, NotVerified, Plan, Run, Summary, WrongInput, flows_api, run, sha256, start
 
 LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", flows_api.__doc__ or "")
 OF_README = python_on("README.md")
@@ -44,15 +45,15 @@ def test_the_lines_of_the_documentation_run(home: Path, capsys: pytest.CaptureFi
 
 def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
     tested = {"rows": 300, "accuracy": 0.91, "in_words": "accuracy 91.0% (87.2% to 94.0%) on 300 public test rows"}
-    summary: Any = SimpleNamespace(
-        session="people-1",
-        guarantee=Guarantee.at(1.0, 1e-5, "all rows with one <b>person</b>", "").shown(),
-        student={"public_test": tested},
-        lifetime={"now": 0.1, "used": 0.2, "more": 8},
-        test=None,
-        warnings=["recall is 0 for 'yes'", "it <b>ended</b> early\x1b[2J"],
-        report="report.html",
-    )
+    stated: dict[str, Any] = {
+        **{"run_id": "r", "domain": "people", "session": "people-1", "certificate": "c", "certificate_digest": ""},
+        **{"teachers": 0, "asked": 3, "answered": 0, "refused": 0, "asked_now": 3, "inferred": 300, "conversion": 0.0},
+        **{"student": {"public_test": tested}, "mechanism": RECORDED["tallies"], "spent_now": {}, "stages": []},
+        **{"lifetime": {"now": 0.1, "used": 0.2, "more": 8}, "report": "report.html"},
+        "guarantee": Guarantee.at(1.0, 1e-5, "all rows with one <b>person</b>", "").shown(),
+        "warnings": ["recall is 0 for 'yes'", "it <b>ended</b> early\x1b[2J"],
+    }
+    summary = Summary(**stated)
     page, text = Run(summary, tmp_path)._repr_html_(), repr(Run(summary, tmp_path))
     for said in ("accuracy 91.0% (87.2% to 94.0%) on 300", "room for 8 more such sessions"):
         assert said in page
