@@ -353,7 +353,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.verify.records import LARGEST as LARGEST_FOLDER, PublishedSession
     from concord.tasks.verify.recompute import ROUTES, Route, charge_of_refusal, releases
-    from concord.tasks.verify.recompute_gaussian import Group, _squares, moved_norm, sums_delta
+    from concord.tasks.verify.recompute_gaussian import _squares, by_ones, moved_norm
     from concord.tasks.verify.released import LabelTable, check_tested, released_as_certified
     from concord.tasks.verify.replay import HIDDEN, ledger_faults
     from concord.tasks.verify.reproduce import _check_student, _groups_follow, public_test

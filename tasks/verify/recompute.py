@@ -1,7 +1,8 @@
 """Recompute the guarantee of a session from its recorded settings, independently of the code that claimed it.
 
 If the mechanisms use doubles and rounding towards safety, this uses 40 decimal digits or exact sums; if they bound,
-this enumerates, and the other way round. So a fault would have to be made twice, in two ways.
+this enumerates, and the other way round; of Gaussians, it integrates what they have in closed form. So a fault would
+have to be made twice, in two ways.
 
 Assumes      settings are those that ran (as the ledger's chain records); the theorems named below
 Guarantees   `least_delta` is a δ at which the settings are proved (ε, δ)-DP; `charge` is the charge due in a domain
@@ -11,7 +12,7 @@ Not covered  mechanisms without a route here: refused
 
 import base64
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
@@ -22,26 +23,18 @@ import numpy as np
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.kinds import (
-    Confident,
     ErrorEstimate,
     Kind,
     LaplaceRelease,
     NoisyCounts,
     NoisyThreshold,
     OptimalRelease,
-    PrivateTest,
     Stable,
-    Tallies,
     Universal,
     Unknown,
     Votes,
 )
-from concord.tasks.verify.recompute_gaussian import (
-    sums_delta,
-    tallied_moves,
-    tallies_charge,
-    tallies_delta,
-)
+from concord.tasks.verify.recompute_gaussian import VOTES_MOVED, gaussian_charge, gaussian_delta, moved_counts
 
 DIGITS = 40
 TWO_TO_64 = 2**64
@@ -49,7 +42,6 @@ WIDE = 12
 """Width of the sum over responses, in units of the root of their number; the rest, below 1e-125, is added."""
 LABELS = "labels"
 """The purpose of a session from which a student learns."""
-VOTES_MOVED = {"rows": 1, "labels": 2}
 AT_ONCE = 1 << 20
 """Outcomes of noise held in memory at once."""
 SLACK = 1 + 1e-9
@@ -65,8 +57,6 @@ Releases = Literal["labels", "rounds", "hypothesis", "answers"]
 PureAnswers = tuple[float, int, float]
 """A session as answers that are pure but for one δ: ε of each, their number, and that δ."""
 QuestionKind = OptimalRelease | LaplaceRelease
-Moves = Sequence[tuple[int, int, float]]
-"""Discrete Gaussians: squared norm of what a unit moves, coordinates that it may move, scale."""
 
 
 def least_delta(kind: Kind, epsilon: float) -> float:
@@ -112,32 +102,6 @@ def _relabelled_delta(kind: Votes, epsilon: float) -> float:
 def releases(kind: Kind, purpose: str = LABELS) -> Releases:
     """What a session of that purpose releases. Raises NotVerified if its guarantee cannot be recomputed."""
     return _named(kind).releases if purpose == LABELS else "answers"
-
-
-def as_answers(kind: Kind) -> PureAnswers:
-    """The session as pure answers; as one, by the (ε, δ) that it states, if nothing finer is proved. Raises
-    NotVerified."""
-    return _route(kind).answers(kind)
-
-
-def moves(kind: Kind) -> Moves:
-    """The Gaussian noise of a session, if it has no other. Raises NotVerified if it cannot be recomputed."""
-    return _route(kind).moves(kind)
-
-
-def _stated(kind: Kind) -> PureAnswers:
-    epsilon, delta = stated_budget(kind)
-    return epsilon, 1, delta
-
-
-def _answers_delta(kind: Kind, epsilon: float) -> float:
-    each, times, besides = as_answers(kind)
-    return _responses_delta(each, times, epsilon) + besides
-
-
-def _answers_nats(kind: Kind, order: float) -> tuple[float, float]:
-    each, times, besides = as_answers(kind)
-    return _responses_nats(each, times, order), besides
 
 
 def _route(kind: Kind) -> "Route":
@@ -197,47 +161,6 @@ def _converted(nats: float, order: float, epsilon: float) -> float:
     return math.exp(min(0.0, (order - 1) * (nats - epsilon + math.log1p(-1 / order)) - math.log(order)))
 
 
-def _moved(kind: NoisyCounts, rows: int) -> int:
-    """Number of noisy counts that one teacher moves by one over so many rows."""
-    return rows * (1 if kind.classes == 2 else 2)
-
-
-def _gaussian_delta(kind: Kind, epsilon: float) -> float:
-    """δ from the laws of one or two sums: of all released counts, and of the noise of all tests."""
-    return sums_delta(epsilon, *((count, scale) for _, count, scale in moves(kind)))
-
-
-def _concentrated_charge(kind: Kind, order: float) -> tuple[float, float]:
-    """α·Σ sensitivity² / (2·scale²): zero-concentrated DP (Bun & Steinke 2016)."""
-    return order * sum(norm / (2 * scale**2) for norm, _, scale in moves(kind)), 0.0
-
-
-def _by_ones(*groups: tuple[int, float]) -> Moves:
-    """Groups of counts that a unit moves by one each, and their scales."""
-    return [(count, count, scale) for count, scale in groups]
-
-
-def _noisy_moves(kind: NoisyCounts) -> Moves:
-    return _by_ones((_moved(kind, kind.queries), kind.scale))
-
-
-def _confident_moves(kind: Confident) -> Moves:
-    """The tests of all rows, and the counts of those answered."""
-    return _by_ones((kind.queries, kind.test_scale), (_moved(kind, kind.answers), kind.scale))
-
-
-def _tested_moves(kind: PrivateTest) -> Moves:
-    """A cell of the matrix and one of right and wrong; two of each if only a unit's labels change."""
-    if kind.secret not in VOTES_MOVED:
-        raise NotVerified(f"a private test must say what is secret of a unit, got {kind.secret!r}")
-    moved = VOTES_MOVED[kind.secret]
-    return _by_ones((moved, kind.scale), (moved, kind.pair_scale))
-
-
-def _tallied_moves(kind: Tallies) -> Moves:
-    return [(norm, cells, float(scale)) for norm, cells, scale in tallied_moves(kind)]
-
-
 def _responses_delta(each: float, times: int, epsilon: float) -> float:
     """Optimal composition (Kairouz, Oh & Viswanath 2015): `times` randomised responses of ε = `each`, summed."""
     from scipy.stats import binom  # heavy, and rarely asked for
@@ -259,7 +182,7 @@ def _responses_nats(each: float, times: int, order: float) -> float:
 
 def _laplace_answers(kind: NoisyCounts) -> PureAnswers:
     """The counts that a teacher moves."""
-    return 1 / kind.scale, _moved(kind, kind.queries), 0.0
+    return 1 / kind.scale, moved_counts(kind, kind.queries), 0.0
 
 
 def _chosen(kind: Universal) -> float:
@@ -267,11 +190,6 @@ def _chosen(kind: Universal) -> float:
     if kind.secret not in VOTES_MOVED:
         raise NotVerified(f"a choice must say what is secret of a unit, got {kind.secret!r}")
     return kind.epsilon / ROUNDING_ROOM
-
-
-def _choice_answers(kind: Universal) -> PureAnswers:
-    """A privacy loss within ε/2 of its middle, which normalisation shifts."""
-    return _chosen(kind) / 2, 1, 0.0
 
 
 def _choice_delta(kind: Universal, epsilon: float) -> float:
@@ -336,6 +254,12 @@ def _tail(scale: Decimal, least: int) -> tuple[Decimal, Decimal]:
     return (small, 1 - small) if least > 0 else (1 - small, small)
 
 
+def _stated_answer(kind: Kind) -> PureAnswers:
+    """One answer of the (ε, δ) that the settings state."""
+    epsilon, delta = stated_budget(kind)
+    return epsilon, 1, delta
+
+
 def _epochs(kind: NoisyThreshold) -> PureAnswers:
     """The epochs of a sparse vector, and the probability that a label escapes."""
     return 1 / kind.threshold_scale + 2 / kind.query_scale, kind.cutoff, _escapes(kind)
@@ -361,37 +285,50 @@ def _hockey_stick(law: Any, loss: Any, epsilon: float) -> float:
 class Route:
     """The recomputation of one mechanism.
 
-    answers       the session as pure answers; what follows is derived from them unless it is given
     least_delta   δ at an ε
     charge        Rényi nats at an order, and additive δ
-    moves         its Gaussian noise, if it has no other
     releases      the kind of its results
     by_refusal    whether a session that ends early is charged by its refusals
     """
 
-    answers: Callable[[Any], PureAnswers]
-    least_delta: Callable[[Any, float], float] = _answers_delta
-    charge: Callable[[Any, float], tuple[float, float]] = _answers_nats
-    moves: Callable[[Any], Moves] = lambda _: ()
+    least_delta: Callable[[Any, float], float]
+    charge: Callable[[Any, float], tuple[float, float]]
     releases: Releases = "labels"
     by_refusal: bool = False
 
+    @classmethod
+    def of_answers(cls, answers: Callable[[Any], PureAnswers], releases: Releases = "labels") -> "Route":
+        """That of a session which comes to pure answers."""
 
-RELABELLED = Route(_stated, _relabelled_delta)
-"""The route of any mechanism whose shards were relabelled."""
+        def least_delta(kind: Kind, epsilon: float) -> float:
+            of_one, times, besides = answers(kind)
+            return _responses_delta(of_one, times, epsilon) + besides
+
+        def charge(kind: Kind, order: float) -> tuple[float, float]:
+            of_one, times, besides = answers(kind)
+            return _responses_nats(of_one, times, order), besides
+
+        return cls(least_delta, charge, releases)
+
+
+RELABELLED = Route(_relabelled_delta, Route.of_answers(_stated_answer).charge)
+"""The route of any mechanism whose shards were relabelled: charged as one answer, by the (ε, δ) that it states."""
+VOTES = Route(gaussian_delta, gaussian_charge)
+SUMS = Route(gaussian_delta, gaussian_charge, releases="rounds")
+QUESTION = Route(_question_delta, Route.of_answers(_question_answers).charge, releases="answers")
 ROUTES = {
-    "stable": Route(_stated, _stable_delta, _stable_charge, by_refusal=True),
-    "sparse_vector": Route(_epochs),
-    "published": Route(_epochs),
-    "noisy_votes": Route(_stated, _gaussian_delta, _concentrated_charge, _noisy_moves),
-    "confident": Route(_stated, _gaussian_delta, _concentrated_charge, _confident_moves),
-    "laplace_votes": Route(_laplace_answers),
-    "tallies": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
-    "stream": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
-    "sketch": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
-    "universal": Route(_choice_answers, _choice_delta, _choice_charge, releases="hypothesis"),
-    "error_estimate": Route(_estimate_answers, releases="answers"),
-    "private_test": Route(_stated, _gaussian_delta, _concentrated_charge, _tested_moves, releases="answers"),
-    "optimal_release": Route(_question_answers, _question_delta, releases="answers"),
-    "laplace_release": Route(_question_answers, _question_delta, releases="answers"),
+    "stable": Route(_stable_delta, _stable_charge, by_refusal=True),
+    "sparse_vector": Route.of_answers(_epochs),
+    "published": Route.of_answers(_epochs),
+    "noisy_votes": VOTES,
+    "confident": VOTES,
+    "laplace_votes": Route.of_answers(_laplace_answers),
+    "tallies": SUMS,
+    "stream": SUMS,
+    "sketch": SUMS,
+    "universal": Route(_choice_delta, _choice_charge, releases="hypothesis"),
+    "error_estimate": Route.of_answers(_estimate_answers, releases="answers"),
+    "private_test": Route(gaussian_delta, gaussian_charge, releases="answers"),
+    "optimal_release": QUESTION,
+    "laplace_release": QUESTION,
 }

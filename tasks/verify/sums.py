@@ -47,7 +47,7 @@ from concord.tasks.verify.forms import (
     TablesForm,
 )
 from concord.tasks.verify.kinds import Round, Sketch, Stream, Tallies
-from concord.tasks.verify.recompute_gaussian import MOST_STEPS, TALLIES_ROUNDING, coefficients, moved_norm, steps
+from concord.tasks.verify.recompute_gaussian import MOST_STEPS, ROUNDING, coefficients, moved_norm
 
 STEPS_A_NAT = 256
 """Whole steps of a model in a nat of its logit."""
@@ -125,8 +125,8 @@ def _grid(kind: Tallies, paid: Round, fields: int) -> tuple[int, int]:
 def check_season(kind: Stream, releases: Sequence[ReleaseForm]) -> str:
     """Check that a season released no more than it pays for, to questions that stayed the same and follow no model, and
     that its running totals, and their noise, follow from what was released. Raises NotVerified."""
-    if len(releases) > steps(kind):
-        raise NotVerified(f"{len(releases)} releases were made, but the settings pay for {steps(kind)}")
+    if len(releases) > kind.season:
+        raise NotVerified(f"{len(releases)} releases were made, but the settings pay for {kind.season}")
     for number, release in enumerate(releases):
         _check_release(kind, number, release)
         if release.questions != releases[0].questions:
@@ -173,7 +173,7 @@ def totals_off(kind: Stream, sums: Any, totals: Any) -> float:
     totals  (numbers,) that the last of them states
     """
     weights, released = _weights(kind, len(sums))[::-1], np.asarray(sums, np.float64)
-    most = 1 / 2 + TALLIES_ROUNDING * float(np.abs(weights[:, None] * released).sum(axis=0).max(initial=0.0))
+    most = 1 / 2 + ROUNDING * float(np.abs(weights[:, None] * released).sum(axis=0).max(initial=0.0))
     return float(np.abs(weights @ released - np.asarray(totals, np.float64)).max(initial=0.0)) - most
 
 

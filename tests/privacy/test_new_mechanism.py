@@ -100,7 +100,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CATALOGUE, NAME, Responses)
     monkeypatch.setitem(MECHANISMS, NAME, ("queries",))
     monkeypatch.setitem(KINDS, NAME, Referee)
-    monkeypatch.setitem(ROUTES, NAME, Route(lambda kind: (kind.each, kind.queries, 0.0)))
+    monkeypatch.setitem(ROUTES, NAME, Route.of_answers(lambda kind: (kind.each, kind.queries, 0.0)))
 
 
 def made(epsilon: float = 12.0) -> Responses:
