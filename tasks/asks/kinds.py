@@ -97,8 +97,8 @@ def outcomes_of(session: Session, files: Iterable[bytes], ledger: Reading) -> tu
     contents = map(json.loads, files)
     try:
         if session.facts.name == PrivateTest.name:
-            earlier = ledger.looks_before(session)
-            return tuple(test_figures(session.mechanism, content, earlier) for content in contents)
+            test, earlier = PrivateTest.model_validate(session.mechanism), ledger.looks_before(session)
+            return tuple(test_figures(test, content, earlier) for content in contents)
         if asks_shards(session):
             return tuple(AnswerRecord(**{name: of[name] for name in AnswerRecord.model_fields}) for of in contents)
     except (KeyError, TypeError, ValueError):

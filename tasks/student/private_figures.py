@@ -19,15 +19,16 @@ Not covered  a student that learned from the tested units, or was chosen by test
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.fft import next_fast_len
 from scipy.special import betaincinv
 
 from concord.artifacts.measures import LEVEL, AnyTested, ClassTested, Estimate, NumberTested, TestRecord
+from concord.artifacts.schemas import Bounds
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.private_test import PLACES, PrivateTest
+from concord.tasks.mechanisms.private_test import PLACES
 
 MOST_COUNTS_LISTED = 20
 """Most classes for which a certificate lists all noisy counts of a test; the released file always has them."""
@@ -39,9 +40,27 @@ NoisySum = tuple[int, int]
 """A sum of noisy counts, and how many they are."""
 
 
-def test_figures(settings: Mapping[str, Any], released: Mapping[str, Any], earlier: int) -> AnyTested:
+class TestSettings(Protocol):
+    """The settings of a private test that its figures follow from: the mechanism's own, or a referee's reading."""
+
+    @property
+    def classes(self) -> int: ...
+    @property
+    def bounds(self) -> Bounds | None: ...
+    @property
+    def constant(self) -> float: ...
+    @property
+    def scale(self) -> float: ...
+    @property
+    def pair_scale(self) -> float: ...
+    @property
+    def share(self) -> float | None: ...
+    @property
+    def clean(self) -> bool: ...
+
+
+def test_figures(test: TestSettings, released: Mapping[str, Any], earlier: int) -> AnyTested:
     """The figures of the released file of a private test with those settings; see `UnitsTested` for `earlier`."""
-    test = PrivateTest.model_validate(settings)
     if test.bounds is not None:
         return _of_number(test, test.bounds[1] - test.bounds[0], released, earlier)
     right, wrong = int(released["right"]), int(released["wrong"])
@@ -70,11 +89,11 @@ def test_figures(settings: Mapping[str, Any], released: Mapping[str, Any], earli
     )
 
 
-def _about(test: PrivateTest, earlier: int) -> dict[str, Any]:
+def _about(test: TestSettings, earlier: int) -> dict[str, Any]:
     return {"share": test.share, "clean": test.clean, "earlier": earlier, "level": LEVEL}
 
 
-def _of_number(test: PrivateTest, length: float, released: Mapping[str, Any], earlier: int) -> NumberTested:
+def _of_number(test: TestSettings, length: float, released: Mapping[str, Any], earlier: int) -> NumberTested:
     """The same of a number whose bounds are that far apart."""
 
     def error(counts: Sequence[int], scale: float) -> Estimate:

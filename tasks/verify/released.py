@@ -127,18 +127,17 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
     for outcome, form in zip(record.outcomes, checked_forms(record, record.files, at), strict=True):
         if isinstance(outcome, UnitsTested):
             equal("the bounds of a tested number", kind.bounds, Kind.of(at.certificate.mechanism.settings).bounds)
-            check_tested(outcome, record.mechanism.settings, form.content)
+            check_tested(outcome, kind.only(PrivateTest), form.content)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))
     return f"{counts.answered} answers and {counts.refused} refusals match the certificate's counts"
 
 
-def check_tested(test: UnitsTested, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
+def check_tested(test: UnitsTested, kind: PrivateTest, released: Mapping[str, Any]) -> None:
     """Raise NotVerified unless the figures of a private test of these settings are those of its released counts."""
-    kind = Kind.of(settings).only(PrivateTest)
     try:
         equal("whether the label is a number", kind.bounds is not None, kind.classes == 0)
-        alike("the private test", test_figures(settings, released, test.earlier), test)
+        alike("the private test", test_figures(kind, released, test.earlier), test)
         if kind.bounds is not None:
             equal("the number of counts", {len(released[name]) for name in COUNTS_OF_NUMBER}, {len(PLACES)})
             equal("whether the constant is within the bounds", kind.bounds[0] <= kind.constant <= kind.bounds[1], True)

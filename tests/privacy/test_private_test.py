@@ -220,7 +220,7 @@ def test_the_noise_of_every_cell_of_a_sum_is_counted(monkeypatch: pytest.MonkeyP
 
 def figures_of(mechanism: PrivateTest, right: int, wrong: int, matrix: Ints) -> Any:
     """The figures of released counts."""
-    about = mechanism.with_(share=0.1, clean=True).model_dump(mode="json")
+    about = mechanism.with_(share=0.1, clean=True)
     names = [str(of) for of in range(len(matrix))]
     return figures_of_counts(about, {"right": right, "wrong": wrong, "matrix": matrix.tolist(), "classes": names}, 0)
 

@@ -61,7 +61,7 @@ def counted(matrix: ConfusionMatrix, **given: Any) -> TestRecord:
     test = PrivateTest(epsilon=1.0, delta=1e-6, classes=len(matrix), secret="rows", scale=5.0, pair_scale=5.0)
     right = sum(row[at] for at, row in enumerate(matrix))
     counts = {"right": right, "wrong": sum(map(sum, matrix)) - right, "matrix": matrix}
-    about = test.with_(share=UNITS["share"], clean=True).model_dump(mode="json")
+    about = test.with_(share=UNITS["share"], clean=True)
     found = figures_of(about, {**counts, "classes": NAMES[: len(matrix)]}, 0)
     return TestRecord(**{**dict(found), **{"majority": 0.938}, **given})
 

@@ -19,6 +19,7 @@ from tests.support.published import SESSION, World
 from tests.world import (
     Certificate,
     Encoding,
+    Kind,
     NotVerified,
     NumberTested,
     PrivateTest,
@@ -34,6 +35,7 @@ from tests.world import (
     number_measured,
     public_test,
     share,
+    verify_kinds,
 )
 from tests.world import test_figures as recorded_figures
 
@@ -190,7 +192,12 @@ def released_by(counts: Any, noise: Any, scale: float, classes: tuple[str, ...],
 
 
 def figures_of(settings: dict[str, Any], released: dict[str, Any]) -> Any:
-    return recorded_figures(settings, released, 0)
+    return recorded_figures(PrivateTest.model_validate(settings), released, 0)
+
+
+def check_figures(test: Any, settings: dict[str, Any], released: dict[str, Any]) -> None:
+    """As the referee does, by its own reading of the settings."""
+    check_tested(test, Kind.of(settings).only(verify_kinds.PrivateTest), released)
 
 
 def of_classes(scale: float = 5.0) -> Made:
@@ -214,7 +221,7 @@ def with_figures(test: Any, **changes: Any) -> Any:
 def test_a_test_s_figures_follow_from_its_counts(scale: float) -> None:
     for made in (of_classes, of_number):
         test, settings, released = made(scale)
-        check_tested(test, settings, released)
+        check_figures(test, settings, released)
     assert isinstance(test, NumberTested)
     assert 0 <= test.rmse.low < test.rmse.value < test.rmse.high <= 50
     squares = [at and 4.0 ** (at - 7) for at in range(8)]
@@ -254,7 +261,7 @@ def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
     made, values, said = CHANGES[change]
     test, settings, released = made()
     with pytest.raises(NotVerified, match=rf"the private test, .*{said}.* (certified|recorded) as"):
-        check_tested(with_figures(test, **values), settings, released)
+        check_figures(with_figures(test, **values), settings, released)
 
 
 @pytest.mark.parametrize("place", ["accuracy", "classes.0.recall"])
@@ -268,35 +275,35 @@ def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -
     released["matrix"] = [[100, 3], [-2, -1]]
     test = figures_of(settings, released)
     assert isinstance(test, TestRecord)
-    check_tested(test, settings, released)
+    check_figures(test, settings, released)
     for place, value in (("classes.1.recall.value", 0.4), ("balanced_accuracy.value", 0.7)):
         with pytest.raises(NotVerified, match="but it was certified as"):
-            check_tested(with_figures(test, **{place: value}), settings, released)
+            check_figures(with_figures(test, **{place: value}), settings, released)
     _, settings, released = of_number()
     empty = {**released, "errors": [-3] * 8, "constant_errors": [-1] * 8}
     nothing: Any = figures_of(settings, empty)
-    check_tested(nothing, settings, empty)
+    check_figures(nothing, settings, empty)
     assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
     with pytest.raises(NotVerified, match="rmse is"):
-        check_tested(with_figures(nothing, **{"rmse.value": lambda value: value - 1}), settings, empty)
+        check_figures(with_figures(nothing, **{"rmse.value": lambda value: value - 1}), settings, empty)
 
 
 @pytest.mark.parametrize("broken", [{"matrix": [[10**30, 0], [0, 1]]}, {"matrix": "none"}, {"right": "many"}])
 def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
     test, settings, released = of_classes()
     with pytest.raises(NotVerified, match="is not what such a test releases"):
-        check_tested(test, settings, {**released, **broken})
+        check_figures(test, settings, {**released, **broken})
 
 
 def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None:
     test, settings, released = of_number()
     with pytest.raises(NotVerified, match="whether the label is a number"):
-        check_tested(test, {**settings, "classes": 2}, released)
+        check_figures(test, {**settings, "classes": 2}, released)
     shorter = {**released, "constant_errors": released["constant_errors"][1:]}
     with pytest.raises(NotVerified, match="the number of counts"):
-        check_tested(figures_of(settings, shorter), settings, shorter)
+        check_figures(figures_of(settings, shorter), settings, shorter)
     with pytest.raises(NotVerified, match="constant is"):  # it lies beyond the bounds
-        check_tested(with_figures(test, constant=60.5), {**settings, "constant": 60.5}, released)
+        check_figures(with_figures(test, constant=60.5), {**settings, "constant": 60.5}, released)
 
 
 @pytest.mark.parametrize("length", [1e-6, 1e9])
@@ -305,6 +312,6 @@ def test_a_number_s_figures_are_compared_whatever_its_unit(length: float) -> Non
     _, settings, released = of_number()
     settings = {**settings, "bounds": (0.0, length), "constant": length / 2}
     test = figures_of(settings, released)
-    check_tested(test, settings, released)
+    check_figures(test, settings, released)
     with pytest.raises(NotVerified, match="rmse is"):
-        check_tested(with_figures(test, **{"rmse.value": lambda value: value + length / 1000}), settings, released)
+        check_figures(with_figures(test, **{"rmse.value": lambda value: value + length / 1000}), settings, released)
