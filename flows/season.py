@@ -7,12 +7,13 @@ same files, if it was counted.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import PurePath
+from typing import Any
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.plan import Plan
@@ -22,9 +23,8 @@ from concord.flows.admit import begin
 from concord.flows.cache import Place, PrivateInput
 from concord.flows.console import err
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
-from concord.flows.stage import stage
+from concord.flows.stage import mapped, stage
 from concord.flows.stages import UNITS
-from concord.flows.tally import tally
 from concord.tasks.asks.stream import (
     Beginning,
     PeriodCounts,
@@ -44,7 +44,7 @@ from concord.tasks.door.keys import ready_stream
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.units.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.units.blocks import BLOCKS, Coding, columns_asked, gather
-from concord.tasks.units.sums import keep_total
+from concord.tasks.units.sums import count
 from concord.tasks.units.units import PrivateRows, names_held
 
 
@@ -72,6 +72,16 @@ def arrive(place: Place, plan: Plan, private: PrivateInput, codes: Codes, new: N
     arriving = new.among(rows, folder)
     blocks = gather(Coding(rows, codes, arriving), f"units/{folder}")
     return [*blocks, *arriving.names]
+
+
+@mapped("tally")
+def tally_period(
+    place: Place, at: int, questions: Sequence[Mapping[str, Any]], blocks: Sequence[Ref], domain: str, session: str
+) -> Ref:
+    """The sum over a period's new units, of whom there may be none, that answers the question at that place. It stays
+    as long as the season, while the blocks go once the period is released."""
+    question, path = RoundQuestion.from_record(dict(questions[at])), f"sums/{domain}/{session}/{place.key}.npy"
+    return count(blocks, question, place.vault, path)
 
 
 @dataclass
@@ -116,8 +126,7 @@ class Periods:
         ready_stream(run.stores, plan.privacy.domain, admitted.ask.stream, asked=bool(known))
         session = begin(run, admitted, private, ExactNumbers((), ()))
         if period is not None:
-            before = _names_of([*past, *counted])
-            made = self._count(session, period, before, f"{session.asked:05d}")
+            made = self._count(session, period, _names_of([*past, *counted]))
             if contents_by_place(plan, vault, period.files) != period.files:
                 raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
             counted = [*counted, keep_counted(vault, session, session.asked, made)]
@@ -137,8 +146,8 @@ class Periods:
             return []  # which stops
         err.print(f"{'erased':>8} the season is counted again without the units that were")
         sums, before = [], _names_of(self._past())
-        for number, each in enumerate(counted):
-            made = self._count(session, each.period, before, f"again-{erased}-{number:05d}")
+        for each in counted:
+            made = self._count(session, each.period, before)
             sums, before = [*sums, made.sums], made.names
         keep_again(vault, session, erased, sums)
         return sums
@@ -146,11 +155,10 @@ class Periods:
     def tidy(self, session: Session, counted: Sequence[PeriodCounts]) -> None:
         """Remove from the vault what only the last of these periods needed, once it is released."""
         run, vault = self.run, self.run.stores.vault
-        run.stages.forget(vault.paths(f"sums/{session.domain}/{session.stream}", "*.npy"))
-        for kind in ("units", "sums"):  # its blocks of rows, and their sums
-            vault.destroy(f"{kind}/{session.domain}/{session.stream}")
+        vault.destroy(f"units/{session.domain}/{session.stream}")  # its blocks of rows
         for each in self.ended:  # whose periods are not counted again
             if (vault.root / (sums := f"sums/{session.domain}/{each.id}")).exists():
+                run.stages.forget(vault.paths(sums, "*.npy"))
                 vault.destroy(sums)
         first = _names_of(self._past())  # the season's first, from which it may be counted again
         known = (*counted[-1].names, *first)
@@ -163,7 +171,7 @@ class Periods:
         vault = self.run.stores.vault
         return [found for each in self.ended for found in islice(periods_counted(vault, each), each.batches)]
 
-    def _count(self, session: Session, period: Period, before: Sequence[Ref], name: str) -> PeriodCounts:
+    def _count(self, session: Session, period: Period, before: Sequence[Ref]) -> PeriodCounts:
         run, vault = self.run, self.run.stores.vault
         arrived, names = list[Ref](), tuple(before)
         if period.files:
@@ -171,11 +179,8 @@ class Periods:
             private = PrivateInput(table_of(run.plan, vault, period), self.encoding, run.erased)
             arrived = arrive(run, run.plan, private, self.codes, new)
             names = tuple(arrived[BLOCKS:])
-        sums = list[Ref]()
-        for at, question in enumerate(self.questions):
-            blocks = tally(run, arrived[:BLOCKS], question.record()) if arrived else []
-            path = f"sums/{session.domain}/{session.id}/{name}-{at}.npy"
-            sums.append(keep_total(blocks, question, vault, path))
+        asked = [question.record() for question in self.questions]
+        sums = tally_period(run, range(len(asked)), asked, arrived[:BLOCKS], session.domain, session.id)
         return PeriodCounts(period=period, sums=tuple(sums), names=names, erased=len(run.erased))
 
 

@@ -94,7 +94,7 @@ def tally(
     by the codes that have them."""
     asked, path = RoundQuestion.from_record(dict(question)), f"{sums_folder(block)}/{place.key}.npy"
     recode = None if codes is None else codes.paired if grid is None else partial(recoded, grid=grid, codes=codes)
-    return units_sums.count(block, asked, place.vault, path, recode)
+    return units_sums.count([block], asked, place.vault, path, recode)
 
 
 @stage("infer")

@@ -10,6 +10,7 @@ Not covered  whether the question was paid for: the door asks that. Checked by t
 import hashlib
 import io
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,21 +30,19 @@ Recode = Callable[[CodeRows], CodeRows]
 
 
 @private_stage
-def count(block: Ref, question: RoundQuestion, vault: Vault, path: str, recode: Recode | None = None) -> Ref:
-    """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault. The
-    question is about the block's own codes, or what `recode` makes of them."""
+def count(blocks: Sequence[Ref], question: RoundQuestion, vault: Vault, path: str, recode: Recode | None = None) -> Ref:
+    """Write the sum of the contributions of all units in these blocks, or in none, to a file of the vault: int64
+    (question.size,). The question is about the blocks' own codes, or what `recode` makes of them.
+
+    Raises NotVerified if a block is given twice.
+    """
+    if len({block.path for block in blocks}) < len(blocks):
+        raise NotVerified("the units of a block would be counted twice")
     total = np.zeros(question.size, dtype=np.int64)
-    for batch in batches_of(block, vault):
+    for batch in chain.from_iterable(batches_of(block, vault) for block in blocks):
         units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
         codes, labels = codes_in(batch), batch[LABEL].to_numpy().astype(np.int64)
         total += tally(question, codes if recode is None else recode(codes), labels, units)
-    return keep_sums(vault, path, question, total)
-
-
-@private_stage
-def keep_total(blocks: Sequence[Ref], question: RoundQuestion, vault: Vault, path: str) -> Ref:
-    """Write the sum of all blocks, or of none, to a file of the vault: int64 (question.size,)."""
-    total = total_of(blocks, vault) if blocks else np.zeros(question.size, np.int64)
     return keep_sums(vault, path, question, total)
 
 

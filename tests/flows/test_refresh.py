@@ -367,7 +367,7 @@ def test_an_older_copy_of_the_vault_stops_it(data: Path, plan: Plan, home: Path)
     with pytest.raises(NotVerified, match=facts(done.session, "backup", "restore")):
         start_refresh(plan, home)
     file.write_bytes(content)
-    (home / "vault" / "sums" / "people" / done.session / "00000-0.npy").unlink()
+    (home / "vault" / periods_of(home)[0].sums[0].path).unlink()
     with pytest.raises(NotVerified, match="is missing or cannot be read"):
         start_refresh(plan, home)
     assert Ledger.of(home).session(done.session).batches == 1

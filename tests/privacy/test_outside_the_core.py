@@ -77,7 +77,7 @@ def coded(folder: Path) -> tuple[Coding, RoundQuestion]:
 def sums_of(coding: Coding, asked: RoundQuestion, recode: Any = None) -> Ints:
     vault = coding.private.vault
     blocks = gather(coding, "units/d/here")
-    return total_of([count(block, asked, vault, f"sums/{at}", recode) for at, block in enumerate(blocks)], vault)
+    return total_of([count([block], asked, vault, f"sums/{at}", recode) for at, block in enumerate(blocks)], vault)
 
 
 @pytest.mark.parametrize("planted", [10**6, -(10**6)], ids=["beyond", "below"])
@@ -203,6 +203,15 @@ def test_more_sums_than_a_table_has_blocks_are_refused(rounds: Rounds) -> None:
     refuses(rounds, step, "blocks")
     equal = rounds.step(0, asked, blocks)
     assert len(release(rounds.door, rounds.session, [equal])) == 1  # blocks of equal content have one file
+
+
+def test_a_block_is_not_counted_twice_into_one_sum(tmp_path: Path) -> None:
+    """As the sums of a season's period are counted, over all blocks at once."""
+    coding, asked = coded(tmp_path)
+    blocks, vault = gather(coding, "units/d/here"), coding.private.vault
+    count(blocks, asked, vault, "sums/d/s/0")
+    with pytest.raises(NotVerified, match="twice"):
+        count([*blocks, blocks[0]], asked, vault, "sums/d/s/1")
 
 
 def test_a_question_that_its_round_did_not_pay_for_is_refused(rounds: Rounds) -> None:

@@ -97,7 +97,7 @@ class Weeks:
         coding = Coding(self.private, self.codes, arriving)
         blocks = gather(coding, f"units/d/{number}")
         self.names[number:] = [tuple(arriving.names)]
-        sums = [count(block, self.question, self.vault, f"sums/d/{at}") for at, block in enumerate(blocks)]
+        sums = [count([block], self.question, self.vault, f"sums/d/{at}") for at, block in enumerate(blocks)]
         return total_of(sums, self.vault)
 
     def units(self, sums: Ints) -> int:

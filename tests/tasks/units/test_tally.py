@@ -90,7 +90,7 @@ class Counted:
         coding = Coding(PrivateRows(plan, self.encoding, self.vault, KEY, erased or NOBODY), self.codes)
         blocks = gather(coding, f"units/d/{self.times}")
         assert len(blocks) == BLOCKS
-        given = [(block, self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]
+        given = [([block], self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]
         sums = [count(*each, self.asked.paired) for each in given]
         return total_of(sums, self.vault)
 
@@ -167,7 +167,7 @@ def test_a_unit_in_several_chunks_of_a_frame_counts_once(tmp_path: Path, chunks:
     frame = pl.concat([rows] * chunks, rechunk=False)
     assert frame.n_chunks() == chunks
     blocks = _in_blocks([frame], coding, "blocks")
-    sums = [count(block, asked, vault, f"sums/{at}.npy") for at, block in enumerate(blocks)]
+    sums = [count([block], asked, vault, f"sums/{at}.npy") for at, block in enumerate(blocks)]
     assert total_of(sums, vault).tolist() == [32, 0, 0, 7]
 
 

@@ -68,7 +68,7 @@ class Asked:
     @property
     def sums(self) -> Ints:
         places = [f"sums/{block.path}" for block in self.blocks]
-        parts = [count(b, self.question, self.vault, at) for b, at in zip(self.blocks, places, strict=True)]
+        parts = [count([b], self.question, self.vault, at) for b, at in zip(self.blocks, places, strict=True)]
         return total_of(parts, self.vault)
 
     def rows(self, block: Ref) -> pl.DataFrame:
