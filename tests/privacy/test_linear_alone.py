@@ -9,22 +9,16 @@ shards share, a scale that they share; weights that are scaled together.
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
+from tests.support.shards import Shard, learner, plain_encoding, write_block
 from tests.world import (
-    LABEL,
     LINEAR,
-    SHARD,
-    Block,
-    Encoding,
     LinearTeachers,
-    Scaled,
     TeachersPlan,
     Vault,
     aligned_copy,
@@ -32,15 +26,10 @@ from tests.world import (
     load_teachers,
     silenced,
     teach,
-    write_frame,
 )
 
 WIDTH, COUNT = 7, 5
-NAMES = [f"x{at}" for at in range(WIDTH)]
 LOGISTIC = "sklearn.linear_model.LogisticRegression"
-SHRUNK = {"solver": "lsqr", "shrinkage": "auto"}
-PARAMS: dict[str, dict[str, Any]] = {"sklearn.discriminant_analysis.LinearDiscriminantAnalysis": SHRUNK}
-Shard = tuple[np.ndarray, np.ndarray]
 Taught = Callable[[Sequence[Shard], int], list[bytes]]
 
 
@@ -74,35 +63,17 @@ def changed(taught: Taught, block: tuple[list[Shard], int, int]) -> int:
     return sum(a != b for a, b in zip(taught(shards, classes), taught(fewer, classes), strict=True))
 
 
-def plan_of(estimator: str, **params: Any) -> TeachersPlan:
-    return TeachersPlan(count=COUNT, estimator=estimator, params=PARAMS.get(estimator, {}) | params)
-
-
-def encoding_of(classes: int) -> Encoding:
-    column = Scaled(kind="numeric", name="", mean=0, scale=1, fill=0, low=-1e30, high=1e30, missing=False)
-    columns = tuple(column.model_copy(update={"name": name}) for name in NAMES)
-    return Encoding(columns=columns, label="y", classes=("a", "b", "c")[:classes])
-
-
-def frame_of(shards: Sequence[Shard]) -> pl.DataFrame:
-    rows = {SHARD: np.repeat(np.arange(COUNT, dtype=np.uint32), [len(y) for _, y in shards])}
-    X, y = np.vstack([X for X, _ in shards]), np.concatenate([y for _, y in shards])
-    return pl.DataFrame(rows | {name: X[:, at].astype(np.float64) for at, name in enumerate(NAMES)}).with_columns(
-        pl.Series(LABEL, y.astype(np.uint16))
-    )
-
-
 @pytest.mark.parametrize("estimator", LINEAR)
 @pytest.mark.parametrize("cases", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_row_of_one_shard_changes_one_teacher(
     estimator: str, cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    vault, plan = Vault(tmp_path / "vault"), plan_of(estimator)
+    vault, plan = Vault(tmp_path / "vault"), learner(estimator, COUNT)
 
     def taught(shards: Sequence[Shard], classes: int) -> list[bytes]:
-        rows = write_frame(frame_of(shards), vault, "rows")
-        found = load_teachers(teach(Block((0, COUNT), rows), plan, encoding_of(classes), vault, "teachers"), vault)
+        block = write_block(dict(enumerate(shards)), (0, COUNT), vault)
+        found = load_teachers(teach(block, plan, plain_encoding(WIDTH, classes), vault, "teachers"), vault)
         assert isinstance(found, LinearTeachers)
         return [found.weights[:, at].tobytes() for at in range(COUNT)]
 
@@ -117,7 +88,7 @@ def test_a_row_of_one_shard_changes_one_teacher(
 @pytest.mark.parametrize("estimator", LINEAR)
 def test_a_teacher_is_the_same_wherever_memory_is_free(estimator: str) -> None:
     """What other shards left of it decides where a fit's own arrays lie. In the precision of the fit."""
-    rng, plan = np.random.default_rng(2), plan_of(estimator)
+    rng, plan = np.random.default_rng(2), learner(estimator, COUNT)
     for classes, rows in ((2, 37), (3, 150)):
         X, y = rng.normal(size=(rows, 31)).astype(np.float32), rng.permutation(np.arange(rows) % classes)
         found = set()
@@ -130,7 +101,7 @@ def test_a_teacher_is_the_same_wherever_memory_is_free(estimator: str) -> None:
 
 def each_alone(shards: Sequence[Shard], classes: int, plan: TeachersPlan | None = None) -> list[bytes]:
     """Teachers as `teach` fits them, in the precision of the fit; by default of logistic regression."""
-    plan = plan or plan_of(LOGISTIC)
+    plan = plan or learner(LOGISTIC, COUNT)
     with silenced():
         fits = [
             fitted_teacher(plan, at, aligned_copy(X), aligned_copy(y), classes).model
@@ -153,8 +124,8 @@ def padded(shards: Sequence[Shard], classes: int) -> list[bytes]:  # noqa: ARG00
 def stopped_together(shards: Sequence[Shard], classes: int) -> list[bytes]:
     """A planted bug: all fits end with the first that has converged."""
     with silenced():
-        fits = [fitted_teacher(plan_of(LOGISTIC), 0, X, y, classes).model for X, y in shards]
-    return each_alone(shards, classes, plan_of(LOGISTIC, max_iter=min(int(fit.n_iter_[0]) for fit in fits)))
+        fits = [fitted_teacher(learner(LOGISTIC, COUNT), 0, X, y, classes).model for X, y in shards]
+    return each_alone(shards, classes, learner(LOGISTIC, COUNT, max_iter=min(int(fit.n_iter_[0]) for fit in fits)))
 
 
 def scaled_together(shards: Sequence[Shard], classes: int) -> list[bytes]:
