@@ -15,6 +15,7 @@ from tests.world import (
     Plan,
     Stores,
     StudentPlan,
+    Tracking,
     WrongInput,
     close,
     forget,
@@ -31,6 +32,7 @@ DROPPING = StudentPlan(refused="drop")
 @pytest.mark.usefixtures("prefect_server")
 def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
     charge, batches, _, labels = state_of(home, session)
+    (first,) = Tracking.of(home).runs(session)
     shutil.rmtree(home / "vault" / "teachers")
     shutil.rmtree(home / "vault" / "votes")
     summary = study_again(session, home, DROPPING)
@@ -44,6 +46,7 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
     assert all(report.cached for report in study_again(session, home).stages)  # not trained twice
     same = study_again(session, home, DROPPING.model_copy(update={"params": {"max_iter": 100}}))
     assert certificate_of(same).student.params == {"max_iter": 100}  # what is said by default may be said aloud
+    assert Tracking.of(home).runs(session) == [same.run_id, summary.run_id, first]  # one a publication
 
 
 @pytest.mark.slow

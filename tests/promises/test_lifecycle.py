@@ -1,7 +1,7 @@
 """The life of a session, of every kind of release and every way to learn: what is published verifies, and any edit of
-it is found, as is an entry that the ledger lacks; asked again it is free and draws nothing, whatever caches are lost; a
-further session is refused unasked; private rows that changed under their version stop it; and what is forgotten leaves
-the vault and never goes on.
+it is found, as is an entry that the ledger lacks; asked again it is free, draws nothing and is the one run in MLflow
+that it was, whatever caches are lost; a further session is refused unasked; private rows that changed under their
+version stop it; and what is forgotten leaves the vault and never goes on.
 
 Tests in tests/flows hold what is special to one way. What none may tell is in tests/promises/test_canary_kinds.py.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from tests.promises.kept import KINDS
 from tests.promises.recorder import drawing
@@ -123,6 +124,13 @@ def all_batches(session: str, entries: list[Said]) -> None:
     entries[:] = [entry for entry in entries if entry.session != session or entry.kind not in gone]
 
 
+def runs_of(home: Path) -> list[str]:
+    """The runs in MLflow's store, whatever session they are of, unfinished ones too."""
+    client = MlflowClient(f"sqlite:///{home}/mlflow.db")
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    return [run.info.run_id for run in client.search_runs(experiments)]
+
+
 class Life:
     """A home after one session of a way, and what must stay as it is."""
 
@@ -130,10 +138,11 @@ class Life:
         self.way, self.tables, self.home, self.plan = way, tables, home, way.plan(tables)
         way.ask(self.plan, home)
         self.sessions, self.kept = Ledger.of(home).sessions("people"), self.state()
+        assert len(runs_of(home)) == 1  # also of labels with a student chosen beside them, and of a test
         self.made = list(contents(*(home / "vault" / kind for kind in KINDS)))
 
     def state(self) -> Any:
-        return charged(self.home), contents(self.home / "released")
+        return charged(self.home), contents(self.home / "released"), runs_of(self.home)
 
     def is_free_again(self) -> None:
         with nothing_drawn():
