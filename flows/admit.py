@@ -110,19 +110,18 @@ def begin(
     private: PrivateFiles,
     counted: ExactNumbers,
     *,
-    further: bool | None = None,
+    further: bool,
 ) -> Session:
     """The session, opened at its whole cost unless it is open, with its checkpoint written.
 
-    further   whether one more session may be opened in the domain; default: the run's `new_session`
+    further   whether one more session may be opened in the domain
     Raises BudgetRefused.
     """
     plan, stores, stream, session = run.plan, run.stores, admitted.stream, admitted.session
     claim(stores, plan, private.files)
     if session is None:
-        allowed, digests = run.new_session if further is None else further, counted.private_digests
         opening = opening_of(plan, admitted.ask, stream.encoding, stores.vault)
-        opened = reserve_session(stores, plan, opening, digests, new_session=allowed)
+        opened = reserve_session(stores, plan, opening, counted.private_digests, new_session=further)
         session = run.lock_session(opened.id)
     checkpoint = Checkpoint(
         plan=run.kept,
@@ -148,22 +147,17 @@ class Opened(Generic[Asking]):
 
 def open_together(
     run: RunContext,
-    domain: Domain,
-    asks: Sequence[Ask[Any]],
+    admitted: Sequence[Admitted[Any]],
     counts: Sequence[Callable[[Admitted[Any], PrivateFiles], ExactNumbers]],
-    public: PublicRows,
-    check: Callable[[Admitted[Any]], None] = lambda _: None,
 ) -> tuple[list[Opened[Any]], PrivateFiles]:
-    """The sessions in which a plan asks these: admitted, counted and begun, all of them or none.
+    """The sessions in which a plan asks these: counted and begun, all of them or none.
 
-    counts   of each ask, what counts its exact numbers
-    check    refuses what the last of them is asked for besides, before anything private is read
-    Raises as `admit`, `PrivateFiles.of`, `precheck_tables` and `begin`.
+    counts   of each, what counts its exact numbers
+    Raises as `PrivateFiles.of`, `precheck_tables` and `begin`.
     """
-    admitted = admit(run, domain, asks, public)
-    check(admitted[-1])
-    private = PrivateFiles.of(run, admitted[0].stream.sources)  # from here on, private files are read
-    precheck_tables(run, private, public.encoding, admitted[0].session)
+    stream = admitted[0].stream
+    private = PrivateFiles.of(run, stream.sources)  # from here on, private files are read
+    precheck_tables(run, private, stream.encoding, admitted[0].session)
     exact = [count(session, private) for count, session in zip(counts, admitted, strict=True)]
     opened = list[Opened[Any]]()
     for session, numbers in zip(admitted, exact, strict=True):

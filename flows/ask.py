@@ -64,12 +64,12 @@ def answer_of_shards(plan: Plan, home: Path, question: Question, terms: Question
         questions = QuestionsAsk.of(run.plan, question, domain.filter.order, terms)
         (admitted,) = admit(run, domain, [questions], public)  # refuses here
         session = admitted.session
-        known = None if session is None else batch_of(run.stores, session.id, question.name)
-        if session is None or known is None:
+        replayed = session is not None and batch_of(run.stores, session.id, question.name) is not None
+        if session is None or not replayed:
             session = put_to_shards(run, admitted, question)
         passed = run.stages.pass_door(session, partial(admitted.ask.steps, name=question.name))
-        same = check_code(question, run.stores.released.read(passed.released[-1]), session.id)
-        if known is not None and not same:
+        same_code = check_code(question, run.stores.released.read(passed.released[-1]), session.id)
+        if replayed and not same_code:
             warnings.warn(f"{question.name!r} is replayed; whether its code has changed is unknown", stacklevel=2)
         return certified(run, admitted, passed)
 
@@ -81,12 +81,16 @@ def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Q
             f"session {admitted.session.id} has ended ({admitted.session.status}): another question needs a further "
             "session, which costs again and must be asked for by new_session=True"
         )
-    private, encoding = PrivateFiles.of(run, admitted.stream.sources), admitted.stream.encoding
-    shards = split(run, run.plan, private.read_by(encoding))
-    counted = ExactNumbers([ref.digest for ref in shards], ())
-    check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
-    session = begin(run, admitted, private, counted)
-    vault, parts = run.stores.vault, [(range(*block.shards), block.rows) for block in blocks(run.plan, shards)]
+    vault, encoding, shards = run.stores.vault, admitted.stream.encoding, list[Ref]()
+
+    def count(admitted: Admitted[QuestionsAsk], private: PrivateFiles) -> ExactNumbers:
+        shards.extend(split(run, run.plan, private.read_by(encoding)))
+        digests = [ref.digest for ref in shards]
+        check_ensemble(vault, admitted.session, digests)
+        return ExactNumbers(digests, ())
+
+    (opened,), _ = open_together(run, [admitted], [count])
+    session, parts = opened.session, [(range(*block.shards), block.rows) for block in blocks(run.plan, shards)]
 
     def work() -> tuple[Ref, bool]:
         return keep_answers(vault, session.id, question, answers(question.portable, parts, encoding, vault)), False
@@ -98,37 +102,38 @@ def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Q
 def certified(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> dict[str, Any]:
     """Certify the outcome of a question, and record it. Returns the details for the operator."""
     session, stores, (*_, file) = passed.session, run.stores, passed.released
-    record, domain = json.loads(stores.released.read(file)), admitted.balance.domain
-    claim = {"epsilon": session.epsilon, "delta": session.delta}
-    shown = {name: record[name] for name in ("question", "outcome", "answer")}
-    answer = canonical_json(shown["answer"])
-    logged = {**shown, "answer": answer if len(answer) <= MOST_LOGGED else f"in {file.path}"}
-    fields = {**claim, **logged, "name": session.facts.name, "shards": session.teachers}
+    record = json.loads(stores.released.read(file))
+    released = {name: record[name] for name in ("question", "outcome", "answer")}
+    answer = canonical_json(released["answer"])
+    logged = {**released, "answer": answer if len(answer) <= MOST_LOGGED else f"in {file.path}"}
+    logged |= {"name": session.facts.name, "shards": session.teachers}
     with stores.publishing(session.id):
         certificate = certify_answers(session.id, stores)
-        return {
-            **shown,
-            "session": session.id,
-            "guarantee": Guarantee.at(**claim, unit=domain.unit, neighbours=domain.neighbours).shown(),
+        details = {
+            **released,
             "shards": session.teachers,
             "file": str(stores.released.root / file.path),
             "certificate": str(stores.released.root / certificate.path),
             "certificate_text": stores.released.read(certificate).decode(),
-            **recorded(run, admitted, passed, fields, answer=file.path),
         }
+        return details | recorded(run, admitted, passed, logged, answer=file.path)
 
 
 def recorded(
-    run: RunContext, admitted: Admitted[Any], passed: Disclosure, fields: dict[str, Any], answer: str = ""
+    run: RunContext, admitted: Admitted[Any], passed: Disclosure, logged: dict[str, Any], answer: str = ""
 ) -> dict[str, Any]:
-    """Record in MLflow, if it is new, what was released and no student learns from: the end of the details."""
+    """Record in MLflow, if it is new, what was released and no student learns from. Returns what the details of each
+    such release have: session, guarantee, stages, charge and run."""
     from concord.artifacts.mlflow.write import Tracking  # heavy; a cached run does without it
 
-    domain, tracking = admitted.balance.domain.name, Tracking.of(run.home)
+    session, domain, tracking = passed.session, admitted.balance.domain, Tracking.of(run.home)
+    claim = {"epsilon": session.epsilon, "delta": session.delta}
     return {
+        "session": session.id,
+        "guarantee": Guarantee.at(**claim, unit=domain.unit, neighbours=domain.neighbours).shown(),
         "stages": [report.model_dump() for report in run.stages.reports],
         **admitted.balance.charged(run),
-        "run_id": tracking.keep_estimate(domain, passed.session.id, fields, passed.at, answer=answer),
+        "run_id": tracking.keep_estimate(domain.name, session.id, claim | logged, passed.at, answer=answer),
     }
 
 
@@ -165,21 +170,13 @@ def estimate(
             return ExactNumbers(digests, files, steps=partial(admitted.ask.steps, exact=files))
 
         domain = planned_domain(run.stores, run.plan)
-        (opened,), _ = open_together(run, domain, [held_out], [errors], public)  # refuses here
+        (opened,), _ = open_together(run, admit(run, domain, [held_out], public), [errors])  # refuses here
         admitted, passed = opened.admitted, run.stages.pass_door(opened.session, opened.exact.steps)
-        released = run.stores.released.read(passed.released[0])
-        suggestion = Suggestion.of(held_out, released, queries=admitted.stream.rows, beta=beta)
-        claim, domain = {"epsilon": passed.session.epsilon, "delta": passed.session.delta}, admitted.balance.domain
-        details = {
-            "session": passed.session.id,
-            "guarantee": Guarantee.at(**claim, unit=domain.unit, neighbours=domain.neighbours).shown(),
-            "teachers": passed.session.teachers,
-            **suggestion.model_dump(),
-            "estimate": str(run.stores.released.root / passed.released[0].path),
-        }
-        fields = {**claim, **suggestion.model_dump(), **passed.session.mechanism}
+        released, (file,) = run.stores.released, passed.released
+        suggestion = Suggestion.of(held_out, released.read(file), queries=admitted.stream.rows, beta=beta).model_dump()
+        details = {**suggestion, "teachers": passed.session.teachers, "estimate": str(released.root / file.path)}
         with run.stores.publishing(passed.session.id):
-            return details | recorded(run, admitted, passed, fields)
+            return details | recorded(run, admitted, passed, suggestion | passed.session.mechanism)
 
 
 def check_test(run: RunContext, admitted: Admitted[Any]) -> None:

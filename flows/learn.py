@@ -21,7 +21,7 @@ from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.settings import Settings
 from concord.artifacts.stores import Stores
 from concord.flows import hypothesis, sketch, tally, vote
-from concord.flows.admit import Opened, announce_room, open_together
+from concord.flows.admit import Opened, admit, announce_room, open_together
 from concord.flows.ask import check_test, run_planned_test
 from concord.flows.home import Memo, prepare
 from concord.flows.operation import ByKey, PlanOrFile, given, operation
@@ -83,21 +83,16 @@ def learn(
         ways[0].rehearse(run, public.encoding)  # of all that the plan asks for
         domain = planned_domain(run.stores, run.plan)
         asks = [way.ask(run, public, domain) for way in ways]
-        counts = [partial(way.count_exact, run) for way in ways]
-        opened, private = open_together(run, domain, asks, counts, public, partial(check_room, run))  # refuses here
+        admitted = admit(run, domain, asks, public)  # refuses here
+        announce_room(admitted[-1])
+        check_test(run, admitted[-1])
+        opened, private = open_together(run, admitted, [partial(way.count_exact, run) for way in ways])
         *before, last = [way.release(run, session) for way, session in zip(ways, opened, strict=True)]  # the door
         learned = replace(last, before=tuple(other.passed for other in before))
         student = fit(learned, learned.session.id)
         summary = publish(run_planned_test(learned, private, student), student)
     memo.write(summary, tables)
     return summary
-
-
-def check_room(run: RunContext, admitted: Admitted[Any]) -> None:
-    """Print how a session that would be opened can be extended. Raises BudgetRefused if its domain does not cover the
-    test that the plan asks for, too."""
-    announce_room(admitted)
-    check_test(run, admitted)
 
 
 @operation("extend", "extend {session}")

@@ -13,27 +13,25 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.schemas import PublicRows, Ref
+from concord.artifacts.schemas import PublicRows
 from concord.artifacts.sessions import Session
 from concord.flows import tally
-from concord.flows.admit import admit, precheck_tables
+from concord.flows.admit import admit, open_together
 from concord.flows.cache import digested, key_of, only
 from concord.flows.operation import PlanOrFile, given, operation
 from concord.flows.outcome import Summary
-from concord.flows.run import Admitted, PrivateFiles, RunContext, running
+from concord.flows.run import PrivateFiles, RunContext, running
 from concord.flows.season import Periods, check_periods, published_mark
 from concord.flows.stage import Disclosure
 from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, fit, publish
-from concord.tasks.asks.stream import Beginning, PeriodCounts, SeasonAsk, beginning_of, periods_counted
+from concord.tasks.asks.stream import Beginning, SeasonAsk, beginning_of, periods_counted
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
 from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.student.public_rows import read_sample
-from concord.tasks.student.questions import SeasonReader, history
+from concord.tasks.student.questions import history
 from concord.tasks.student.study import Student
 
 
@@ -56,59 +54,62 @@ class StreamOfPlan:
 def stream_of(run: RunContext) -> StreamOfPlan:
     """The plan's stream, by the codes it began with; if there is none yet, or another is asked for with other public
     rows, one that begins with these."""
-    own, ledger, vault, domain = run.table("public"), run.stores.ledger, run.stores.vault, run.plan.privacy.domain
-    known, ways = ledger.sessions(domain), list[tuple[tuple[str, ...], PublicRows, SeasonAsk]]()
-    for stream in dict.fromkeys(each.stream for each in reversed(known) if each.stream):  # the newest first
-        begun = beginning_of(vault, domain, stream)
-        if begun is None or begun.read != _reading(run):
+    table, ledger, vault, domain = run.table("public"), run.stores.ledger, run.stores.vault, run.plan.privacy.domain
+    seasons, streams = ledger.sessions(domain), list[tuple[tuple[str, ...], PublicRows, SeasonAsk]]()
+    for name in dict.fromkeys(season.stream for season in reversed(seasons) if season.stream):  # the newest first
+        beginning = beginning_of(vault, domain, name)
+        if beginning is None or beginning.read != _reading(run):
             continue
-        public = PublicRows(encoding=begun.encoding, batches=begun.source.batches)
-        asked = season_ask(run, public)
-        if sessions_for(run.stores, run.plan, asked, begun.encoding):
-            ways.append((begun.source.digests, public, asked))
-    with_these = [way for way in (ways[:1] if run.new_session else ways) if way[0] == own.digests]
-    if going_on := with_these or ([] if run.new_session else ways):
-        _, public, asked = going_on[0]
-        (rows,) = stage_rows(run, [own], public.encoding, run.plan.labeling.batch, "data.public")
-        return StreamOfPlan(public, PublicRows(encoding=public.encoding, batches=rows.batches), asked)
-    public = encode(run, run.plan, own)
-    return StreamOfPlan(public, public, season_ask(run, public), [each.id for each in known] if ways else ())
+        public = PublicRows(encoding=beginning.encoding, batches=beginning.source.batches)
+        ask = season_ask(run, public)
+        if sessions_for(run.stores, run.plan, ask, beginning.encoding):
+            streams.append((beginning.source.digests, public, ask))
+    candidates = streams[:1] if run.new_session else streams
+    of_these_rows = [stream for stream in candidates if stream[0] == table.digests]
+    if going_on := of_these_rows or ([] if run.new_session else streams):
+        _, public, ask = going_on[0]
+        (rows,) = stage_rows(run, [table], public.encoding, run.plan.labeling.batch, "data.public")
+        return StreamOfPlan(public, PublicRows(encoding=public.encoding, batches=rows.batches), ask)
+    public = encode(run, run.plan, table)
+    superseded = [season.id for season in seasons] if streams else ()
+    return StreamOfPlan(public, public, season_ask(run, public), superseded)
 
 
 def season_ask(run: RunContext, public: PublicRows) -> SeasonAsk:
     """The season's questions, about codes that are learned from the rows it began with; of no stream yet."""
-    asked = tally.ask_now(run, public)
-    if not isinstance(asked.mechanism, Stream):
+    ask = tally.ask_now(run, public)
+    if not isinstance(ask.mechanism, Stream):
         raise AssertionError("a plan with [stream] is planned as one")
-    return SeasonAsk(asked.mechanism, asked.codes, asked.public, coded=asked.coded)
+    return SeasonAsk(ask.mechanism, ask.codes, ask.public, coded=ask.coded)
 
 
-def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
+def release_due(run: RunContext, going_on: StreamOfPlan) -> Summary:
     """Release what is due, and publish what follows from it. Raises BudgetRefused, WrongInput or NotVerified."""
-    asked, encoding, vault = begun.ask, begun.public.encoding, run.stores.vault
+    ask, encoding, vault, ledger = going_on.ask, going_on.public.encoding, run.stores.vault, run.stores.ledger
     tally.rehearse(run, encoding)  # refuses here, before anything private is read
     domain = planned_domain(run.stores, run.plan)
-    opening, now = opening_of(run.plan, asked, encoding, vault), datetime.now(UTC)
+    opening, now = opening_of(run.plan, ask, encoding, vault), datetime.now(UTC)
     run.wait_for(f"{opening.identity}-refresh")  # no other opens a season of this stream meanwhile
-    known = [each for each in sessions_for(run.stores, run.plan, asked, encoding) if each.id not in begun.superseded]
-    answered = bool(known) and _answered(run, known[-1], now)
-    stream, further = _stream_due(run, known, answered=answered)
-    ended = [each for each in known if each.stream == stream and each.ended]
+    of_plan = sessions_for(run.stores, run.plan, ask, encoding)
+    seasons = [session for session in of_plan if session.id not in going_on.superseded]
+    answered = bool(seasons) and _answered(run, seasons[-1], now)
+    stream, further = _stream_due(run, seasons, answered=answered)
+    ended = [season for season in seasons if season.stream == stream and season.ended]
     run = replace(run, new_session=further)
-    (admitted,) = admit(run, domain, [replace(asked, seasons_of=stream)], begun.now)
-    private = PrivateFiles.of(run, admitted.stream.sources)
-    precheck_tables(run, private, encoding, admitted.session)
-    beginning = Beginning(
-        read=_reading(run), encoding=encoding, codes=asked.coded, source=run.own(begun.public.batches)
-    )
-    periods = Periods(run, encoding, asked.coded, asked.questions, ended, beginning)
+    (admitted,) = admit(run, domain, [replace(ask, seasons_of=stream)], going_on.now)
+    source = run.own(going_on.public.batches)
+    beginning = Beginning(read=_reading(run), encoding=encoding, codes=ask.coded, source=source)
+    periods = Periods(run, ask, ended, beginning, now)
     session = admitted.session
     if session is not None and answered:
-        passed = Disclosure(session, run.stores.ledger.released_by(session.id), 0, run.stores.ledger.now())
+        PrivateFiles.of(run, admitted.stream.sources)  # refuses private rows that are named public
+        passed = Disclosure(session, [], 0, ledger.now())
     else:
-        session, counted = periods.counted(admitted, private, now)
-        passed = _pass_period(admitted, periods, session, counted, periods.recount_without_erased(session, counted))
-    learned = tally.labelled(run, admitted, passed, asked.coded)
+        (opened,), _ = open_together(run, [admitted], [periods.count_exact])
+        passed = run.stages.pass_door(opened.session, opened.exact.steps)
+        session = passed.session
+    passed = replace(passed, released=ledger.released_by(session.id))
+    learned = tally.labelled(run, admitted, passed, ask.coded)
     periods.tidy(session, [*periods_counted(vault, session)])
     student = _with_history(learned, fit(learned, session.id))
     summary = publish(learned, student)
@@ -128,22 +129,22 @@ def _answered(run: RunContext, session: Session, now: datetime) -> bool:
     return unpublished or (until != "" and now < datetime.fromisoformat(until))
 
 
-def _stream_due(run: RunContext, known: Sequence[Session], *, answered: bool) -> tuple[str, bool]:
+def _stream_due(run: RunContext, seasons: Sequence[Session], *, answered: bool) -> tuple[str, bool]:
     """The stream whose season is due, and whether one more session is opened. Raises BudgetRefused if that would ask
     everybody again, because it is no longer known who was asked.
 
-    known   all seasons with this plan's settings, in order
+    seasons   all those with this plan's settings, in order
     """
     vault = run.stores.vault
     new = f"{run.plan.privacy.domain}-{secrets.token_hex(4)}-stream"
-    if not known:
+    if not seasons:
         return new, run.new_session
-    last = known[-1]
+    last = seasons[-1]
     if answered or not last.ended:
         return last.stream, False
     whole = run.stores.ledger.goes_on(last.stream) and vault.has_secret(f"streams/{last.stream}")
-    seasons = [each for each in known if each.stream == last.stream]
-    if whole and all(len(list(periods_counted(vault, each))) >= each.batches for each in seasons):
+    same = [season for season in seasons if season.stream == last.stream]
+    if whole and all(len(list(periods_counted(vault, season))) >= season.batches for season in same):
         return last.stream, True
     if not run.new_session:
         raise BudgetRefused(
@@ -154,31 +155,14 @@ def _stream_due(run: RunContext, known: Sequence[Session], *, answered: bool) ->
     return new, True
 
 
-def _pass_period(
-    admitted: Admitted[SeasonAsk],
-    periods: Periods,
-    session: Session,
-    counted: Sequence[PeriodCounts],
-    again: Sequence[Sequence[Ref]],
-) -> Disclosure:
-    """Pass the last of these periods through the door: all releases so far."""
-    run, asked, stores = periods.run, admitted.ask, periods.run.stores
-    rows = read_sample(tally.sample(run, run.plan.privacy.domain, asked.coded, admitted.stream.batches), stores.staged)
-    past = tally.rounds_in(run, [ref for each in periods.ended for ref in stores.ledger.released_by(each.id)[-1:]])
-    reader = SeasonReader(asked.coded, rows, past)
-    passed = run.stages.pass_door(session, partial(asked.steps, counted=counted, again=again, reader=reader))
-    earlier = stores.ledger.released_by(session.id)[:-1]
-    return replace(passed, released=[*earlier, *passed.released])
-
-
 def _with_history(learned: Learned, student: Student) -> Student:
     """The student, with the accuracies of the models of earlier releases, if accuracy is measured."""
     run, odds, (*releases, _) = learned.run, getattr(student.test, "prior_odds", None), learned.passed.released
     if run.test is None or odds is None or learned.codes is None:  # a student that is fitted to labels has none
         return student
     models = (release["decoded"] for release in tally.rounds_in(run, releases))
-    found = history(models, learned.codes, run.test.path, learned.encoding)
-    return student.model_copy(update={"history": found})
+    accuracies = history(models, learned.codes, run.test.path, learned.encoding)
+    return student.model_copy(update={"history": accuracies})
 
 
 def _reading(run: RunContext) -> str:

@@ -7,41 +7,46 @@ same files, if it was counted.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.flows.admit import begin
+from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PrivateInput
 from concord.flows.console import err
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import mapped, stage
 from concord.flows.stages import UNITS
+from concord.flows.tally import rounds_in, sample
 from concord.tasks.asks.stream import (
     Beginning,
     PeriodCounts,
+    SeasonAsk,
     counted_again,
     keep_again,
     keep_beginning,
     keep_counted,
     periods_counted,
 )
-from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.precheck import check_types
 from concord.tasks.door.admit import claim
 from concord.tasks.door.checkpoint import arrivals_key
+from concord.tasks.door.door import Step
 from concord.tasks.door.keys import ready_stream
 from concord.tasks.mechanisms.contributions import RoundQuestion
+from concord.tasks.student.public_rows import read_sample
+from concord.tasks.student.questions import SeasonReader
 from concord.tasks.units.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.units.blocks import BLOCKS, Coding, columns_asked, gather
 from concord.tasks.units.sums import count
@@ -84,70 +89,82 @@ def tally_period(
     return count(blocks, question, place.vault, path)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Periods:
-    """The periods of one season, for one run.
+    """The periods of one season, for one run at the moment `now`.
 
-    questions  what is asked of each period, in order
+    ask        what the season asks of each period, of no stream yet
     ended      the stream's earlier seasons
     beginning  how the stream begins; of one that has begun, its record stays
     """
 
     run: RunContext
-    encoding: Encoding
-    codes: Codes
-    questions: Sequence[RoundQuestion]
+    ask: SeasonAsk
     ended: Sequence[Session]
     beginning: Beginning
+    now: datetime
 
-    def counted(
-        self, admitted: Admitted[TalliesAsk], private: PrivateFiles, now: datetime
-    ) -> tuple[Session, list[PeriodCounts]]:
-        """The session, open, and all of its periods up to the one that is due, which is taken and counted now."""
-        run, vault, plan = self.run, self.run.stores.vault, self.run.plan
-        counted = [] if admitted.session is None else list(periods_counted(vault, admitted.session))
-        if admitted.session is not None:
-            check_periods(admitted.session, counted)
-        past = self._past()
-        known = [each.period for each in (*past, *counted)]
-        places = names_held(vault, private.files)
-        contents = contents_by_place(plan, vault, places)
-        check_unchanged(plan, contents, known)
-        period = None
-        if admitted.session is None or len(counted) == admitted.session.asked:
-            columns, clock = columns_asked(plan, self.encoding), plan.stream.clock if plan.stream else None
-            until = "" if clock is None else next_time(clock, now).isoformat()
-            period = take(plan, vault, contents, known, columns).model_copy(update={"until": until})
-            check_types(table_of(plan, vault, period), self.encoding)
-            if not period.files:
-                err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
+    def count_exact(self, admitted: Admitted[SeasonAsk], private: PrivateFiles) -> ExactNumbers:
+        """Take the period that is due, unless that was done; its new units are counted when the season is open."""
+        run, vault, plan, session = self.run, self.run.stores.vault, self.run.plan, admitted.session
+        counted = [] if session is None else list(periods_counted(vault, session))
+        if session is not None:
+            check_periods(session, counted)
+        earlier = [period.period for period in (*self._past, *counted)]
+        contents = contents_by_place(plan, vault, names_held(vault, private.files))
+        check_unchanged(plan, contents, earlier)
+        due = None
+        if session is None or len(counted) == session.asked:
+            due = self._take(contents, earlier)
         keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)
         claim(run.stores, plan, private.files)
-        ready_stream(run.stores, plan.privacy.domain, admitted.ask.stream, asked=bool(known))
-        session = begin(run, admitted, private, ExactNumbers((), ()))
-        if period is not None:
-            made = self._count(session, period, _names_of([*past, *counted]))
-            if contents_by_place(plan, vault, period.files) != period.files:
+        ready_stream(run.stores, plan.privacy.domain, admitted.ask.stream, asked=bool(earlier))
+        codes, domain = self.ask.coded, plan.privacy.domain
+        rows = read_sample(sample(run, domain, codes, admitted.stream.batches), run.stores.staged)
+        last = [ref for season in self.ended for ref in run.stores.ledger.released_by(season.id)[-1:]]
+        reader = SeasonReader(codes, rows, rounds_in(run, last))
+        return ExactNumbers((), (), steps=partial(self._steps, admitted.ask, due, reader))
+
+    def _take(self, contents: Mapping[str, str], earlier: Sequence[Period]) -> Period:
+        """The period that is due: the files at places that no earlier one took."""
+        vault, plan, encoding = self.run.stores.vault, self.run.plan, self.beginning.encoding
+        columns, clock = columns_asked(plan, encoding), plan.stream.clock if plan.stream else None
+        until = "" if clock is None else next_time(clock, self.now).isoformat()
+        period = take(plan, vault, contents, earlier, columns).model_copy(update={"until": until})
+        check_types(table_of(plan, vault, period), encoding)
+        if not period.files:
+            err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
+        return period
+
+    def _steps(
+        self, ask: SeasonAsk, due: Period | None, reader: SeasonReader, stores: Stores, session: Session
+    ) -> Iterator[Step]:
+        """The release of the last period, which is counted first if it is due."""
+        counted = list(periods_counted(stores.vault, session))
+        if due is not None:
+            made = self._count(session, due, _names_of([*self._past, *counted]))
+            if contents_by_place(self.run.plan, stores.vault, due.files) != due.files:
                 raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
-            counted = [*counted, keep_counted(vault, session, session.asked, made)]
-        return session, counted
+            counted.append(keep_counted(stores.vault, session, session.asked, made))
+        again = self.recount_without_erased(session, counted)
+        yield from ask.steps(stores, session, counted=counted, again=again, reader=reader)
 
     def recount_without_erased(self, session: Session, counted: Sequence[PeriodCounts]) -> list[tuple[Ref, ...]]:
         """The sums of these periods without units that were erased since; empty if the recorded sums are present and
         exclude those units, which after a restore of the vault they may not."""
         run, vault, erased = self.run, self.run.stores.vault, len(self.run.erased)
-        known = counted_again(vault, session, erased)
-        others = counted[len(known) :]
-        sums = [*known, *(each.sums for each in others)]
-        there = all(vault.has(ref) for of_period in sums for ref in of_period)
-        if there and all(each.erased == erased for each in others):
-            return sums if known else []
+        recounted = counted_again(vault, session, erased)
+        others = counted[len(recounted) :]
+        sums = [*recounted, *(period.sums for period in others)]
+        present = all(vault.has(ref) for of_period in sums for ref in of_period)
+        if present and all(period.erased == erased for period in others):
+            return sums if recounted else []
         if not run.erased:
             return []  # which stops
         err.print(f"{'erased':>8} the season is counted again without the units that were")
-        sums, before = [], _names_of(self._past())
-        for each in counted:
-            made = self._count(session, each.period, before)
+        sums, before = [], _names_of(self._past)
+        for period in counted:
+            made = self._count(session, period.period, before)
             sums, before = [*sums, made.sums], made.names
         keep_again(vault, session, erased, sums)
         return sums
@@ -156,31 +173,31 @@ class Periods:
         """Remove from the vault what only the last of these periods needed, once it is released."""
         run, vault = self.run, self.run.stores.vault
         vault.destroy(f"units/{session.domain}/{session.stream}")  # its blocks of rows
-        for each in self.ended:  # whose periods are not counted again
-            if (vault.root / (sums := f"sums/{session.domain}/{each.id}")).exists():
+        for season in self.ended:  # whose periods are not counted again
+            if (vault.root / (sums := f"sums/{session.domain}/{season.id}")).exists():
                 run.stages.forget(vault.paths(sums, "*.npy"))
                 vault.destroy(sums)
-        first = _names_of(self._past())  # the season's first, from which it may be counted again
-        known = (*counted[-1].names, *first)
-        if last := {str(PurePath(ref.path).parent) for ref in known}:
-            for path in vault.paths(f"arrived/{session.domain}/{session.stream}", "*", last):
+        first = _names_of(self._past)  # the season's first, from which it may be counted again
+        if needed := {str(PurePath(ref.path).parent) for ref in (*counted[-1].names, *first)}:
+            for path in vault.paths(f"arrived/{session.domain}/{session.stream}", "*", needed):
                 vault.destroy(path)
 
+    @cached_property
     def _past(self) -> list[PeriodCounts]:
         """The periods of the stream's earlier seasons that were begun, in order."""
         vault = self.run.stores.vault
-        return [found for each in self.ended for found in islice(periods_counted(vault, each), each.batches)]
+        return [period for season in self.ended for period in islice(periods_counted(vault, season), season.batches)]
 
     def _count(self, session: Session, period: Period, before: Sequence[Ref]) -> PeriodCounts:
         run, vault = self.run, self.run.stores.vault
         arrived, names = list[Ref](), tuple(before)
         if period.files:
             new = NewUnits(session.stream, period, names)
-            private = PrivateInput(table_of(run.plan, vault, period), self.encoding, run.erased)
-            arrived = arrive(run, run.plan, private, self.codes, new)
+            private = PrivateInput(table_of(run.plan, vault, period), self.beginning.encoding, run.erased)
+            arrived = arrive(run, run.plan, private, self.ask.coded, new)
             names = tuple(arrived[BLOCKS:])
-        asked = [question.record() for question in self.questions]
-        sums = tally_period(run, range(len(asked)), asked, arrived[:BLOCKS], session.domain, session.id)
+        questions = [question.record() for question in self.ask.questions]
+        sums = tally_period(run, range(len(questions)), questions, arrived[:BLOCKS], session.domain, session.id)
         return PeriodCounts(period=period, sums=tuple(sums), names=names, erased=len(run.erased))
 
 
@@ -195,7 +212,7 @@ def check_periods(session: Session, counted: Sequence[PeriodCounts]) -> None:
 
 def _names_of(periods: Sequence[PeriodCounts]) -> tuple[Ref, ...]:
     """The files of all names up to the last of these periods."""
-    return next(filter(None, (each.names for each in reversed(periods))), ())
+    return next(filter(None, (period.names for period in reversed(periods))), ())
 
 
 def published_mark(session: str) -> str:
