@@ -36,6 +36,7 @@ from concord.flows.run import (
     note_copies,
     running,
 )
+from concord.flows.stage import Disclosure
 from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, decide, fit, publish
 from concord.tasks.advice.report import naming_the_largest
@@ -87,8 +88,10 @@ def learn(
         announce_room(admitted[-1])
         check_test(run, admitted[-1])
         opened, private = open_together(run, admitted, [partial(way.count_exact, run) for way in ways])
-        *before, last = [way.release(run, session) for way, session in zip(ways, opened, strict=True)]  # the door
-        learned = replace(last, before=tuple(other.passed for other in before))
+        before = tuple[Disclosure, ...]()
+        for way, session in zip(ways, opened, strict=True):
+            learned = replace(way.release(run, session), before=before)  # the door
+            before = (*before, learned.passed)
         student = fit(learned, learned.session.id)
         summary = publish(run_planned_test(learned, private, student), student)
     memo.write(summary, tables)

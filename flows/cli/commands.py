@@ -12,6 +12,7 @@ from shlex import quote
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.flows.cli import record
@@ -39,7 +40,7 @@ def command() -> None:
     speak_plainly()
     may_charge.clear()
     try:
-        app()
+        get_command(app).main()  # called as `app()`, Typer would print tracebacks its own way
     except ConcordError as error:
         sys.stderr.write(f"concord: {error}\n")
         sys.exit(error.exit_status)

@@ -69,6 +69,15 @@ def test_a_name_that_is_no_text_is_said_all_the_same(monkeypatch: pytest.MonkeyP
     assert stream.read() == "the plan é-�.toml\n"
 
 
+def test_a_traceback_acts_on_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    printed(monkeypatch, "utf-8", "--help")
+    hook = sys.excepthook
+    monkeypatch.undo()
+    hook(ValueError, ValueError("a name with \x1b[2J"), None)
+    assert "\x1b" not in capsys.readouterr().err
+
+
 def without_power() -> None:
     """Whoever runs this: what its folders forbid, it cannot do."""
     ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
