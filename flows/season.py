@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
@@ -20,7 +20,6 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PrivateInput
 from concord.flows.console import err
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
@@ -123,7 +122,7 @@ class Periods:
         rows = read_sample(sample(run, domain, codes, admitted.stream.batches), run.stores.staged)
         last = [ref for season in self.ended for ref in run.stores.ledger.released_by(season.id)[-1:]]
         reader = SeasonReader(codes, rows, rounds_in(run, last))
-        return ExactNumbers((), (), steps=partial(self._steps, admitted.ask, due, reader))
+        return ExactNumbers((), (), steps=lambda _, session: self._steps(session, admitted.ask, due, reader))
 
     def _take(self, contents: Mapping[str, str], earlier: Sequence[Period]) -> Period:
         """The period that is due: the files at places that no earlier one took."""
@@ -136,10 +135,9 @@ class Periods:
             err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
         return period
 
-    def _steps(
-        self, ask: SeasonAsk, due: Period | None, reader: SeasonReader, stores: Stores, session: Session
-    ) -> Iterator[Step]:
+    def _steps(self, session: Session, ask: SeasonAsk, due: Period | None, reader: SeasonReader) -> Iterator[Step]:
         """The release of the last period, which is counted first if it is due."""
+        stores = self.run.stores
         counted = list(periods_counted(stores.vault, session))
         if due is not None:
             made = self._count(session, due, _names_of([*self._past, *counted]))
