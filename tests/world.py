@@ -346,7 +346,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.verify.certificate import handed_on
     from concord.tasks.verify.checks import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, equal, limited
-    from concord.tasks.verify.forms import ReleaseForm, RoundForm
+    from concord.tasks.verify.forms import NumberTestForm, ReleaseForm, RoundForm
     from concord.tasks.verify.kinds import KINDS, Kind, Unknown, Votes
     from concord.tasks.verify.published import (
         _consistent, excerpt_as_certified, guarantee_as_proved, proved, verify_published

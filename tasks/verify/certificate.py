@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -48,21 +47,15 @@ DomainStanding = tuple[str, int, int]
 
 @dataclass
 class Claim:
-    """A certificate and the result of its comparison so far; it may be long, so only a reference to its file is kept.
+    """A certificate and the result of its comparison so far.
 
-    by        the version of Concord that wrote it
-    standing  the state of its domain, as the certificate states it
     covered   batches of each session that it covers; `since` counts the rows answered after those
     alike     number of its parts that agreed at the best moment so far; `wrong` is about the next one, if there is one
     """
 
-    ref: Ref
-    by: str
-    standing: DomainStanding
+    certificate: Certificate
     covered: dict[str, int]
     since: int
-    files: int
-    stated: dict[str, Any]
     alike: int = -1
     wrong: str | None = None
 
@@ -82,8 +75,7 @@ class Claim:
         equal("the session that the certificate is of", certificate.session, session)
         for file in certificate.files:
             released.read(file)
-        by = certificate.versions.get("concord", "")
-        if not is_version(by):
+        if not is_version(by := certificate.versions.get("concord", "")):
             raise NotVerified(f"the certificate's version of concord is {by!r}, which is not a version")
         covered, since = {}, 0
         for record in certificate.sessions:
@@ -91,25 +83,26 @@ class Claim:
             covered[name], later = _covered(name, record.files, ledger, released)
             since += later
             counted(_as_of(ledger.session(name), covered[name], ledger), record.files, released)
-        domain = certificate.domain
-        standing = domain.name, domain.sessions, sum(charge.status == "open" for charge in domain.charges)
-        return cls(ref, by, standing, covered, since, len(certificate.files), certificate.stated)
+        return cls(certificate, covered, since)
+
+    @property
+    def standing(self) -> DomainStanding:
+        """The state of its domain, as the certificate states it."""
+        domain = self.certificate.domain
+        return domain.name, domain.sessions, sum(charge.status == "open" for charge in domain.charges)
 
     def compare(self, moment: Reading, released: Released) -> None:
         """Compare with the certificate that is due at that moment, and keep the result if it is the best so far."""
-        certificate = Certificate.read(released.read(self.ref), self.ref.path)
+        certificate, by = self.certificate, self.certificate.versions["concord"]
         run = (certificate.leading, *certificate.other_sessions)
-        due = describe({each.session: each.files for each in run}, self.stated, moment, released)
-        found, expected = _parts(certificate, self.by), _parts(due, self.by)
-        wrong = [name for name in {**found, **expected} if found.get(name) != expected.get(name)]
-        alike = [*found, *expected].index(wrong[0]) if wrong else len(found)
+        due = describe({record.session: record.files for record in run}, certificate.stated, moment, released)
+        stated, expected = _parts(certificate, by), _parts(due, by)
+        wrong = [name for name in {**stated, **expected} if stated.get(name) != expected.get(name)]
+        alike = [*stated, *expected].index(wrong[0]) if wrong else len(stated)
         if alike >= self.alike:
-            self.alike = alike
-            self.wrong = (
-                difference(f"the certificate's {wrong[0]}", found.get(wrong[0]), expected.get(wrong[0]))
-                if wrong
-                else None
-            )
+            first = wrong[0] if wrong else ""
+            differs = difference(f"the certificate's {first}", stated.get(first), expected.get(first))
+            self.alike, self.wrong = alike, differs if wrong else None
 
     def gone_so_far(self, moment: Reading) -> bool:
         """Whether each session had committed exactly the batches that the certificate covers."""
@@ -142,7 +135,7 @@ class Certificates:
         if claim.wrong is not None:
             raise NotVerified(claim.wrong)
         since = f"; {claim.since} rows were answered since, which the next run certifies" if claim.since else ""
-        return f"it agrees with the ledger, and so do the {claim.files} files it names{since}"
+        return f"it agrees with the ledger, and so do the {len(claim.certificate.files)} files it names{since}"
 
     def _walk(self, claims: Iterable[Claim], ledger: Ledger) -> None:
         """Go through the history once, comparing each certificate at the moments that agree with its standing."""
@@ -224,8 +217,8 @@ def handed_on(subject: str, home: Path) -> Published:
         at = PublishedSession.at(folder)
     except WrongInput as missing:
         others = ", ".join(_students_of(folder.name, folder.parent))
-        known = f"{folder.name} is a domain; name one of its sessions: {others}"
-        raise WrongInput(known if others else f"no student is published in {folder}: {missing}") from None
+        domains = f"{folder.name} is a domain; name one of its sessions: {others}"
+        raise WrongInput(domains if others else f"no student is published in {folder}: {missing}") from None
     if is_home(home) and folder.resolve().parent == (home / "released").resolve():
         _agrees(folder.name, home)
     return _signed(at)

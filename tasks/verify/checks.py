@@ -83,29 +83,29 @@ def checked(name: str, check: Callable[[], str]) -> Check:
         return Check(name=name, ok=False, detail=f"it holds what Concord never writes ({type(failed).__name__})")
 
 
-def equal(what: str, found: object, recorded: object) -> None:
+def equal(what: str, actual: object, recorded: object) -> None:
     """Raise NotVerified, naming `what`, if `found` differs from `recorded`."""
-    if found != recorded:
-        raise NotVerified(difference(what, found, recorded))
+    if actual != recorded:
+        raise NotVerified(difference(what, actual, recorded))
 
 
-def alike(what: str, found: object, certified: object, apart: float = 0.0) -> None:
+def alike(what: str, actual: object, certified: object, apart: float = 0.0) -> None:
     """Raise NotVerified, naming the first that differs, unless figures are the certified ones up to rounding, or up to
     a difference of `apart`."""
-    match found, certified:
+    match actual, certified:
         case (Estimate(), Estimate()) | (float(), float()):
-            pairs = zip(_numbers(found), _numbers(certified), strict=True)  # type: ignore[arg-type]  # mypy keeps object
+            pairs = zip(_numbers(actual), _numbers(certified), strict=True)  # type: ignore[arg-type]  # mypy keeps object
             if not all(math.isclose(*pair, rel_tol=ROUNDED, abs_tol=apart or ROUNDED**2) for pair in pairs):
-                raise NotVerified(f"{what} is {found:.6g}, but it was certified as {certified:.6g}")
-        case (CertificatePart(), CertificatePart()) if type(found) is type(certified):
-            for name, value in found:
+                raise NotVerified(f"{what} is {actual:.6g}, but it was certified as {certified:.6g}")
+        case (CertificatePart(), CertificatePart()) if type(actual) is type(certified):
+            for name, value in actual:
                 alike(f"{what}, {name}", value, getattr(certified, name), apart)
         case (tuple(), tuple()):
-            equal(f"how many there are of {what}", len(found), len(certified))
-            for at, (ours, theirs) in enumerate(zip(found, certified, strict=True)):
+            equal(f"how many there are of {what}", len(actual), len(certified))
+            for at, (ours, theirs) in enumerate(zip(actual, certified, strict=True)):
                 alike(f"{what}, {at}", ours, theirs, apart)
         case _:
-            equal(what, found, certified)
+            equal(what, actual, certified)
 
 
 def _numbers(figure: Estimate | float) -> tuple[float, ...]:
@@ -120,21 +120,21 @@ def stated_bounds(kind: Kind) -> tuple[float, float]:
     raise NotVerified("the label is a number, and the settings do not state what it lies between")
 
 
-def difference(what: str, found: object, recorded: object) -> str:
+def difference(what: str, actual: object, recorded: object) -> str:
     """A sentence on what differs: within objects the first field, since whole objects would be cut short."""
-    ours, theirs = _fields(found), _fields(recorded)
+    ours, theirs = _fields(actual), _fields(recorded)
     if ours is not None and theirs is not None:
         names = {**ours, **theirs}
         first = next(name for name in names if name not in ours or name not in theirs or ours[name] != theirs[name])
         return difference(f"{what}, {first}", ours.get(first), theirs.get(first))
-    if isinstance(found, tuple) and isinstance(recorded, tuple):
-        others = tuple(part for part in recorded if part not in found)
-        found, recorded = tuple(part for part in found if part not in recorded), others
-        if not found and not recorded:
+    if isinstance(actual, tuple) and isinstance(recorded, tuple):
+        others = tuple(part for part in recorded if part not in actual)
+        actual, recorded = tuple(part for part in actual if part not in recorded), others
+        if not actual and not recorded:
             return f"{what} is in another order than it was recorded"
-        if len(found) == len(recorded) == 1:
-            return difference(what, *found, *recorded)
-    return f"{what} is {_short(found)}, but it was recorded as {_short(recorded)}"
+        if len(actual) == len(recorded) == 1:
+            return difference(what, *actual, *recorded)
+    return f"{what} is {_short(actual)}, but it was recorded as {_short(recorded)}"
 
 
 def _fields(value: object) -> Mapping[str, object] | None:
@@ -162,7 +162,7 @@ def limited(job: Job, *, memory: int = MEMORY, seconds: int = SECONDS) -> list[C
             input=json.dumps(job).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**needed, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path)},
+            env={**needed, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(folder or os.getcwd() for folder in sys.path)},
             check=False,
             timeout=2 * seconds,
         ).stdout
@@ -179,8 +179,8 @@ def _main(memory: int, seconds: int) -> None:
     limits = {resource.RLIMIT_DATA: memory, resource.RLIMIT_CPU: seconds, resource.RLIMIT_FSIZE: FILE}
     for limit, most in {**limits, resource.RLIMIT_CORE: 0}.items():
         allowed = resource.getrlimit(limit)[1]
-        own = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-        resource.setrlimit(limit, (own, own))
+        lowered = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+        resource.setrlimit(limit, (lowered, lowered))
     with os.fdopen(os.dup(1), "wb") as answer:
         os.dup2(2, 1)  # whatever a library prints
         name, arguments = json.load(sys.stdin)

@@ -14,7 +14,7 @@ Not covered  what was drawn. Checked by tests/tasks/verify/test_every_field.py, 
 
 import json
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -25,11 +25,22 @@ from concord.artifacts.schemas import Frozen, canonical_json
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, Codes
 from concord.tasks.verify.checks import equal
-from concord.tasks.verify.kinds import Kind, PrivateTest, Sketch, Stream, Tallies, Universal, Votes
+from concord.tasks.verify.kinds import (
+    Kind,
+    PrivateTestSettings,
+    SketchSettings,
+    StreamSettings,
+    TalliesSettings,
+    UniversalSettings,
+    Votes,
+)
 
 Whole = tuple[int, ...]
 Numbers = tuple[float, ...]
 Table = tuple[Numbers, ...]
+Share = Annotated[float, Field(ge=0, le=1)]
+CountsOfErrors = Annotated[Whole, Field(min_length=8, max_length=8)]
+"""Noisy counts of units by the places that errors are rounded to."""
 
 
 class Form(Frozen):
@@ -50,14 +61,14 @@ class Form(Frozen):
     def read(cls, text: bytes, path: str) -> Self:
         """The content of the file at `path`. Raises NotVerified unless these are the bytes that Concord writes."""
         try:
-            found = cls.model_validate_json(text)
+            content = cls.model_validate_json(text)
         except ValidationError as wrong:
             fault = wrong.errors()[0]
             where = ".".join(map(str, fault["loc"])) or "it"
             raise NotVerified(f"{path} is not what such a session releases: {where}: {fault['msg']}") from None
-        if found.text != text:
+        if content.text != text:
             raise NotVerified(f"{path} holds other bytes than Concord writes for this content")
-        return found
+        return content
 
     @property
     def text(self) -> bytes:
@@ -107,12 +118,12 @@ class DecodedForm(Frozen):
 
     weights: Table
     intercept: Numbers
-    units: int | float
-    prior: Numbers
+    units: Annotated[int | float, Field(ge=0)]
+    prior: tuple[Share, ...]
     importance: Numbers
     spread: Table
     kappa: Numbers
-    moved: float
+    moved: Share
 
 
 class NextForm(Frozen):
@@ -271,8 +282,8 @@ class NumberTestForm(Form):
 
     format: Literal["concord private test 2"]
     settings: dict[str, Any]
-    errors: Whole
-    constant_errors: Whole
+    errors: CountsOfErrors
+    constant_errors: CountsOfErrors
 
     name = "test.json"
     indented = True
@@ -306,15 +317,15 @@ class ConfusionForm(Form):
 
 def form_of(kind: Kind) -> type[Form]:
     """The form of the files that a session of that kind releases, besides tables."""
-    if isinstance(kind, PrivateTest):
+    if isinstance(kind, PrivateTestSettings):
         return ConfusionForm if kind.classes else NumberTestForm
     return FORMS.get(type(kind), AnswerForm)
 
 
 FORMS: dict[type[Kind], type[Form]] = {
-    Tallies: RoundForm,
-    Sketch: SketchForm,
-    Stream: ReleaseForm,
-    Universal: HypothesisForm,
+    TalliesSettings: RoundForm,
+    SketchSettings: SketchForm,
+    StreamSettings: ReleaseForm,
+    UniversalSettings: HypothesisForm,
 }
 """Forms by kind; any other answers questions."""

@@ -18,7 +18,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.schemas import Bounds, Frozen
 
 
-class Round(Frozen):
+class RoundSettings(Frozen):
     """A round of sums."""
 
     what: str
@@ -30,7 +30,7 @@ class Round(Frozen):
     scale: float
 
 
-class Relabelling(Frozen):
+class RelabellingSettings(Frozen):
     """How rows were relabelled, and the claim (epsilon, delta) of the whole."""
 
     hypotheses: str
@@ -61,8 +61,8 @@ class Kind(Frozen):
     cutoff: int | None = None
     queries: int | None = None
     secret: str | None = None
-    relabel: Relabelling | None = None
-    rounds: tuple[Round, ...] = ()
+    relabel: RelabellingSettings | None = None
+    rounds: tuple[RoundSettings, ...] = ()
     season: int | None = None
     session: str | None = None
     student: str | None = None
@@ -81,7 +81,7 @@ class Kind(Frozen):
         except ValidationError as wrong:
             first = wrong.errors()[0]
             why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        return Unknown(name=str(name), relabel=settings.get("relabel"), why=why)
+        return Unknown(name=str(name), relabel=True if settings.get("relabel") is not None else None, why=why)
 
     def only(self, kind: type[Some]) -> Some:
         """These settings, which must be of that kind. Raises NotVerified if they are of another."""
@@ -93,12 +93,12 @@ class Kind(Frozen):
     @property
     def claim(self) -> tuple[float | None, float | None]:
         """ε and δ that the settings state for the whole session; None for what they do not state."""
-        whole = self.relabel if isinstance(self.relabel, Relabelling) else self
+        whole = self.relabel if isinstance(self.relabel, RelabellingSettings) else self
         return whole.epsilon, whole.delta
 
 
 class Unknown(Kind):
-    """Settings of another version, or none of Concord's: `why`, in words."""
+    """Settings of another version, or none of Concord's: `why`, in words. `relabel` is True if they have any."""
 
     relabel: Any = None
     why: str
@@ -109,11 +109,11 @@ class Votes(Kind):
 
     epsilon: float
     delta: float
-    relabel: Relabelling | None = None
+    relabel: RelabellingSettings | None = None
     question: str | None = None
 
 
-class Stable(Votes):
+class StableSettings(Votes):
     """Stable voting; `refusal` is the table in base64, and `order` the Rényi order that it was made for."""
 
     cutoff: int
@@ -121,7 +121,7 @@ class Stable(Votes):
     refusal: str
 
 
-class NoisyThreshold(Votes):
+class NoisyThresholdSettings(Votes):
     """The sparse vector technique."""
 
     cutoff: int
@@ -130,7 +130,7 @@ class NoisyThreshold(Votes):
     query_scale: float
 
 
-class Published(NoisyThreshold):
+class PublishedSettings(NoisyThresholdSettings):
     """The papers' Algorithm 3."""
 
     queries: int
@@ -138,7 +138,7 @@ class Published(NoisyThreshold):
     teachers: int
 
 
-class NoisyCounts(Votes):
+class NoisyCountsSettings(Votes):
     """Noisy counts of votes, Gaussian or Laplace."""
 
     queries: int
@@ -146,7 +146,7 @@ class NoisyCounts(Votes):
     scale: float
 
 
-class Confident(NoisyCounts):
+class ConfidentSettings(NoisyCountsSettings):
     """Noisy counts of votes where a noisy test finds them far apart."""
 
     answers: int
@@ -154,20 +154,20 @@ class Confident(NoisyCounts):
     test_scale: float
 
 
-class OptimalRelease(Votes):
+class OptimalReleaseSettings(Votes):
     """A single question, by a table of refusals."""
 
     refusal: str
 
 
-class LaplaceRelease(Votes):
+class LaplaceReleaseSettings(Votes):
     """A single question, by a noisy threshold."""
 
     scale: float
     threshold: float
 
 
-class Tallies(Kind):
+class TalliesSettings(Kind):
     """Rounds of noisy sums about the codes of that digest; `many` says whether a unit may have several rows."""
 
     epsilon: float
@@ -177,15 +177,15 @@ class Tallies(Kind):
     steps: int
     secret: str
     many: bool
-    rounds: tuple[Round, ...]
+    rounds: tuple[RoundSettings, ...]
     codes: str = ""
 
 
-class Sketch(Tallies):
+class SketchSettings(TalliesSettings):
     """Rounds of tables and of labels, about the cells of a declared schema."""
 
 
-class Stream(Tallies):
+class StreamSettings(TalliesSettings):
     """A season of running sums, by coefficients of so many `bits`."""
 
     season: int
@@ -193,7 +193,7 @@ class Stream(Tallies):
     matrix: str
 
 
-class Universal(Kind):
+class UniversalSettings(Kind):
     """The choice of a hypothesis among `candidates`, of the class of that name and digest."""
 
     epsilon: float
@@ -204,7 +204,7 @@ class Universal(Kind):
     candidates: int = 0
 
 
-class PrivateTest(Kind):
+class PrivateTestSettings(Kind):
     """A private test: noise of `scale` and `pair_scale`; of a number, beside the errors of a constant."""
 
     epsilon: float
@@ -221,7 +221,7 @@ class PrivateTest(Kind):
     constant: float = 0.0
 
 
-class ErrorEstimate(Kind):
+class ErrorEstimateSettings(Kind):
     """An estimate of how much teachers err, from so many shards; a `share` of the units is set aside."""
 
     epsilon: float
@@ -232,25 +232,25 @@ class ErrorEstimate(Kind):
 
 
 KINDS: dict[str, type[Kind]] = {
-    "stable": Stable,
-    "noisy_votes": NoisyCounts,
-    "confident": Confident,
-    "laplace_votes": NoisyCounts,
-    "sparse_vector": NoisyThreshold,
-    "published": Published,
-    "optimal_release": OptimalRelease,
-    "laplace_release": LaplaceRelease,
-    "tallies": Tallies,
-    "sketch": Sketch,
-    "stream": Stream,
-    "universal": Universal,
-    "private_test": PrivateTest,
-    "error_estimate": ErrorEstimate,
+    "stable": StableSettings,
+    "noisy_votes": NoisyCountsSettings,
+    "confident": ConfidentSettings,
+    "laplace_votes": NoisyCountsSettings,
+    "sparse_vector": NoisyThresholdSettings,
+    "published": PublishedSettings,
+    "optimal_release": OptimalReleaseSettings,
+    "laplace_release": LaplaceReleaseSettings,
+    "tallies": TalliesSettings,
+    "sketch": SketchSettings,
+    "stream": StreamSettings,
+    "universal": UniversalSettings,
+    "private_test": PrivateTestSettings,
+    "error_estimate": ErrorEstimateSettings,
 }
 """The kinds by the names of their mechanisms."""
 
 
 def _own(kind: type[Kind]) -> set[str]:
     """The fields of a kind, without those of `Kind` that it does not state to have."""
-    stated = (each for each in kind.__mro__ if issubclass(each, Kind) and each is not Kind)
-    return {name for each in stated for name in get_annotations(each)}
+    stated = (base for base in kind.__mro__ if issubclass(base, Kind) and base is not Kind)
+    return {name for base in stated for name in get_annotations(base)}

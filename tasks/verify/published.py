@@ -22,7 +22,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ from concord.artifacts.student_warnings import student_warnings
 from concord.tasks.asks.kinds import mechanism_of
 from concord.tasks.publish.describe import caveats, followers
 from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, stated_bounds
-from concord.tasks.verify.kinds import Kind, Stream
+from concord.tasks.verify.kinds import Kind, StreamSettings
 from concord.tasks.verify.recompute import SLACK, least_delta
 from concord.tasks.verify.records import PublishedSession
 from concord.tasks.verify.released import released_as_certified
@@ -108,7 +108,9 @@ def folder_checks(
         "guarantee": lambda: guarantee_as_proved(certificate),
         "budget": lambda: _within_cap(certificate),
         "files": lambda: _files(at),
-        "released labels": lambda: _all_of(partial(released_as_certified, each, at) for each in certificate.sessions),
+        "released labels": lambda: _all_of(
+            partial(released_as_certified, record, at) for record in certificate.sessions
+        ),
     }
     if certificate.learned is not None:
         checks["public test"] = lambda: public_test(certificate, at.named, test, home)
@@ -180,7 +182,7 @@ def guarantee_as_proved(certificate: Certificate) -> str:
         equal("what is protected", whole.neighbours, NEIGHBOURS[kind.secret or _secret(whole.neighbours)])
         of = f" of session {record.session}" if several else ""
         proofs.append(proved(mechanism.settings, (claim.epsilon, claim.delta), of))
-        if record.stream and not isinstance(kind, Stream):  # of which only the largest session counts
+        if record.stream and not isinstance(kind, StreamSettings):  # of which only the largest session counts
             raise NotVerified(f"session {record.session} names a stream, and is no season of it")
     claimed = Budget(epsilon=whole.epsilon, delta=whole.delta)
     equal("what is promised of all that was published", claimed, promised(certificate.sessions))
@@ -206,16 +208,10 @@ def proved(settings: Mapping[str, Any], claim: tuple[float, float], of: str = ""
     if kind.classes == 0:
         stated_bounds(kind)
     epsilon, delta = claim
-    least = _least_delta(json.dumps(settings, sort_keys=True), epsilon)
+    least = least_delta(kind, epsilon)
     if not least <= delta * SLACK:
         raise NotVerified(f"at ε = {epsilon:g} the settings{of} prove δ = {least:.6g}, claimed {delta:g}")
     return f"at ε = {epsilon:g} the settings prove δ = {least:.6g}; claimed: {delta:g}"
-
-
-@lru_cache(maxsize=256)
-def _least_delta(settings: str, epsilon: float) -> float:
-    """What the same settings of any number of sessions prove."""
-    return least_delta(Kind.of(json.loads(settings)), epsilon)
 
 
 def _within_cap(certificate: Certificate) -> str:
@@ -225,8 +221,9 @@ def _within_cap(certificate: Certificate) -> str:
     shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     claims: dict[str, list[tuple[Budget, str, str]]] = defaultdict(list)
     for charge in domain.charges:
-        own = shares[charge.part]
-        own[charge.stream] = max(own[charge.stream], charge.share) if charge.stream else own[""] + charge.share
+        of_part = shares[charge.part]
+        so_far = of_part[charge.stream]
+        of_part[charge.stream] = max(so_far, charge.share) if charge.stream else so_far + charge.share
         claims[charge.session].append((Budget(epsilon=charge.epsilon, delta=charge.delta), charge.part, charge.stream))
         if not charge.share >= 0 or (charge.share > 0 and not domain.spent.epsilon > 0):
             raise NotVerified(f"session {charge.session} is charged {charge.share:g} of a budget that it did not spend")
@@ -302,12 +299,12 @@ def signature(at: PublishedSession, trusted: str | None) -> str:
     for name, text in due.items():
         if at.read(at.path(name)) != text:
             raise NotVerified(f"{name} holds other bytes than Concord writes")
-    found = f"{len(signed) - len(missing)} files are unchanged since the key {key.fingerprint} signed them"
+    unchanged = f"{len(signed) - len(missing)} files are unchanged since the key {key.fingerprint} signed them"
     if missing:
         more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
-        kind = NotIncluded if at.exported and all("is not included" in each for each in missing) else NotVerified
-        raise kind(f"{missing[0]}{more}; the other {found}")
-    return found
+        kind = NotIncluded if at.exported and all("is not included" in reason for reason in missing) else NotVerified
+        raise kind(f"{missing[0]}{more}; the other {unchanged}")
+    return unchanged
 
 
 def excerpt_as_certified(certificate: Certificate, excerpt: Excerpt) -> str:
@@ -327,43 +324,29 @@ def excerpt_as_certified(certificate: Certificate, excerpt: Excerpt) -> str:
     except WrongInput as missing:
         raise NotVerified(f"{EXCERPT_FILE}: {missing}") from None
     due = [*sessions, *followers(sessions, moment)]
-    equal("the sessions", sorted(record.session for record in certificate.sessions), sorted(each.id for each in due))
-    _carries(certificate, moment)
+    equal("the sessions", sorted(names), sorted(session.id for session in due))
+    domain, claim = moment.domain_of(sessions[0]), certificate.guarantee
+    equal("the unit", claim.unit, domain.unit)
+    equal("what is protected", claim.neighbours, domain.neighbours)
+    equal("the domain", certificate.domain, DomainCharge.of(domain, moment))
+    ours = certificate.versions.get("concord") == __version__  # another one may name other proofs and caveats
     for record in certificate.sessions:
-        _records(record, moment)
+        equal(f"the record of session {record.session}", record, _as_in(moment, record, ours))
+    for text in sorted({*caveats(domain, sessions, moment)} - {*certificate.caveats}) if ours else ():
+        raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
     return f"{len(excerpt.entries)} entries follow the ledger's rule and agree with the certified charges and claim"
 
 
-def _records(record: SessionRecord, moment: Reading) -> None:
-    """Check that the excerpt carries what is certified of a session."""
-    session, counts, claim = moment.session(record.session), record.counts, record.guarantee
-    rows = counts.asked, counts.answered, counts.refused
-    for what, certified, in_excerpt in (
-        ("the mechanism's settings", record.mechanism.settings, session.mechanism),
-        ("the purpose", record.purpose, session.purpose),
-        ("the claim", (claim.epsilon, claim.delta), (session.epsilon, session.delta)),
-        ("the part", record.part, moment.part_of(session.id)),
-        ("the stream", record.stream, moment.stream_of(session.id)),
-        ("the teachers", record.teachers, session.teachers),
-        ("the rows asked, answered and refused", rows, (session.asked, session.answered, session.refused)),
-    ):
-        equal(f"{what} of session {session.id}", certified, in_excerpt)
-
-
-def _carries(certificate: Certificate, moment: Reading) -> None:
-    """Check that unit, neighbours and charges are those of the excerpt; and if this version wrote the certificate, that
-    the named proofs are the mechanisms', and that no caveat due by the excerpt is left out.
-    """
-    domain, claim = moment.domain_of(moment.session(certificate.session)), certificate.guarantee
-    equal("the unit", claim.unit, domain.unit)
-    equal("what is protected", claim.neighbours, domain.neighbours)
-    charge = DomainCharge.of(domain, moment)
-    for name in type(charge).model_fields:
-        equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(charge, name))
-    if certificate.versions.get("concord") != __version__:
-        return
-    for record in certificate.sessions:
-        equal("the mechanism", record.mechanism, mechanism_of(moment.session(record.session)))
-    run = [moment.session(record.session) for record in (certificate.leading, *certificate.other_sessions)]
-    for text in sorted({*caveats(domain, run, moment)} - {*certificate.caveats}):
-        raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
+def _as_in(moment: Reading, record: SessionRecord, ours: bool) -> SessionRecord:
+    """The record of a session as the excerpt has it, and if this version wrote it, as the mechanism does."""
+    session = moment.session(record.session)
+    rows = {"asked": session.asked, "answered": session.answered, "refused": session.refused}
+    return record.with_(
+        mechanism=mechanism_of(session) if ours else record.mechanism.with_(settings=session.mechanism),
+        purpose=session.purpose,
+        guarantee=Budget(epsilon=session.epsilon, delta=session.delta),
+        part=moment.part_of(session.id),
+        stream=moment.stream_of(session.id),
+        teachers=session.teachers,
+        counts=record.counts.with_(**rows),
+    )

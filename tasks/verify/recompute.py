@@ -23,18 +23,18 @@ import numpy as np
 
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.kinds import (
-    ErrorEstimate,
+    ErrorEstimateSettings,
     Kind,
-    LaplaceRelease,
-    NoisyCounts,
-    NoisyThreshold,
-    OptimalRelease,
-    Stable,
-    Universal,
+    LaplaceReleaseSettings,
+    NoisyCountsSettings,
+    NoisyThresholdSettings,
+    OptimalReleaseSettings,
+    StableSettings,
+    UniversalSettings,
     Unknown,
     Votes,
 )
-from concord.tasks.verify.recompute_gaussian import VOTES_MOVED, gaussian_charge, gaussian_delta, moved_counts
+from concord.tasks.verify.recompute_gaussian import VOTES_MOVED, converted, moved_counts, noise_charge, noise_delta
 
 DIGITS = 40
 TWO_TO_64 = 2**64
@@ -56,9 +56,10 @@ Releases = Literal["labels", "rounds", "hypothesis", "answers"]
 
 PureAnswers = tuple[float, int, float]
 """A session as answers that are pure but for one δ: ε of each, their number, and that δ."""
-QuestionKind = OptimalRelease | LaplaceRelease
+QuestionKind = OptimalReleaseSettings | LaplaceReleaseSettings
 
 
+@lru_cache(maxsize=256)
 def least_delta(kind: Kind, epsilon: float) -> float:
     """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified if it cannot be recomputed."""
     return _route(kind).least_delta(kind, epsilon)
@@ -75,6 +76,7 @@ def stated_budget(kind: Kind) -> tuple[float, float]:
     return epsilon, delta
 
 
+@lru_cache(maxsize=256)
 def charge(kind: Kind, order: float) -> tuple[float, float]:
     """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
     return _route(kind).charge(kind, order)
@@ -120,13 +122,13 @@ def _named(kind: Kind) -> "Route":
     return ROUTES[kind.name]
 
 
-def _stable_delta(kind: Stable, epsilon: float) -> float:
+def _stable_delta(kind: StableSettings, epsilon: float) -> float:
     """Rényi bound of the table at its own order, converted (Canonne, Kamath & Steinke 2020, Prop. 12), plus slips."""
     nats, slips = _stable_charge(kind, kind.order)
-    return _converted(nats, kind.order, epsilon) + slips
+    return converted(nats, kind.order, epsilon) + slips
 
 
-def _stable_charge(kind: Stable, order: float) -> tuple[float, float]:
+def _stable_charge(kind: StableSettings, order: float) -> tuple[float, float]:
     """T·κ(α)/(α−1) and T·π/(1−π), from the table's integers in decimal arithmetic."""
     cutoff, first = kind.cutoff, _table(kind.refusal)[0]
     with localcontext(prec=DIGITS):
@@ -157,46 +159,42 @@ def _refusal_cost(alpha: Decimal, p: tuple[Decimal, Decimal], q: tuple[Decimal, 
     return alpha * p[0] + (1 - alpha) * q[0] - paid.ln() if paid > 0 else Decimal("Infinity")
 
 
-def _converted(nats: float, order: float, epsilon: float) -> float:
-    return math.exp(min(0.0, (order - 1) * (nats - epsilon + math.log1p(-1 / order)) - math.log(order)))
-
-
-def _responses_delta(each: float, times: int, epsilon: float) -> float:
+def _responses_delta(of_one: float, times: int, epsilon: float) -> float:
     """Optimal composition (Kairouz, Oh & Viswanath 2015): `times` randomised responses of ε = `each`, summed."""
     from scipy.stats import binom  # heavy, and rarely asked for
 
-    flip = 1 / (1 + math.exp(each))
+    flip = 1 / (1 + math.exp(of_one))
     wide = WIDE * math.sqrt(times)
     flipped = np.arange(max(0, math.floor(times * flip - wide)), min(times, math.ceil(times * flip + wide)) + 1)
     cut = math.exp(-2 * WIDE**2) if flipped[0] > 0 else 0.0  # Hoeffding 1963
-    return _hockey_stick(binom.pmf(flipped, times, flip), (times - 2 * flipped) * each, epsilon) + cut
+    return _hockey_stick(binom.pmf(flipped, times, flip), (times - 2 * flipped) * of_one, epsilon) + cut
 
 
-def _responses_nats(each: float, times: int, order: float) -> float:
+def _responses_nats(of_one: float, times: int, order: float) -> float:
     with localcontext(prec=DIGITS):
-        alpha, high = Decimal(order), 1 / (1 + Decimal(-each).exp())
+        alpha, high = Decimal(order), 1 / (1 + Decimal(-of_one).exp())
         low = 1 - high
         moment = high**alpha * low ** (1 - alpha) + low**alpha * high ** (1 - alpha)
         return float(times * moment.ln() / (alpha - 1))
 
 
-def _laplace_answers(kind: NoisyCounts) -> PureAnswers:
+def _laplace_answers(kind: NoisyCountsSettings) -> PureAnswers:
     """The counts that a teacher moves."""
     return 1 / kind.scale, moved_counts(kind, kind.queries), 0.0
 
 
-def _chosen(kind: Universal) -> float:
+def _chosen(kind: UniversalSettings) -> float:
     """ε of a choice in which a unit moves an error count by 1: that of its settings divided by ROUNDING_ROOM."""
     if kind.secret not in VOTES_MOVED:
         raise NotVerified(f"a choice must say what is secret of a unit, got {kind.secret!r}")
     return kind.epsilon / ROUNDING_ROOM
 
 
-def _choice_delta(kind: Universal, epsilon: float) -> float:
+def _choice_delta(kind: UniversalSettings, epsilon: float) -> float:
     return _responses_delta(_chosen(kind), 1, epsilon)
 
 
-def _choice_charge(kind: Universal, order: float) -> tuple[float, float]:
+def _choice_charge(kind: UniversalSettings, order: float) -> tuple[float, float]:
     """The worst two-valued loss of range ε (Dong, Durfee & Rogers 2020), found by search."""
     with localcontext(prec=DIGITS):
         alpha, spread = Decimal(order), Decimal(_chosen(kind))
@@ -215,14 +213,14 @@ def _two_valued_nats(top: Decimal, spread: Decimal, alpha: Decimal) -> Decimal:
     return (odds * above**alpha + (1 - odds) * below**alpha).ln() / (alpha - 1)
 
 
-def _estimate_answers(kind: ErrorEstimate) -> PureAnswers:
+def _estimate_answers(kind: ErrorEstimateSettings) -> PureAnswers:
     """One sum, which a shard moves by some steps."""
     return kind.steps / kind.scale, 1, 0.0
 
 
 def _question_answers(kind: QuestionKind) -> PureAnswers:
     """One answer; and the planned δ, or in the papers' form the tail of its noise."""
-    slip = kind.delta if isinstance(kind, OptimalRelease) else float(_odds(kind)[0][0])
+    slip = kind.delta if isinstance(kind, OptimalReleaseSettings) else float(_odds(kind)[0][0])
     return stated_budget(kind)[0], 1, slip
 
 
@@ -240,7 +238,7 @@ def _odds(kind: QuestionKind) -> list[tuple[Decimal, Decimal]]:
     """Probabilities of an answer and of a refusal by distance; in the papers' form up to the distance at which they
     mirror those at 0."""
     with localcontext(prec=DIGITS):
-        if isinstance(kind, OptimalRelease):
+        if isinstance(kind, OptimalReleaseSettings):
             table = [int(entry) for entry in np.frombuffer(base64.b64decode(kind.refusal), "<u8")]
             return [(Decimal(TWO_TO_64 - entry) / TWO_TO_64, Decimal(entry) / TWO_TO_64) for entry in table]
         least = math.floor(kind.threshold) + 1
@@ -260,12 +258,12 @@ def _stated_answer(kind: Kind) -> PureAnswers:
     return epsilon, 1, delta
 
 
-def _epochs(kind: NoisyThreshold) -> PureAnswers:
+def _epochs(kind: NoisyThresholdSettings) -> PureAnswers:
     """The epochs of a sparse vector, and the probability that a label escapes."""
     return 1 / kind.threshold_scale + 2 / kind.query_scale, kind.cutoff, _escapes(kind)
 
 
-def _escapes(kind: NoisyThreshold) -> float:
+def _escapes(kind: NoisyThresholdSettings) -> float:
     """T·Pr[Y − X > threshold] of discrete Laplace X (threshold) and Y (query), summed over X, AT_ONCE of it."""
     from scipy.stats import dlaplace  # heavy, and rarely asked for
 
@@ -313,8 +311,8 @@ class Route:
 
 RELABELLED = Route(_relabelled_delta, Route.of_answers(_stated_answer).charge)
 """The route of any mechanism whose shards were relabelled: charged as one answer, by the (ε, δ) that it states."""
-VOTES = Route(gaussian_delta, gaussian_charge)
-SUMS = Route(gaussian_delta, gaussian_charge, releases="rounds")
+VOTES = Route(noise_delta, noise_charge)
+SUMS = Route(noise_delta, noise_charge, releases="rounds")
 QUESTION = Route(_question_delta, Route.of_answers(_question_answers).charge, releases="answers")
 ROUTES = {
     "stable": Route(_stable_delta, _stable_charge, by_refusal=True),
@@ -328,7 +326,7 @@ ROUTES = {
     "sketch": SUMS,
     "universal": Route(_choice_delta, _choice_charge, releases="hypothesis"),
     "error_estimate": Route.of_answers(_estimate_answers, releases="answers"),
-    "private_test": Route(gaussian_delta, gaussian_charge, releases="answers"),
+    "private_test": Route(noise_delta, noise_charge, releases="answers"),
     "optimal_release": QUESTION,
     "laplace_release": QUESTION,
 }

@@ -7,7 +7,7 @@ The largest residual of a round is searched for among all that a model may expec
 an integral over the law of the privacy loss, if it has a closed form in decimals.
 
 Assumes      recorded scales, rounds and numbers of draws are those that ran; every unit adds what its settings allow
-Guarantees   `gaussian_delta` is a δ at which they are proved (ε, δ)-DP, and at least LEAST_DELTA; `gaussian_charge` is
+Guarantees   `noise_delta` is a δ at which they are proved (ε, δ)-DP, and at least LEAST_DELTA; `noise_charge` is
              ρ·α nats
 Not covered  whether what ran asked no more than was recorded: the door checks each question against its round
              Checked by tests/tasks/verify/test_recompute_gaussian.py, against sums in 50 digits and planted bugs, and
@@ -36,7 +36,15 @@ from typing import Any
 import numpy as np
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify.kinds import Confident, Kind, NoisyCounts, PrivateTest, Round, Stream, Tallies
+from concord.tasks.verify.kinds import (
+    ConfidentSettings,
+    Kind,
+    NoisyCountsSettings,
+    PrivateTestSettings,
+    RoundSettings,
+    StreamSettings,
+    TalliesSettings,
+)
 
 Move = tuple[int, int, Decimal]
 """Squared norm N of what a unit moves, how many numbers it may move, and the scale of their noise."""
@@ -55,48 +63,50 @@ ROUNDING = 1e-11
 LEAST_DELTA = 1e-290
 """The least δ that is told from nothing: a smaller one counts as this."""
 MOST_EXPONENT = 700.0
+ORDERS = 1 + np.geomspace(1e-3, 1e5, 20_000)
+"""Rényi orders at which ρ is converted."""
 
 
-def gaussian_charge(kind: Kind, order: float) -> tuple[float, float]:
+def noise_charge(kind: Kind, order: float) -> tuple[float, float]:
     """Rényi nats at `order`: ρ·order (Bun & Steinke 2016), ρ = Σ N/2σ² (Canonne, Kamath & Steinke 2020)."""
     with localcontext(prec=DIGITS):
         return float(_rho(moves(kind)) * Decimal(order)), 0.0
 
 
-def gaussian_delta(kind: Kind, epsilon: float) -> float:
+def noise_delta(kind: Kind, epsilon: float) -> float:
     """δ at ε of all that is released, the smaller of two proofs, and at least LEAST_DELTA."""
     with localcontext(prec=DIGITS):
         moved = moves(kind)
-        sharper = by_rounding(moved, epsilon) if isinstance(kind, Tallies) else by_ones(moved, epsilon)
-        return max(LEAST_DELTA, min(sharper, _by_curve(float(_rho(moved)), epsilon)))
+        sharper = by_rounding(moved, epsilon) if isinstance(kind, TalliesSettings) else by_ones(moved, epsilon)
+        return max(LEAST_DELTA, min(sharper, converted(ORDERS * float(_rho(moved)), ORDERS, epsilon)))
 
 
 def moves(kind: Kind) -> list[Move]:
     """The change between neighbours of all that is released. Raises NotVerified if it cannot be recomputed."""
-    if isinstance(kind, Tallies):
-        weights = [part**2 for part in coefficients(kind)] if isinstance(kind, Stream) else [1]
+    if isinstance(kind, TalliesSettings):
+        weights = [weight**2 for weight in season_weights(kind)] if isinstance(kind, StreamSettings) else [1]
         return [
             (moved_norm(kind, paid) * sum(weights), paid.cells * len(weights), Decimal(paid.scale))
             for paid in kind.rounds
         ]
-    if isinstance(kind, PrivateTest):  # a cell of the matrix, and one of right and wrong
+    if isinstance(kind, PrivateTestSettings):  # a cell of the matrix, and one of right and wrong
         if kind.secret not in VOTES_MOVED:
             raise NotVerified(f"a private test must say what is secret of a unit, got {kind.secret!r}")
         groups = [(VOTES_MOVED[kind.secret], scale) for scale in (kind.scale, kind.pair_scale)]
-    elif isinstance(kind, Confident):  # the tests of all rows, and the counts of those answered
+    elif isinstance(kind, ConfidentSettings):  # the tests of all rows, and the counts of those answered
         groups = [(kind.queries, kind.test_scale), (moved_counts(kind, kind.answers), kind.scale)]
     else:
-        votes = kind.only(NoisyCounts)
+        votes = kind.only(NoisyCountsSettings)
         groups = [(moved_counts(votes, votes.queries), votes.scale)]
     return [(count, count, Decimal(scale)) for count, scale in groups]
 
 
-def moved_counts(kind: NoisyCounts, rows: int) -> int:
+def moved_counts(kind: NoisyCountsSettings, rows: int) -> int:
     """Number of noisy counts that one teacher moves by one over so many rows."""
     return rows * (1 if kind.classes == 2 else 2)
 
 
-def moved_norm(kind: Tallies, of_round: Round) -> int:
+def moved_norm(kind: TalliesSettings, of_round: RoundSettings) -> int:
     """N: the largest squared norm by which neighbours move a round's sums."""
     if not 0 <= of_round.least <= kind.steps:
         raise NotVerified("the least of a vote's steps must be from 0 to all of them")
@@ -128,7 +138,7 @@ def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
     ]
 
 
-def coefficients(kind: Stream) -> list[int]:
+def season_weights(kind: StreamSettings) -> list[int]:
     """q_k by c_k = c_{k−1}·(2k − 1)/2k, c_0 = 1, in fractions; halves are rounded up. Raises NotVerified for a matrix
     that is not the square root."""
     if kind.matrix != "square root":
@@ -144,11 +154,10 @@ def _rho(moved: Sequence[Move]) -> Decimal:
     return sum((square / (2 * scale**2) for square, _, scale in moved), Decimal(0))
 
 
-def _by_curve(rho: float, epsilon: float) -> float:
-    """Least over orders of the conversion of Canonne, Kamath & Steinke 2020, Prop. 12."""
-    orders = 1 + np.geomspace(1e-3, 1e5, 20_000)
-    logs = (orders - 1) * (orders * rho - epsilon + np.log1p(-1 / orders)) - np.log(orders)
-    return math.exp(min(0.0, float(logs.min())))
+def converted(nats: Any, order: Any, epsilon: float) -> float:
+    """δ at ε of so many nats at an order, or the least of several (Canonne, Kamath & Steinke 2020, Prop. 12)."""
+    logs = (order - 1) * (nats - epsilon + np.log1p(-1 / order)) - np.log(order)
+    return math.exp(min(0.0, float(np.min(logs))))
 
 
 def by_ones(moved: Sequence[Move], epsilon: float) -> float:

@@ -14,7 +14,7 @@ Guarantees   pipes, devices, links and files outside the published folder count 
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,7 @@ from concord.artifacts.published import (
     Statement,
     certificate_file,
 )
+from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.tasks.verify.checks import NotIncluded
 from concord.tasks.verify.forms import Form, form_of
@@ -102,13 +103,16 @@ class PublishedSession:
         """Raise NotVerified unless a file that the certificate names is the one that it digests."""
         _as_digested(ref, self.digest(ref.path))
 
-    def forms(self, kind: Kind, files: Sequence[Ref]) -> list[Form]:
-        """The content of released JSON files, in the form of that kind of session. Raises NotVerified."""
-        form = form_of(kind)
-        for ref in files:
+    def forms(self, record: SessionRecord, files: Iterable[Ref]) -> list[Form]:
+        """The content of JSON files that a session released, each in the form of its kind and compared with the record
+        in all that follows from it. Raises NotVerified."""
+        form, forms = form_of(Kind.of(record.mechanism.settings)), list[Form]()
+        for number, ref in enumerate(files):
             if (form, ref) not in self._forms:
                 self._forms[form, ref] = form.read(self.named(ref), ref.path)
-        return [self._forms[form, ref] for ref in files]
+            forms.append(self._forms[form, ref])
+            forms[-1].check(record, number, ref.path)
+        return forms
 
     @cached_property
     def key(self) -> PublicKey:
@@ -193,12 +197,12 @@ class PublishedSession:
         return (self.folder if session == self.certificate.session else self.folder.parent / session) / inside
 
     def _content(self, path: str, most: int | None = None) -> Iterator[bytes]:
-        file, own = self._place(path), path == self.path(CERTIFICATE_FILE)
+        file, is_certificate = self._place(path), path == self.path(CERTIFICATE_FILE)
         try:
             base = self.folder if file.is_relative_to(self.folder) else self.folder.parent
             if file.resolve() != base.resolve() / file.relative_to(base):  # a folder that is a link leads anywhere too
                 raise FileNotFoundError
-            yield from (self.text,) if own else _pieces(file, path, most)
+            yield from (self.text,) if is_certificate else _pieces(file, path, most)
         except PermissionError:
             raise NotVerified(f"the published file {path} cannot be read: this user may not") from None
         except (OSError, ValueError):

@@ -35,11 +35,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any, Protocol
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify.kinds import Kind, Stream
+from concord.tasks.verify.kinds import Kind, StreamSettings
 from concord.tasks.verify.recompute import charge, charge_of_refusal
 
 RecordBody = dict[str, Any]
@@ -147,8 +147,8 @@ class DomainSums:
 
     def touched(self, body: RecordBody) -> str:
         """The only part of the recorded division that a session opened now reads; empty if it may read all."""
-        known = self.divided is not None and body["division"] == self.divided["commitment"]
-        return str(body["part"]) if known else ""
+        is_recorded = self.divided is not None and body["division"] == self.divided["commitment"]
+        return str(body["part"]) if is_recorded else ""
 
     @property
     def budget(self) -> Amount:
@@ -181,7 +181,7 @@ class SessionAccount:
 
     domain: str
     reserved: Amount
-    each: Amount | None
+    per_refusal: Amount | None
     cutoff: int | None
     queries: int | None
     part: str = ""
@@ -203,9 +203,9 @@ class SessionAccount:
     @property
     def owed(self) -> Amount:
         """Its charge by refusals. A batch that may have been drawn counts as refused, up to the cutoff."""
-        if self.each is None:
+        if self.per_refusal is None:
             return self.reserved
-        happened = self.each.times(int(min(or_endless(self.cutoff), self.refused + self.pending)))
+        happened = self.per_refusal.times(int(min(or_endless(self.cutoff), self.refused + self.pending)))
         return happened if happened <= self.reserved else self.reserved
 
 
@@ -309,21 +309,21 @@ class LedgerReplay:
         account.restored, account.unknown = True, account.unknown | account.seasons.keys()
 
     def _open(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
-        account, kind, each = self.accounts[record.domain], Kind.of(body["mechanism"]), body["per_refusal"]
+        account, kind, of_refusal = self.accounts[record.domain], Kind.of(body["mechanism"]), body["per_refusal"]
         if record.session in self.holdings or body["commitment"] in self._keys:
             yield "the session was opened before, or its key has served another"
         self._keys.add(body["commitment"])
         holding = SessionAccount(
             domain=record.domain,
             reserved=Amount.of(body["reserved"]),
-            each=None if each is None else Amount.of(each),
+            per_refusal=None if of_refusal is None else Amount.of(of_refusal),
             cutoff=body["cutoff"],
             queries=body["queries"],
             part=account.touched(body),
             stream="" if body["stream"] in account.unknown else body["stream"],
         )
         self.holdings[record.session] = holding
-        yield from _priced(holding, body["mechanism"], account.order)
+        yield from _priced(holding, kind, account.order)
         if HIDDEN.get(kind.secret or "", account.neighbours) != account.neighbours:
             yield f"its mechanism hides {kind.secret}, and its domain compares: {account.neighbours}"
         if kind.relabel is not None:
@@ -336,7 +336,7 @@ class LedgerReplay:
         if holding.part not in ("", *account.alone):
             yield f"it names a part that does not exist: {holding.part!r}"
             holding.part = ""
-        if body["stream"] and not isinstance(kind, Stream):
+        if body["stream"] and not isinstance(kind, StreamSettings):
             yield f"it names a stream, and {kind.name!r} has no seasons"
             holding.stream = ""
         account.hold(record.session, holding.reserved, holding)
@@ -361,12 +361,12 @@ class LedgerReplay:
         holding.draws.add(body["name"])
 
     def _commit(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
-        holding, asked, refused = self._of(record), body["asked"], body["refused"]
+        holding, rows, refused = self._of(record), body["asked"], body["refused"]
         if not holding.open or not holding.pending or body["index"] != holding.batches - 1:
             yield "the batch was not begun, or its session had ended"
-        within = 0 <= refused <= asked <= holding.pending and asked == body["answered"] + refused
-        cut_short = asked < holding.pending
-        holding.asked, holding.refused, holding.pending = holding.asked + asked, holding.refused + refused, 0
+        within = 0 <= refused <= rows <= holding.pending and rows == body["answered"] + refused
+        cut_short = rows < holding.pending
+        holding.asked, holding.refused, holding.pending = holding.asked + rows, holding.refused + refused, 0
         beyond = holding.refused > or_endless(holding.cutoff) or holding.asked > or_endless(holding.queries)
         if not within or beyond or (cut_short and not holding.exhausted):
             yield "the counts of the batch cannot be"
@@ -407,22 +407,22 @@ def _covered(account: DomainSums, by: str) -> Iterator[str]:
             break
 
 
-def _priced(holding: SessionAccount, mechanism: RecordBody, order: Fraction) -> Iterator[str]:
+def _priced(holding: SessionAccount, kind: Kind, order: Fraction) -> Iterator[str]:
     """Sentences about faults in a session's charges, if the cost of its settings can be recomputed."""
     try:
-        whole, each = _prices(json.dumps(mechanism, sort_keys=True), float(order))
+        whole, of_refusal = charge(kind, float(order)), charge_of_refusal(kind, float(order))
     except NotVerified as unknown:
         yield str(unknown)
         return
     refusals = 1 if holding.cutoff is None else holding.cutoff
     yield from _charged("the session", holding.reserved, whole, refusals)
-    if (each is None) != (holding.each is None):
+    if (of_refusal is None) != (holding.per_refusal is None):
         yield "what is refused may not be charged one by one, or is not"
-    elif each is not None and holding.each is not None:
-        yield from _charged("a refusal", holding.each, each, 1)
+    elif of_refusal is not None and holding.per_refusal is not None:
+        yield from _charged("a refusal", holding.per_refusal, of_refusal, 1)
 
 
-def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[str]:
+def _charged(what: str, charged: Amount, due: Price, refusals: int) -> Iterator[str]:
     if not all(map(math.isfinite, due)):
         yield f"{what} costs more than any charge at the domain's order"
         return
@@ -430,11 +430,5 @@ def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[st
     nats, delta = QUANTA
     quanta = Amount(nats if least.nats else Fraction(0), delta)
     most = least + least.times(MOST_ROUNDED_UP) + quanta.times(refusals)
-    if not least <= found or not found <= most:
-        yield f"{what} is charged {found}, but its settings cost {least}"
-
-
-@lru_cache(maxsize=256)
-def _prices(mechanism: str, order: float) -> tuple[Price, Price | None]:
-    kind = Kind.of(json.loads(mechanism))
-    return charge(kind, order), charge_of_refusal(kind, order)
+    if not least <= charged or not charged <= most:
+        yield f"{what} is charged {charged}, but its settings cost {least}"

@@ -56,7 +56,7 @@ from concord.tasks.verify.checks import ROUNDED, alike, equal, stated_bounds
 from concord.tasks.verify.forms import HypothesisForm, LearnedForm
 from concord.tasks.verify.kinds import Kind
 from concord.tasks.verify.records import PublishedSession
-from concord.tasks.verify.released import NOT_DECODED, checked_forms
+from concord.tasks.verify.released import NOT_DECODED
 
 TIED_SHARE = 1 / 1000
 """Share of the rows that another machine may predict differently."""
@@ -90,7 +90,7 @@ def student_as_released(at: PublishedSession) -> str:
         raise NotVerified(f"the file {stated.file.path} holds more than the student: written again, it is another")
     if module not in OURS:
         return FITTED
-    *_, last = checked_forms(record, [file for file in record.files if file.path.endswith(".json")], at)
+    *_, last = at.forms(record, (file for file in record.files if file.path.endswith(".json")))
     student = whole["student"]
     if isinstance(last, HypothesisForm):
         said = json.loads(student.hypothesis), (*student.classes,)
@@ -169,33 +169,33 @@ def _shares_follow(test: PublicTest) -> None:
         equal("the rows predicted to be of each class", matrix.sum(axis=0).tolist(), [*predicted])
     if not sum(rows) or (hits < 0).any() or (hits > np.minimum(rows, predicted)).any():
         raise NotVerified("the rows of the public test that are right are not among those there are")
-    found = shares(names, hits, np.array(rows), np.array(predicted))
-    equal("the rows of all classes in the public test", found["rows"], test.rows)
-    alike("the share of the largest class", found["majority"], test.majority)
-    alike("the accuracy", found["accuracy"], test.accuracy)
-    alike("the balanced accuracy", found["balanced_accuracy"], test.balanced_accuracy)
-    for due, item in zip(found["classes"], test.classes, strict=True):
+    due_shares = shares(names, hits, np.array(rows), np.array(predicted))
+    equal("the rows of all classes in the public test", due_shares["rows"], test.rows)
+    alike("the share of the largest class", due_shares["majority"], test.majority)
+    alike("the accuracy", due_shares["accuracy"], test.accuracy)
+    alike("the balanced accuracy", due_shares["balanced_accuracy"], test.balanced_accuracy)
+    for due, item in zip(due_shares["classes"], test.classes, strict=True):
         for what in ("recall", "precision"):
             alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what))
     if test.calibration is not None:
-        equal("the rows of the calibration bins", sum(each.rows for each in test.calibration), test.rows)
-        right = [round(each.rows * each.accuracy.value) for each in test.calibration]
+        equal("the rows of the calibration bins", sum(bin_.rows for bin_ in test.calibration), test.rows)
+        right = [round(bin_.rows * bin_.accuracy.value) for bin_ in test.calibration]
         equal("the rows of the calibration bins that are right", sum(right), int(hits.sum()))
-        for each, of in zip(test.calibration, right, strict=True):
-            alike(f"the accuracy at a mean confidence of {each.confidence:.1%}", share(of, each.rows), each.accuracy)
+        for bin_, of in zip(test.calibration, right, strict=True):
+            alike(f"the accuracy at a mean confidence of {bin_.confidence:.1%}", share(of, bin_.rows), bin_.accuracy)
 
 
 def _groups_follow(test: AnyPublicTest, column: str, groups: Sequence[GroupMeasured]) -> None:
     """Raise NotVerified if the groups of a column are not all rows, or give another figure together."""
-    equal(f"the rows of all groups by {column!r}", sum(each.rows for each in groups), test.rows)
-    if any(each.rows < LEAST_OF_GROUP for each in groups):
+    equal(f"the rows of all groups by {column!r}", sum(group.rows for group in groups), test.rows)
+    if any(group.rows < LEAST_OF_GROUP for group in groups):
         return
     if isinstance(test, NumberTest):
         whole = test.rmse.value**2 * test.rows
-        together = math.fsum(each.rows * each.rmse.value**2 for each in groups if each.rmse)
+        together = math.fsum(group.rows * group.rmse.value**2 for group in groups if group.rmse)
     else:
         whole = test.accuracy.value * test.rows
-        together = math.fsum(each.rows * each.accuracy.value for each in groups if each.accuracy)
+        together = math.fsum(group.rows * group.accuracy.value for group in groups if group.accuracy)
     if not math.isclose(together, whole, rel_tol=ROUNDED, abs_tol=ROUNDED):
         raise NotVerified(f"the figures of the groups by {column!r} do not make those of all rows")
 
@@ -205,11 +205,11 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
     names = () if isinstance(test, NumberTest) else tuple(item.name for item in test.classes)
     predictions = Predictions.of(student, rows, truth, names)
     if isinstance(test, NumberTest):
-        found = number_measured(truth, np.asarray(predictions.predicted, np.float64), test.label, test.table)
-        equal("the rows of the public test", found.rows, test.rows)
-        alike("the RMSE of the mean", found.mean_rmse, test.mean_rmse)
-        alike("the RMSE", found.rmse, test.rmse, TIED_SHARE * test.mean_rmse)
-        alike("R²", found.r2, test.r2, RANKED)
+        again = number_measured(truth, np.asarray(predictions.predicted, np.float64), test.label, test.table)
+        equal("the rows of the public test", again.rows, test.rows)
+        alike("the RMSE of the mean", again.mean_rmse, test.mean_rmse)
+        alike("the RMSE", again.rmse, test.rmse, TIED_SHARE * test.mean_rmse)
+        alike("R²", again.r2, test.r2, RANKED)
     else:
         encoding = Encoding(columns=(), label=test.label, classes=names)
         _check_answers(test, measured(student, rows, truth, encoding, path))
@@ -225,50 +225,50 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
             for what, figure in test.prior_odds:
                 alike(f"the {what.replace('_', ' ')} at prior odds", getattr(at_odds, what), figure, RANKED)
     for column, words in _words(test, path).items():
-        of_words = [each.group for each in test.groups if each.column == column]
+        of_words = [group.group for group in test.groups if group.column == column]
         equal(f"the groups by {column!r}", sorted(map(str, of_words)), sorted(map(str, words.unique().to_list())))
-        for each in (each for each in test.groups if each.column == column):
-            own = np.asarray(words.eq_missing(each.group))
-            _check_group(each, predictions.group(column, each.group, own), test)
+        for group in (group for group in test.groups if group.column == column):
+            of_group = np.asarray(words.eq_missing(group.group))
+            _check_group(group, predictions.group(column, group.group, of_group), test)
 
 
-def _check_answers(test: PublicTest, found: PublicTest) -> None:
+def _check_answers(test: PublicTest, again: PublicTest) -> None:
     """Raise NotVerified if answers or probabilities differ from those that were certified."""
-    other = abs(found.accuracy.value - test.accuracy.value) * test.rows
-    if test.matrix is not None and found.matrix is not None:
-        other = np.abs(np.array(found.matrix) - np.array(test.matrix)).sum() / 2
+    other = abs(again.accuracy.value - test.accuracy.value) * test.rows
+    if test.matrix is not None and again.matrix is not None:
+        other = np.abs(np.array(again.matrix) - np.array(test.matrix)).sum() / 2
     if other > TIED_SHARE * test.rows:
         raise NotVerified(
             f"the student answers {other:.0f} of {test.rows} public test rows otherwise than was certified"
         )
     if test.calibration is not None:
-        alike("the expected calibration error", found.calibration_error, test.calibration_error, RANKED)
-        for measured_bin, certified_bin in zip(found.calibration or (), test.calibration, strict=False):
+        alike("the expected calibration error", again.calibration_error, test.calibration_error, RANKED)
+        for measured_bin, certified_bin in zip(again.calibration or (), test.calibration, strict=False):
             if measured_bin.rows == certified_bin.rows:  # at its edge, a row may be rounded into the next
                 means = measured_bin.confidence, certified_bin.confidence
                 alike("the mean confidence of a calibration bin", *means, RANKED)
-    equal("the classes with a threshold", [of.name for of in test.thresholds], [of.name for of in found.thresholds])
-    for due, item in zip(found.classes, test.classes, strict=True):
+    equal("the classes with a threshold", [of.name for of in test.thresholds], [of.name for of in again.thresholds])
+    for due, item in zip(again.classes, test.classes, strict=True):
         for what in ("auc", "average_precision"):
             alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what), RANKED)
 
 
-def _check_group(group: GroupMeasured, found: GroupMeasured, test: AnyPublicTest) -> None:
+def _check_group(group: GroupMeasured, again: GroupMeasured, test: AnyPublicTest) -> None:
     """Raise NotVerified if the student gives other figures of a group. One row of it, or of a class in it, may break a
     tie otherwise."""
     name = f"{group.column} = {group.group!r}"
-    equal(f"the rows of {name}", found.rows, group.rows)
+    equal(f"the rows of {name}", again.rows, group.rows)
     if isinstance(test, NumberTest):
-        return alike(f"the RMSE of {name}", found.rmse, group.rmse, TIED_SHARE * test.mean_rmse)
-    alike(f"the accuracy of {name}", found.accuracy, group.accuracy, 1.5 / max(1, group.rows))
-    equal(f"the number of recalls of {name}", len(found.recalls), len(group.recalls))
-    for item, due, recall in zip(test.classes, found.recalls, group.recalls, strict=False):
+        return alike(f"the RMSE of {name}", again.rmse, group.rmse, TIED_SHARE * test.mean_rmse)
+    alike(f"the accuracy of {name}", again.accuracy, group.accuracy, 1.5 / max(1, group.rows))
+    equal(f"the number of recalls of {name}", len(again.recalls), len(group.recalls))
+    for item, due, recall in zip(test.classes, again.recalls, group.recalls, strict=False):
         alike(f"the recall of {item.name!r} of {name}", due, recall, 1.5 / LEAST_OF_GROUP)
-    if (found.confidence is None) != (group.confidence is None) or abs(
-        (found.confidence or 0.0) - (group.confidence or 0.0)
+    if (again.confidence is None) != (group.confidence is None) or abs(
+        (again.confidence or 0.0) - (group.confidence or 0.0)
     ) > RANKED:
         raise NotVerified(
-            f"the mean confidence of {name} is {found.confidence}, but it was certified as {group.confidence}"
+            f"the mean confidence of {name} is {again.confidence}, but it was certified as {group.confidence}"
         )
     return None
 
@@ -277,12 +277,12 @@ def _table(test: AnyPublicTest, named: str | None, home: Path | None) -> str | N
     """Path of the test table; None if it is no longer there. Raises NotVerified if `named` is another table."""
     path = remembered(home, test.table) if named is None and home is not None else named
     try:
-        found = None if path is None else digest_of_table(path)
+        digest = None if path is None else digest_of_table(path)
     except (ConcordError, OSError):
-        found = None
+        digest = None
     if named is not None:
-        equal(f"the digest of {Path(named).name}", found, test.table)
-    return path if found == test.table else None
+        equal(f"the digest of {Path(named).name}", digest, test.table)
+    return path if digest == test.table else None
 
 
 def _rows(features: Sequence[str], test: AnyPublicTest, path: str) -> tuple[pl.DataFrame, Any]:
@@ -300,7 +300,7 @@ def _rows(features: Sequence[str], test: AnyPublicTest, path: str) -> tuple[pl.D
 
 def _words(test: AnyPublicTest, path: str) -> dict[str, pl.Series]:
     """The word of each row at `path` in each column that makes groups."""
-    if not (columns := [*dict.fromkeys(each.column for each in test.groups)]):
+    if not (columns := [*dict.fromkeys(group.column for group in test.groups)]):
         return {}
     frames = open_public(path, "--test", format_of(path, field="--test")).frames(columns)
     words = pl.concat(frame.select(group_word(name, frame.schema[name]) for name in columns) for frame in frames)

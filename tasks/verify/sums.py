@@ -46,8 +46,8 @@ from concord.tasks.verify.forms import (
     SketchForm,
     TablesForm,
 )
-from concord.tasks.verify.kinds import Round, Sketch, Stream, Tallies
-from concord.tasks.verify.recompute_gaussian import MOST_STEPS, ROUNDING, coefficients, moved_norm
+from concord.tasks.verify.kinds import RoundSettings, SketchSettings, StreamSettings, TalliesSettings
+from concord.tasks.verify.recompute_gaussian import MOST_STEPS, ROUNDING, moved_norm, season_weights
 
 STEPS_A_NAT = 256
 """Whole steps of a model in a nat of its logit."""
@@ -62,25 +62,25 @@ Spans = Mapping[int, tuple[int, int]]
 """The first code of each field that was asked for, and the one after its last."""
 
 
-def check_rounds(kind: Tallies, rounds: Sequence[RoundForm]) -> str:
+def check_rounds(kind: TalliesSettings, rounds: Sequence[RoundForm]) -> str:
     """Check that each round asked no more than it paid for, and what the one before announced. Raises NotVerified."""
-    for number, asked in enumerate(rounds):
-        check_round(kind, number, asked, rounds[number - 1] if number else None)
+    for number, form in enumerate(rounds):
+        check_round(kind, number, form, rounds[number - 1] if number else None)
     return f"{len(rounds)} rounds asked no more than they paid for"
 
 
-def check_round(kind: Tallies, number: int, asked: RoundForm, before: RoundForm | None = None) -> None:
+def check_round(kind: TalliesSettings, number: int, form: RoundForm, before: RoundForm | None = None) -> None:
     """Raise NotVerified unless a round asked what was paid for and, if the one before it announced that, what it
     announced."""
-    following, question = None if before is None else before.following, asked.question
+    following, question = None if before is None else before.following, form.question
     if following is not None and (following.fields, following.model) != (question.fields, question.model):
         raise NotVerified(f"round {number} asks another question than the round before announced")
-    if asked.round != number:
+    if form.round != number:
         raise NotVerified(f"round {number} asks another question than was paid for")
-    _check_asked(kind, number, question, asked.sums, asked.scale)
+    _check_asked(kind, number, question, form.sums, form.scale)
 
 
-def _check_asked(kind: Tallies, number: int, question: QuestionForm, sums: Sequence[int], scale: float) -> None:
+def _check_asked(kind: TalliesSettings, number: int, question: QuestionForm, sums: Sequence[int], scale: float) -> None:
     """Raise NotVerified unless sums answer a question that was paid for: on whatever grid, a unit must move them no
     further than the round paid for, and they must be no more numbers."""
     if number >= len(kind.rounds):
@@ -106,7 +106,7 @@ def _check_asked(kind: Tallies, number: int, question: QuestionForm, sums: Seque
         raise NotVerified(f"round {number} has another grid than was paid for")
 
 
-def _grid(kind: Tallies, paid: Round, fields: int) -> tuple[int, int]:
+def _grid(kind: TalliesSettings, paid: RoundSettings, fields: int) -> tuple[int, int]:
     """The most steps of a vote, and the least count of steps, with which that many fields move as far as was paid
     for."""
     whole = kind.steps
@@ -122,7 +122,7 @@ def _grid(kind: Tallies, paid: Round, fields: int) -> tuple[int, int]:
     return steps, paid.least * steps // whole
 
 
-def check_season(kind: Stream, releases: Sequence[ReleaseForm]) -> str:
+def check_season(kind: StreamSettings, releases: Sequence[ReleaseForm]) -> str:
     """Check that a season released no more than it pays for, to questions that stayed the same and follow no model, and
     that its running totals, and their noise, follow from what was released. Raises NotVerified."""
     if len(releases) > kind.season:
@@ -140,7 +140,7 @@ def check_season(kind: Stream, releases: Sequence[ReleaseForm]) -> str:
     return f"the running totals follow from {len(releases)} releases"
 
 
-def _check_release(kind: Stream, number: int, release: ReleaseForm) -> None:
+def _check_release(kind: StreamSettings, number: int, release: ReleaseForm) -> None:
     """Raise NotVerified unless a release asked what was paid for: as a round, for each of its questions."""
     if (release.release, release.season) != (number, kind.season):
         raise NotVerified(f"release {number} does not continue the season")
@@ -158,15 +158,15 @@ def _check_release(kind: Stream, number: int, release: ReleaseForm) -> None:
             raise NotVerified(f"release {number} asks another question than was paid for")
 
 
-def _weights(kind: Stream, releases: int) -> Any:
+def _weights(kind: StreamSettings, releases: int) -> Any:
     """The coefficients of 1/((1 − x)·q(x)): how often a release, from the last on, counts in the totals of so many."""
-    q, inverse = coefficients(kind)[:releases], list[float]()
+    q, inverse = season_weights(kind)[:releases], list[float]()
     for k in range(len(q)):  # of 1/q(x), by long division
         inverse.append(((k == 0) - sum(q[j] * inverse[k - j] for j in range(1, k + 1))) / q[0])
     return np.cumsum(inverse)
 
 
-def totals_off(kind: Stream, sums: Any, totals: Any) -> float:
+def totals_off(kind: StreamSettings, sums: Any, totals: Any) -> float:
     """Error of the running totals of a question's last release, in steps, beyond what rounding explains.
 
     sums    (releases, numbers) of all releases so far, in order
@@ -177,7 +177,7 @@ def totals_off(kind: Stream, sums: Any, totals: Any) -> float:
     return float(np.abs(weights @ released - np.asarray(totals, np.float64)).max(initial=0.0)) - most
 
 
-def check_models(kind: Tallies, files: Sequence[LearnedForm]) -> None:
+def check_models(kind: TalliesSettings, files: Sequence[LearnedForm]) -> None:
     """Check that the models and questions in files of rounds or releases fit one another. Raises NotVerified."""
     first = dict[int, tuple[int, int]]()
     codes, spans, before = None, first, None
@@ -210,11 +210,12 @@ def _laid_out(number: int, question: QuestionForm, codes: Codes | None, spans: d
             due = (codes.span(field).start, codes.span(field).stop)
         equal(f"the codes of field {field} in round {number}", span, due)
     for (field, (_, stop)), (following, (start, _)) in pairwise([(-1, (0, 0)), *sorted(spans.items())]):
-        if start - stop < following - field - 1 or (following == field + 1 and start != stop):
+        skipped_codes, skipped_fields = start - stop, following - field - 1  # those between were not asked for
+        if skipped_codes < skipped_fields or (skipped_codes and not skipped_fields):
             raise NotVerified(f"the codes of field {following} in round {number} do not follow those of the one before")
 
 
-def _fits(number: int, model: DecodedForm, kind: Tallies, spans: Spans) -> None:
+def _fits(number: int, model: DecodedForm, kind: TalliesSettings, spans: Spans) -> None:
     """Check that a decoded model has the codes and classes of the query."""
     columns, last = kind.classes if kind.classes > 2 else 1, max(spans)
     widths = {len(row) for row in (*model.weights, *model.spread, model.intercept, model.prior, model.kappa)}
@@ -223,8 +224,6 @@ def _fits(number: int, model: DecodedForm, kind: Tallies, spans: Spans) -> None:
     within = 0 <= fields <= codes and 2 <= spreads <= len(model.importance) + 1
     if widths != {columns} or not within or (codes and not fields):
         raise NotVerified(f"the model of round {number} does not fit the codes and classes that were asked for")
-    if model.units < 0 or not 0 <= model.moved <= 1 or not all(0 <= share <= 1 for share in model.prior):
-        raise NotVerified(f"the model of round {number} states shares or numbers of units that there cannot be")
 
 
 def _announced(number: int, following: NextForm, model: DecodedForm) -> None:
@@ -233,12 +232,12 @@ def _announced(number: int, following: NextForm, model: DecodedForm) -> None:
         return
     due = np.rint(STEPS_A_NAT * np.array([model.intercept, *model.weights])).clip(-FARTHEST_WEIGHT, FARTHEST_WEIGHT)
     weights = np.frombuffer(b64decode(following.model.weights, validate=True), "<i8")
-    asked = weights.reshape(-1, following.model.columns)
-    if not np.array_equal(asked[: len(due)], due) or np.any(asked[len(due) :]):
+    stated = weights.reshape(-1, following.model.columns)
+    if not np.array_equal(stated[: len(due)], due) or np.any(stated[len(due) :]):
         raise NotVerified(f"the question after round {number} does not follow from its model")
 
 
-def check_sketch(kind: Sketch, steps: Sequence[SketchForm], rows: pl.DataFrame | None) -> CodeMatrix:
+def check_sketch(kind: SketchSettings, steps: Sequence[SketchForm], rows: pl.DataFrame | None) -> CodeMatrix:
     """The codes (rows, F) of the synthetic rows by which labels are inferred for them.
 
     rows   the synthetic rows with their labels, if they were released as a file
@@ -281,7 +280,7 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], rows: pl.DataFrame |
     return recoded(placed, grid, last.following.codes)
 
 
-def _check_units(kind: Sketch, step: SketchForm) -> None:
+def _check_units(kind: SketchSettings, step: SketchForm) -> None:
     """Check that the number of units is the released count, within noise."""
     of_step = kind.rounds[0]
     counted, noise = step.sums[-1] / of_step.count, of_step.scale / of_step.count
@@ -289,7 +288,7 @@ def _check_units(kind: Sketch, step: SketchForm) -> None:
         raise NotVerified("the number of units does not follow from the released count")
 
 
-def _check_shares(kind: Sketch, grid: Codes, step: SketchForm, cells: Mapping[int, Any]) -> None:
+def _check_shares(kind: SketchSettings, grid: Codes, step: SketchForm, cells: Mapping[int, Any]) -> None:
     """Check that synthetic rows have the shares of the released tables, by the wide view of a number."""
     units, noise = float(step.units or 1), kind.rounds[0].scale / kind.steps
     for wide, narrow in zip(grid.coarse, grid.fine, strict=True):

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from concord import __version__
 from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.released import Released, labels_path
+from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.excerpt import EXCERPT_SECRET, hiding
 from concord.artifacts.ledger.home_contents import AGAIN, HomeContents
 from concord.artifacts.ledger.home_contents import named as named_in_words
@@ -68,8 +68,12 @@ FOREIGN = (
 )
 SHOWN = 3
 """Most faults of one kind that are named; the others are counted."""
-BY_ONE = (("round", "a round"), ("answer", "an answer"))
-"""Releases with one file per batch, in a folder of that name, and what to call one."""
+BY_BATCH = {
+    "labels/batch-{:05d}.arrow": "holds answers",
+    "rounds/round-{:05d}.json": "is of a round",
+    "answers/answer-{:05d}.json": "is of an answer",
+}
+"""Files of which a session releases one a batch, and what is said of one."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,8 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
     try:
         records = Records.of(home)
         held = HomeContents(home, records.sessions() if own_store(home) else ())
-        named = [replace(each, test=test, key=key) for each in _subjects(held, ledger, released, records, subject)]
+        subjects = _subjects(held, ledger, released, records, subject)
+        named = [replace(checked_session, test=test, key=key) for checked_session in subjects]
         checks += [*_strangers(records)] if own_store(home) else []
     except OtherVersion:  # it was not tampered with, but upgraded
         raise
@@ -124,7 +129,7 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
         failing = Check(name="MLflow store", ok=False, detail=str(failed))
         return [*checks, *of_home(HomeContents(home), ledger), failing]
     checks += of_home(held, ledger)
-    for name in sorted(held.unpublished(ledger) & {each.session.id for each in named}):
+    for name in sorted(held.unpublished(ledger) & {checked_session.session.id for checked_session in named}):
         detail = unfinished_in_words(ledger.session(name))
         checks.append(Check(name=f"{name}: unfinished", ok=True, warning=True, detail=detail))
     return [*checks, *_of_sessions(named, ledger, released)]
@@ -156,9 +161,9 @@ def _published(subject: CheckedSession, released: Released, on_record: bool) -> 
     else:
         if on_record and _is_signed(at):
             checks = folder_checks(at, subject.test, subject.key, released.root.parent)
-            found = {check: checked(f"{name}: {check}", own) for check, own in checks.items()}
-            signed = found["ledger excerpt"].ok and found["signature"].ok
-            yield from found.values()
+            results = {check: checked(f"{name}: {check}", run) for check, run in checks.items()}
+            signed = results["ledger excerpt"].ok and results["signature"].ok
+            yield from results.values()
         else:  # whoever changed them may have made their checks endless
             yield from limited((VERIFY_FOLDER, (str(at.folder), subject.test, subject.key)))
     if subject.session.purpose != LABELS:  # answers have a certificate alone
@@ -167,8 +172,8 @@ def _published(subject: CheckedSession, released: Released, on_record: bool) -> 
     shown = None if subject.run is None else logged_digests(subject.run.tags).get(CERTIFICATE_FILE)
     behind = signed and subject.latest and subject.run is not None and latest is not None and shown != latest.digest
     recorded = replace(subject, latest=subject.latest and not behind)
-    for check, own in IN_MLFLOW.items():
-        yield checked(f"{name}: {check}", partial(own, recorded))
+    for check, run in IN_MLFLOW.items():
+        yield checked(f"{name}: {check}", partial(run, recorded))
     if behind:
         yield Check(name=f"{name}: MLflow's turn", ok=True, warning=True, detail=BEHIND)
 
@@ -191,38 +196,38 @@ def _strangers(records: "Records") -> Iterator[Check]:
 def _rule(ledger: Ledger) -> Check:
     """Check every amount and step of the ledger against its rule, recomputed from its records."""
     records = ledger.records()
-    found = list(ledger_faults(records))
-    if found:
-        more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
-        return Check(name="ledger rule", ok=False, detail="; ".join(found[:SHOWN]) + more)
+    faults = list(ledger_faults(records))
+    if faults:
+        more = f" (and {len(faults) - SHOWN} more)" if len(faults) > SHOWN else ""
+        return Check(name="ledger rule", ok=False, detail="; ".join(faults[:SHOWN]) + more)
     detail = f"every charge, opening and settlement of {len(records)} entries is what the rule says"
     return Check(name="ledger rule", ok=True, detail=detail)
 
 
 def _subjects(
-    held: HomeContents, ledger: Ledger, released: Released, records: "Records", asked: str | None
+    held: HomeContents, ledger: Ledger, released: Released, records: "Records", subject: str | None
 ) -> Iterator[CheckedSession]:
     """The sessions to verify. Those of other homes are verified there, where their files are; one that the ledger does
     not know cannot be."""
     unknown, others = held.unknown(ledger), held.others(ledger)
-    if asked in unknown:
+    if subject in unknown:
         return
     everywhere = {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}
     sessions = {name: session for name, session in everywhere.items() if name not in others}
-    if asked is None or asked in everywhere:
-        for session in sessions.values() if asked is None else [sessions[asked]] if asked in sessions else []:
+    if subject is None or subject in everywhere:
+        for session in sessions.values() if subject is None else [sessions[subject]] if subject in sessions else []:
             latest = next(iter(records.runs(session.id)), None)
             run = records.recorded(latest) if latest else None
             yield CheckedSession(session, ledger, released, run, latest=True)
         return
-    run = records.recorded(asked)
+    run = records.recorded(subject)
     name = "" if run is None else run.tags.get("session", "")
     if name in unknown | others:
         return
     if name not in sessions:
-        raise WrongInput(f"there is no session and no run {asked!r}")
+        raise WrongInput(f"there is no session and no run {subject!r}")
     session = sessions[name]
-    yield CheckedSession(session, ledger, released, run, latest=records.runs(session.id)[:1] == [asked])
+    yield CheckedSession(session, ledger, released, run, latest=records.runs(session.id)[:1] == [subject])
 
 
 def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
@@ -262,28 +267,21 @@ def of_home(held: HomeContents, ledger: Reading) -> list[Check]:
 
 def committed(subject: CheckedSession) -> str:
     """Check that the session's released files are those the ledger committed, and that no other one holds an answer."""
-    session, released = subject.session, subject.released
-    files = _named_in(released, f"{session.id}/labels", "*.arrow")  # before the ledger, which a file comes after
-    by_one = {folder: _named_in(released, f"{session.id}/{folder}s", "*") for folder, _ in BY_ONE}
-    batches = subject.ledger.batches(session.id)
+    session, released = subject.session.id, subject.released
+    listed = {name: [*(released.root / session / name).parent.glob("*")] for name in BY_BATCH}
+    batches = subject.ledger.batches(session)  # after the files, which come before their entries
     refs = [batch.outcome.released for batch in batches if batch.outcome]
     for ref in refs:
         released.read(ref)
-    begun = {labels_path(session.id, batch.index) for batch in batches if batch.outcome is None}
-    for folder, kind in BY_ONE:
-        pending = {f"{session.id}/{folder}s/{folder}-{item.index:05d}.json" for item in batches if item.outcome is None}
-        for path in sorted(by_one[folder] - pending - {ref.path for ref in refs}):
-            raise NotVerified(f"the released file {path} is of {kind} that the ledger never committed: it was cut back")
-    for path in sorted(files - begun - {ref.path for ref in refs}):
-        if holds_answers(released, path):
-            raise NotVerified(
-                f"the released file {path} holds answers that the ledger never committed: it was cut back"
-            )
+    for name, content in BY_BATCH.items():
+        pending = {f"{session}/{name.format(batch.index)}" for batch in batches if batch.outcome is None}
+        paths = {file.relative_to(released.root).as_posix() for file in listed[name]}
+        for path in sorted(paths - pending - {ref.path for ref in refs}):
+            if holds_answers(released, path):
+                raise NotVerified(
+                    f"the released file {path} {content} that the ledger never committed: it was cut back"
+                )
     return f"{len(refs)} files are as committed"
-
-
-def _named_in(released: Released, folder: str, pattern: str) -> set[str]:
-    return {f"{folder}/{file.name}" for file in (released.root / folder).glob(pattern)}
 
 
 def run_files(subject: CheckedSession) -> str:
@@ -333,9 +331,9 @@ def run_figures(subject: CheckedSession) -> str:
     return f"{len(content.metrics)} metrics, the parameters and the tags are as certified"
 
 
-def _all_equal(kind: str, found: Mapping[str, object], certified: Mapping[str, object]) -> None:
+def _all_equal(kind: str, shown: Mapping[str, object], certified: Mapping[str, object]) -> None:
     for name, value in certified.items():
-        equal(f"MLflow's {kind} {name}", found.get(name), value)
+        equal(f"MLflow's {kind} {name}", shown.get(name), value)
 
 
 def _run(subject: CheckedSession) -> Recorded:

@@ -22,6 +22,7 @@ from tests.world import (
     Kind,
     NotVerified,
     NumberTested,
+    NumberTestForm,
     PrivateTest,
     PublicTest,
     StudentTestAsk,
@@ -197,7 +198,7 @@ def figures_of(settings: dict[str, Any], released: dict[str, Any]) -> Any:
 
 def check_figures(test: Any, settings: dict[str, Any], released: dict[str, Any]) -> None:
     """As the referee does, by its own reading of the settings."""
-    check_tested(test, Kind.of(settings).only(verify_kinds.PrivateTest), released)
+    check_tested(test, Kind.of(settings).only(verify_kinds.PrivateTestSettings), released)
 
 
 def of_classes(scale: float = 5.0) -> Made:
@@ -299,9 +300,10 @@ def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None
     test, settings, released = of_number()
     with pytest.raises(NotVerified, match="whether the label is a number"):
         check_figures(test, {**settings, "classes": 2}, released)
-    shorter = {**released, "constant_errors": released["constant_errors"][1:]}
-    with pytest.raises(NotVerified, match="the number of counts"):
-        check_figures(figures_of(settings, shorter), settings, shorter)
+    claim = {"session": "d-1", "epsilon": 1.0, "delta": 1e-6}
+    shorter = {**claim, **released, "constant_errors": released["constant_errors"][1:]}
+    with pytest.raises(NotVerified, match=r"constant_errors: .* at least 8 items"):
+        NumberTestForm.read(json.dumps(shorter).encode(), "test.json")
     with pytest.raises(NotVerified, match="constant is"):  # it lies beyond the bounds
         check_figures(with_figures(test, constant=60.5), {**settings, "constant": 60.5}, released)
 
