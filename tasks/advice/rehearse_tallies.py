@@ -6,9 +6,9 @@ The rounds, their questions and the decoder are the code that runs; `rehearse` h
 
 A rehearsal of a wide table, or of many classes, would take minutes. So it is of as many columns as MOST_WORK allows,
 chosen by the digest of their names, with that share of the units and public rows, and the noise that a plan of these
-columns alone has. If columns carry similar information, the sums of each remain as distinguishable from their noise,
-and from the draw of labels and of public rows, as among all: of F columns with n units, their squares are as n²/F, and
-the noise's as F.
+columns alone has. With F columns and n units, the squares of a column's sums are proportional to n²/F and the variance
+of their noise to F. Both n and F fall by the same share, so if columns carry similar information, the sums of each
+remain as distinguishable from their noise, and from the draw of labels and of public rows, as among all.
 
 Assumes      plan, public rows and class shares are public
 Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat

@@ -106,8 +106,8 @@ def certificate_of(
     features  columns of a row that the student may read
     Raises NotVerified if a file is not what was written, or if its rows are not those on record.
     """
-    own, labels = next(iter(files.items()))
-    session = stores.ledger.session(own)
+    leading, labels = next(iter(files.items()))
+    session = stores.ledger.session(leading)
     stated = {
         "learned": _student(plan.student, student, session),
         "about": plan.about,
@@ -131,8 +131,8 @@ def write(certificate: Certificate, classes: Sequence[str], stores: Public) -> C
     """
     session, released = stores.ledger.session(certificate.session), stores.released
     drawn = {"budget": budget_figure(certificate.domain)}
-    if isinstance(found := certificate.student.public_test, PublicTest) and found.calibration:
-        drawn["reliability"] = reliability_figure(found.calibration)
+    if isinstance(measures := certificate.student.public_test, PublicTest) and measures.calibration:
+        drawn["reliability"] = reliability_figure(measures.calibration)
     if len(history := certificate.student.history) > 1:
         drawn["releases"] = releases_figure(history)
     if labels := voted(session, certificate.leading.files):
@@ -150,10 +150,10 @@ def write(certificate: Certificate, classes: Sequence[str], stores: Public) -> C
     if certificate.student.estimator.startswith(f"{concord_tallied.NAME}."):  # any other would be loaded in vain
         learned = certificate.student.file
         card = scorecard(load(released.read(waiting[learned.path] or learned)))
-    beside = {"report.html": render(certificate, drawn, card).encode()}
-    beside |= {f"{name}.svg": svg.encode() for name, svg in drawn.items()}
-    files = publish_certificate(certificate, {**held, **beside}, stores)
-    named = {CERTIFICATE_FILE, SCHEMA_FILE, *held, *beside}
+    documents = {"report.html": render(certificate, drawn, card).encode()}
+    documents |= {f"{name}.svg": svg.encode() for name, svg in drawn.items()}
+    files = publish_certificate(certificate, {**held, **documents}, stores)
+    named = {CERTIFICATE_FILE, SCHEMA_FILE, *held, *documents}
     return Certified(
         certificate=files[CERTIFICATE_FILE],
         schema_file=files[SCHEMA_FILE],
@@ -229,14 +229,16 @@ def publish_certificate(certificate: Certificate, files: Mapping[str, bytes | Re
         ATTESTATION_SCHEMA_FILE: _json(attestation_schema()),
     }
     text = {CERTIFICATE_FILE: certificate.model_dump_json(indent=2).encode()}
-    own = [Ref(path=f"{folder}/{name}", digest=digest_of(data)) for name, data in {**files, **evidence, **text}.items()]
-    subjects = {file.path: file for file in (*own, *certificate.files)}
+    refs = [
+        Ref(path=f"{folder}/{name}", digest=digest_of(data)) for name, data in {**files, **evidence, **text}.items()
+    ]
+    subjects = {file.path: file for file in (*refs, *certificate.files)}
     statement = Statement(
         subject=tuple(Subject.of(subjects[path]) for path in sorted(subjects)),
         predicate=PrivacyClaim.of(certificate, LedgerHead(entries=len(excerpt.entries), head=excerpt.head)),
     )
     signed = {ATTESTATION_FILE: key.envelope(PAYLOAD_TYPE, statement.text)}
-    released.restamp([file for file in certificate.files if file not in own])
+    released.restamp([file for file in certificate.files if file not in refs])
     return released.publish(folder, {**files, **evidence, **signed, **text})
 
 

@@ -57,8 +57,8 @@ def describe(
     sessions = [*map(ledger.session, files)]
     leading = sessions[0]
     domain, after = ledger.domain_of(leading), followers(sessions, ledger)
-    given = {**files, **{session.id: ledger.released_by(session.id) for session in after}}
-    records = tuple(record_of(session, given[session.id], ledger, released) for session in (*sessions, *after))
+    released_files = {**files, **{session.id: ledger.released_by(session.id) for session in after}}
+    records = tuple(record_of(session, released_files[session.id], ledger, released) for session in (*sessions, *after))
     promise = promised(records)
     certificate = Certificate(
         data_version=leading.data_version,
@@ -68,13 +68,13 @@ def describe(
         caveats=caveats(domain, sessions, ledger),
         **stated,
     )
-    own = (released.read(file) for file in given[leading.id] if file.path.endswith(".json"))
+    rounds = (released.read(file) for file in released_files[leading.id] if file.path.endswith(".json"))
     warned: tuple[str, ...] = ()
     if (student := certificate.learned) is not None:
         tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))
         learned = classes_named(tables, released) if tables and student.public_test is None else None
         warned = student_warnings(certificate, learned)
-    return certificate.model_copy(update={"warnings": (*warned, *remarks_of(leading, own))})
+    return certificate.model_copy(update={"warnings": (*warned, *remarks_of(leading, rounds))})
 
 
 def record_of(session: Session, files: Sequence[Ref], ledger: Reading, released: Released) -> SessionRecord:
@@ -129,11 +129,11 @@ class Outcomes:
         """The outcomes in released tables of labels. Raises NotVerified if a file is not what was written."""
         parts, by_class, not_asked = [np.zeros(0, dtype=bool)], Counter[str](), 0
         for table in tables(files, released):
-            asked = pc.not_equal(table["outcome"], "not asked")
-            parts.append(pc.equal(table["outcome"].filter(asked), "refused").to_numpy())
+            was_asked = pc.not_equal(table["outcome"], "not asked")
+            parts.append(pc.equal(table["outcome"].filter(was_asked), "refused").to_numpy())
             not_asked += table.num_rows - len(parts[-1])
-            for found in pc.value_counts(table["label"].drop_null()).to_pylist():
-                by_class[found["values"]] += found["counts"]
+            for count in pc.value_counts(table["label"].drop_null()).to_pylist():
+                by_class[count["values"]] += count["counts"]
         return cls(np.concatenate(parts), by_class, not_asked)
 
 
@@ -155,21 +155,21 @@ def counted(session: Session, files: tuple[Ref, ...], released: Released) -> Cou
     """
     if not (labels := voted(session, files)):
         return Counts(asked=session.asked, answered=session.answered, refused=session.refused, not_asked=0)
-    found = _sums(labels, released)
-    if (found.answered, found.refused) != (session.answered, session.refused):
+    counts = _sums(labels, released)
+    if (counts.answered, counts.refused) != (session.answered, session.refused):
         raise NotVerified(
-            f"the released labels of session {session.id} hold {found.answered} answers and {found.refused} refusals, "
-            f"but the ledger has {session.answered} and {session.refused}"
+            f"the released labels of session {session.id} hold {counts.answered} answers and {counts.refused} "
+            f"refusals, but the ledger has {session.answered} and {session.refused}"
         )
-    return found
+    return counts
 
 
 @lru_cache(maxsize=64)
 def _sums(labels: tuple[Ref, ...], released: Released) -> Counts:
     """Rows by outcome; cached, because a session may be described as of many moments."""
-    found = Outcomes.of(labels, released)
-    asked, refused = len(found.refused), int(found.refused.sum())
-    return Counts(asked=asked, answered=asked - refused, refused=refused, not_asked=found.not_asked)
+    outcomes = Outcomes.of(labels, released)
+    rows, refused = len(outcomes.refused), int(outcomes.refused.sum())
+    return Counts(asked=rows, answered=rows - refused, refused=refused, not_asked=outcomes.not_asked)
 
 
 def tables(files: Sequence[Ref], released: Released) -> Iterator[pa.Table]:

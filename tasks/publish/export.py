@@ -84,8 +84,15 @@ def export(published: Published, target: Path) -> dict[str, list[str]]:
     with strangers():
         forms = {name: form.files(published, student) for name, form in FORMS.items() if form.suits(published, student)}
         uses = (f"- {name}: {FORMS[name].use}" for name in forms)
-        found = _to_find(_thresholds(published, student), forms)
-        card = (*model_card(published.certificate, student), "## To use it\n", *uses, "", *found, *_to_check(published))
+        operating_points = _to_find(_thresholds(published, student), forms)
+        card = (
+            *model_card(published.certificate, student),
+            "## To use it\n",
+            *uses,
+            "",
+            *operating_points,
+            *_to_check(published),
+        )
     forms["published"] = {**published.documents, CARD_FILE: "\n".join(card).encode()}
     target.mkdir(parents=True, exist_ok=True)
     for files in forms.values():
@@ -117,8 +124,8 @@ def _synthetic_rows(published: Published, student: Pipeline) -> pl.DataFrame:
     for name, (part, _) in columns_of(student).items():
         match part[0]:
             case Spelled(kind="boolean", true=true, false=false, absent=absent):
-                known = reversed(truth_words(true, false, absent).items())  # the first word of each value is taken
-                words = {str(value == 1).lower(): word for word, value in known}
+                truths = reversed(truth_words(true, false, absent).items())  # the first word of each value is taken
+                words = {str(value == 1).lower(): word for word, value in truths}
                 rows = rows.with_columns(pl.col(name).cast(pl.String).replace(words))
             case Spelled(dates=form) if form and rows.schema[name] == pl.Date:  # a moment has more digits than a form
                 rows = rows.with_columns(pl.col(name).dt.strftime(form))
@@ -163,8 +170,8 @@ def _typical(part: Pipeline, kind: str, at: int) -> Any:
     if kind == "hashed" or isinstance(part[-1], HashingVectorizer):
         return "a few words"
     if "code" in part.named_steps:
-        known = part["code"].cuts or part["code"].words
-        middle = known[len(known) // 2] if known else None
+        values = part["code"].cuts or part["code"].words
+        middle = values[len(values) // 2] if values else None
     elif kind == "categorical":
         middle = next(iter(part[1].categories_[0].tolist()), None)
     else:
@@ -181,8 +188,8 @@ def _typical(part: Pipeline, kind: str, at: int) -> Any:
 def _needed(trusted: Sequence[str], modules: Sequence[ModuleType]) -> list[str]:
     """Packages that the example needs, with those of the student's types; not ours, whose part is in the folder."""
     packages = {name.split(".")[0] for name in trusted} - {part.NAME for part in modules}
-    own = (name for package in packages for name in packages_distributions().get(package, []))
-    return sorted({*NEEDED, *own})
+    distributions = (name for package in packages for name in packages_distributions().get(package, []))
+    return sorted({*NEEDED, *distributions})
 
 
 def _to_check(published: Published) -> Iterator[str]:

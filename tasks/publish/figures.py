@@ -56,11 +56,11 @@ def svg(draw: Callable[P, Figure]) -> Callable[P, str]:
     """The drawing of a function, in STYLE, as SVG."""
 
     @wraps(draw)
-    def drawn(*given: P.args, **named: P.kwargs) -> str:
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> str:
         from matplotlib import rc_context
 
         with rc_context(STYLE):
-            return _svg(draw(*given, **named))
+            return _svg(draw(*args, **kwargs))
 
     return drawn
 
@@ -97,8 +97,8 @@ def spending(session: Session, refused: NDArray[np.bool_], rows: Integers | None
     A mechanism that pays by refusal is charged for the refusals so far; any other is charged whole before it starts.
     These are charges, not guarantees: the guarantee is the session's claim, at its end.
     """
-    asked, places = len(refused), np.flatnonzero(refused)
-    at = np.unique(np.linspace(min(1, asked), asked, POINTS_DRAWN).astype(np.int64)) if rows is None else rows
+    rows_asked, places = len(refused), np.flatnonzero(refused)
+    at = np.unique(np.linspace(min(1, rows_asked), rows_asked, POINTS_DRAWN).astype(np.int64)) if rows is None else rows
     had = np.searchsorted(places, at).astype(np.int64)  # refusals among the first `at` rows
     per_refusal = None if session.per_refusal is None else of_votes(session.mechanism).per_refusal
     if per_refusal is None:
@@ -191,12 +191,12 @@ def budget_figure(domain: DomainCharge) -> Figure:
 def reliability_figure(calibration: Sequence[CalibrationBin]) -> Figure:
     """Reliability diagram: accuracy by mean confidence; each point's area grows with its rows."""
     figure, axes = _axes("mean confidence", "accuracy", height=3.2)
-    confidence, accuracy = [each.confidence for each in calibration], [each.accuracy.value for each in calibration]
-    rows = np.array([each.rows for each in calibration])
+    confidence, accuracy = [bin_.confidence for bin_ in calibration], [bin_.accuracy.value for bin_ in calibration]
+    rows = np.array([bin_.rows for bin_ in calibration])
     low = min(*confidence, *accuracy, 1.0)
     axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="perfect calibration")
     axes.plot(confidence, accuracy, color=BLUE, linewidth=2, label="this student")
-    least, most = ([getattr(each.accuracy, end) for each in calibration] for end in ("low", "high"))
+    least, most = ([getattr(bin_.accuracy, end) for bin_ in calibration] for end in ("low", "high"))
     axes.vlines(confidence, least, most, color=BLUE, linewidth=1)
     axes.scatter(confidence, accuracy, s=20 + 180 * rows / rows.max(), color=BLUE, alpha=0.5)
     axes.legend(loc="lower right")
@@ -207,7 +207,7 @@ def _before(domain: DomainCharge, at: int) -> float:
     """The charge, before session `at`, of the units it touches; if it touches all, the largest of any part. Units of a
     season were touched by no earlier one of its stream."""
     charge = domain.charges[at]
-    others = [each for each in domain.charges[:at] if not charge.stream or each.stream != charge.stream]
+    others = [other for other in domain.charges[:at] if not charge.stream or other.stream != charge.stream]
     return max(shared(others, part) for part in (PARTS if charge.part == EVERY else (charge.part,)))
 
 
@@ -235,5 +235,5 @@ def epsilon_if_stopped_early(session: Session, spent: Spending) -> Spending | No
     at = np.unique(np.linspace(0, len(spent.rows) - 1, PLANS).astype(np.int64))
     rows, answered = spent.rows[at], spent.answered[at]
     plans = zip(rows.tolist(), answered.tolist(), strict=True)
-    promised = [mechanism.epsilon_if_ended(asked, asked - had) for asked, had in plans]
+    promised = [mechanism.epsilon_if_ended(rows_asked, rows_asked - had) for rows_asked, had in plans]
     return Spending(rows, answered, np.array(promised, dtype=np.float64))

@@ -53,8 +53,10 @@ class Thresholded:
 
     def predict(self, rows: Any) -> NDArray[Any]:
         """Class names (rows,)."""
-        odds, own = _numbers(self.predict_proba(rows)), self.classes_ == self._name
-        return np.where(odds[:, own][:, 0] >= self._least, self._name, self.classes_[(odds - own).argmax(axis=1)])
+        odds, of_class = _numbers(self.predict_proba(rows)), self.classes_ == self._name
+        return np.where(
+            odds[:, of_class][:, 0] >= self._least, self._name, self.classes_[(odds - of_class).argmax(axis=1)]
+        )
 
     def predict_proba(self, rows: Any) -> NDArray[Any]:
         """The student's probabilities (rows, classes)."""
@@ -74,7 +76,7 @@ def at_point(student: Any, point: str = "default", threshold: str | None = None)
         raise WrongInput(f"--point must be one of {' and '.join(POINTS)}, and without --threshold, got {point!r}")
     if threshold is not None:
         name, _, least = threshold.rpartition("=")
-        classes = [str(each) for each in getattr(student, "classes_", ())]
+        classes = [str(name) for name in getattr(student, "classes_", ())]
         if name not in classes or not hasattr(student, "predict_proba"):
             raise WrongInput(
                 f"--threshold must name a class with probabilities, one of {quoted(classes)}, got {name!r}"
@@ -136,26 +138,26 @@ def predictions(student: Any, frames: Iterator[pl.DataFrame], key: str | None = 
     names = [str(name) for name in getattr(student, "classes_", ())]
     for frame in frames:
         with strangers():
-            found = pa.table(_predictions(student, frame, names))
-        yield found if key is None else _after(frame[key], found)
+            predicted = pa.table(_predictions(student, frame, names))
+        yield predicted if key is None else _after(frame[key], predicted)
 
 
-def _after(keys: pl.Series, found: pa.Table) -> pa.Table:
+def _after(keys: pl.Series, predicted: pa.Table) -> pa.Table:
     """A table after a column of the rows it is about. Raises WrongInput if that is not one of words or numbers."""
-    if keys.name in found.column_names or kind_of(keys.dtype) in (None, "null", "list"):
+    if keys.name in predicted.column_names or kind_of(keys.dtype) in (None, "null", "list"):
         raise WrongInput(
             f"--id must name a column of words or numbers that is not called so already, got {keys.name!r}"
         )
-    return found.add_column(0, keys.name, keys.to_arrow())
+    return predicted.add_column(0, keys.name, keys.to_arrow())
 
 
 def _predictions(student: Any, frame: pl.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     if not names:
         return {VALUE: _numbers(student.predict(frame)).reshape(len(frame))}
-    found = student.predict(frame).tolist()
-    if not {*found} <= {*names}:
+    predicted = student.predict(frame).tolist()
+    if not {*predicted} <= {*names}:
         raise KeyError("it gives another class")
-    columns = {CLASS: pa.array(found, pa.string())}
+    columns = {CLASS: pa.array(predicted, pa.string())}
     if hasattr(student, "predict_proba"):
         odds = _numbers(student.predict_proba(frame)).reshape(len(frame), len(names))
         columns |= {f"probability {name}": odds[:, at] for at, name in enumerate(names)}

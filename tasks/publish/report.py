@@ -137,10 +137,10 @@ def first_page(certificate: Certificate) -> FirstPage:
     warnings, guarantee, domain = certificate.warnings, certificate.guarantee, certificate.domain
     useful, verdict = verdict_of(certificate)
     public = certificate.student.public_test
-    told = warnings_of(public, None if public else certificate.tested, tallied=not certificate.teachers)
+    worded = warnings_of(public, None if public else certificate.tested, tallied=not certificate.teachers)
     guarantees = guarantees_of(certificate)
     steps = [(at / POINTS, most_found(guarantees, at / POINTS)) for at in range(POINTS + 1)]
-    own = next((charge.share for charge in domain.charges if charge.session == certificate.session), 0.0)
+    share = next((charge.share for charge in domain.charges if charge.session == certificate.session), 0.0)
     return FirstPage(
         title=f"Differentially private {certificate.what}: {domain.name}",
         session=certificate.session,
@@ -148,15 +148,15 @@ def first_page(certificate: Certificate) -> FirstPage:
         about={words: getattr(certificate.about, key) for key, words in STATED.items()},
         level="plain" if useful and not warnings else "warned",
         verdict=verdict,
-        reasons=tuple(reason for reason in warnings if reason not in told or NOT_MEASURED in reason),
+        reasons=tuple(reason for reason in warnings if reason not in worded or NOT_MEASURED in reason),
         claim=guarantee.in_words,
         meaning=f"Differential privacy under the relation “{guarantee.neighbours}”. {certificate.delta_in_words}",
         found=_found(certificate, most_found(guarantees, FEW_WRONG)),
         curve=" ".join(f"{100 * wrong:.0f},{100 - _up(share):.1f}" for wrong, share in steps),
         measured=tuple(_measured(certificate)),
-        own=100 * own,
-        others=100 * max(0.0, domain.used - own),
-        lifetime=_lifetime(certificate, own),
+        own=100 * share,
+        others=100 * max(0.0, domain.used - share),
+        lifetime=_lifetime(certificate, share),
     )
 
 
@@ -186,7 +186,7 @@ def verdict_of(certificate: Certificate) -> tuple[bool, str]:
 
 def guarantees_of(certificate: Certificate) -> tuple[Guarantee, ...]:
     """Guarantees that hold at once: the claim, and others of less ε and more δ that the same settings prove."""
-    claim, found = certificate.guarantee, [certificate.guarantee]
+    claim, guarantees = certificate.guarantee, [certificate.guarantee]
     for step in range(EPSILONS):
         lesser = []
         for record in certificate.sessions:
@@ -194,8 +194,8 @@ def guarantees_of(certificate: Certificate) -> tuple[Guarantee, ...]:
             pair = Budget(epsilon=epsilon, delta=delta_of(record.mechanism.settings, epsilon))
             lesser.append(record.model_copy(update={"guarantee": pair}))
         together = promised(lesser)
-        found.append(Guarantee.at(together.epsilon, together.delta, claim.unit, claim.neighbours))
-    return tuple(found)
+        guarantees.append(Guarantee.at(together.epsilon, together.delta, claim.unit, claim.neighbours))
+    return tuple(guarantees)
 
 
 def most_found(guarantees: Sequence[Guarantee], wrong: float) -> float:
@@ -224,19 +224,19 @@ def _found(certificate: Certificate, share: float) -> str:
     return " ".join(filter(None, (gain, guarantee.unprotected, whole)))
 
 
-def _lifetime(certificate: Certificate, own: float) -> str:
+def _lifetime(certificate: Certificate, share: float) -> str:
     """How much of the budget this session and all others take, and why that is not its part of the cap's ε."""
     domain, epsilon = certificate.domain, certificate.leading.guarantee.epsilon
     part, cap = epsilon / domain.cap.epsilon, f"ε = {epsilon:.4g} of {domain.cap.epsilon:.4g}"
     why = (
         "which grows roughly with the square of ε"
-        if own < part
+        if share < part
         else "and converting their sum to ε costs a fixed amount once"
     )
     sessions = "one session" if domain.sessions == 1 else f"{domain.sessions:,} sessions"
     return (
-        f"This session, with {cap}, takes {own:.1%} of the lifetime budget, not {part:.0%}. Charges are added in Rényi "
-        f"divergence of order {domain.order:.4g}, {why}. In total, {domain.used:.1%} is used, by {sessions}."
+        f"This session, with {cap}, takes {share:.1%} of the lifetime budget, not {part:.0%}. Charges are added in "
+        f"Rényi divergence of order {domain.order:.4g}, {why}. In total, {domain.used:.1%} is used, by {sessions}."
     )
 
 
@@ -264,8 +264,8 @@ def _measured(certificate: Certificate) -> Iterator[Measured]:
     if isinstance(private, TestRecord):
         bars = [_bar("accuracy", private.accuracy, private.majority)]
         bars += [_bar(f"recall of {item.name}", item.recall, None) for item in private.classes[:MOST_BARS]]
-        known = private.majority is not None
-        baseline = f"majority-class baseline, accuracy about {private.majority:.1%}" if known else ""
+        has_majority = private.majority is not None
+        baseline = f"majority-class baseline, accuracy about {private.majority:.1%}" if has_majority else ""
         yield Measured(on, baseline, tuple(bars), remark)
     else:
         constant = private.constant_rmse
@@ -311,7 +311,7 @@ class Scorecard:
     @property
     def largest(self) -> int:
         """The most points, of either sign; 1 if there are none."""
-        cells = (each for cells in self.columns.values() for each in cells)
+        cells = (cell for cells in self.columns.values() for cell in cells)
         return max((abs(points) for cell in cells for points in cell.points), default=0) or 1
 
 
@@ -327,7 +327,7 @@ def scorecard(student: Pipeline) -> Scorecard | None:
 
 
 def _points(logits: Any) -> tuple[int, ...]:
-    return tuple(round(DOUBLE * float(each) / math.log(2)) for each in logits)
+    return tuple(round(DOUBLE * float(logit) / math.log(2)) for logit in logits)
 
 
 def _spread(cells: Sequence[CellPoints]) -> int:
@@ -340,7 +340,7 @@ def _cells(column: dict[str, Any]) -> Iterator[CellPoints]:
     if "words" in column:
         yield from (CellPoints(word, _points(points)) for word, points in column["words"].items())
         yield CellPoints("other category", _points(column["other words"]["points"]))
-    for points, group in groupby(column.get("intervals", ()), key=lambda each: _points(each["points"])):
+    for points, group in groupby(column.get("intervals", ()), key=lambda interval: _points(interval["points"])):
         within = [*group]
         yield CellPoints(_range(within[0]["from"], within[-1]["to"], column["kind"]), points)
     yield CellPoints("no value", _points(column["missing"]))
@@ -356,7 +356,7 @@ def _range(low: float | str | None, high: float | str | None, kind: str) -> str:
         return "any"
     if kind == "boolean":
         return "no" if low is None else "yes"
-    least, end = (each[:10] if isinstance(each, str) else _rounded(each or 0.0) for each in (low, high))
+    least, end = (bound[:10] if isinstance(bound, str) else _rounded(bound or 0.0) for bound in (low, high))
     if low is None or high is None:
         return f"below {end}" if low is None else f"{least} or more"
     return f"{least} to below {end}"
@@ -373,8 +373,8 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
     card   of an additive student
     """
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
-    shown, given = reworded(certificate, in_words), {"nobodys": NOBODYS, "small_counts": small_counts(certificate)}
-    return _template().render(certificate=shown, page=first_page(shown), figures=drawn, card=card, **given)
+    shown, context = reworded(certificate, in_words), {"nobodys": NOBODYS, "small_counts": small_counts(certificate)}
+    return _template().render(certificate=shown, page=first_page(shown), figures=drawn, card=card, **context)
 
 
 def small_counts(certificate: Certificate) -> str:

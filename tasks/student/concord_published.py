@@ -86,10 +86,10 @@ def _lost(column: Any, part: Pipeline) -> tuple[list[bool], str]:
     if cells.kind not in ("categorical", "hashed"):
         return np.isnan(clean.astype(np.float64)).tolist(), what
     encoder = part[1]
-    own = encoder.categories_[0] if hasattr(encoder, "categories_") else getattr(encoder, "words", ())
-    known = dict.fromkeys([*own, *getattr(encoder, "others", ())])  # none if it takes any word
-    shown = ", ".join(map(repr, islice(known, SHOWN_WORDS))) + (", …" if len(known) > SHOWN_WORDS else "")
-    return [word is None or bool(known and word not in known) for word in clean], what.format(shown)
+    words = encoder.categories_[0] if hasattr(encoder, "categories_") else getattr(encoder, "words", ())
+    accepted = dict.fromkeys([*words, *getattr(encoder, "others", ())])  # none if it takes any word
+    shown = ", ".join(map(repr, islice(accepted, SHOWN_WORDS))) + (", …" if len(accepted) > SHOWN_WORDS else "")
+    return [word is None or bool(accepted and word not in accepted) for word in clean], what.format(shown)
 
 
 def _is_filled(cell: Any) -> bool:

@@ -69,13 +69,13 @@ class Code(TransformerMixin, Given):  # type: ignore[misc]  # scikit-learn is un
         cells = np.asarray(X)[:, 0]
         if self.cuts is not None:
             numbers = cells.astype(np.float64)
-            found = np.searchsorted(np.array(self.cuts), numbers, side="right").astype(np.int64)
-            found[np.isnan(numbers)] = len(self.cuts) + 1
+            ranked = np.searchsorted(np.array(self.cuts), numbers, side="right").astype(np.int64)
+            ranked[np.isnan(numbers)] = len(self.cuts) + 1
         else:
             rest = len(self.words)
             ranks = dict.fromkeys(self.others, rest) | {word: rank for rank, word in enumerate(self.words)}
-            found = np.array([ranks.get(cell, rest + 1) for cell in cells], dtype=np.int64)
-        return (self.start + found).reshape(-1, 1)
+            ranked = np.array([ranks.get(cell, rest + 1) for cell in cells], dtype=np.int64)
+        return (self.start + ranked).reshape(-1, 1)
 
 
 class Pairs(TransformerMixin, Given):  # type: ignore[misc]  # scikit-learn is untyped
@@ -91,10 +91,10 @@ class Pairs(TransformerMixin, Given):  # type: ignore[misc]  # scikit-learn is u
 
     def transform(self, X: Any) -> NDArray[np.int64]:
         """Code numbers (rows, fields + pairs)."""
-        codes, found = np.asarray(X, np.int64), []
+        codes, paired = np.asarray(X, np.int64), []
         for (one, other), (left, right) in zip(self.both, self.added, strict=True):
-            found.append(left[codes[:, one]] + right[codes[:, other]])
-        return np.column_stack([codes, *found])
+            paired.append(left[codes[:, one]] + right[codes[:, other]])
+        return np.column_stack([codes, *paired])
 
 
 class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped

@@ -126,15 +126,15 @@ def decode(
     before  the model decoded from all rounds but the last: fewer steps are left then
     """
     private, private_noise = (units, 0.0) if units is not None else estimated_units(rounds)
-    labels = [each for each in rounds if each.question.what == "labels"]
+    labels = [of_round for of_round in rounds if of_round.question.what == "labels"]
     if not labels:
         raise ValueError("decoding needs a round that asked for labels")
     rows, totals = sampled(rows, codes, most_rows(codes)), _totals(rounds, codes, private, private_noise)
     if totals is not None:
         repairs = [repaired(rows, codes, totals, together=together) for together in (True, False)]
         if repairs[0][1]:
-            tried = [_decode_on(labels, *each, codes, private, search, before) for each in [*repairs, (rows, 0.0)]]
-            best = max(tried, key=lambda each: each[1])[0]
+            tried = [_decode_on(labels, *repair, codes, private, search, before) for repair in [*repairs, (rows, 0.0)]]
+            best = max(tried, key=lambda decoded: decoded[1])[0]
             if best.moved:  # its rows match the totals: using those again would count them twice
                 return best
     return _decode_on(rounds, rows, 0.0, codes, private, search, before)[0]
@@ -151,15 +151,15 @@ def _decode_on(
 ) -> tuple[Decoded, float]:
     """The model decoded on these public rows, of which that share was moved, and its evidence."""
     crossed, rows = CrossedRows.of(codes.paired(rows), codes)
-    first = next(each for each in rounds if each.question.what == "labels")
-    along = Directions.of([each.question for each in rounds], first.by_field, crossed, codes)
+    first = next(of_round for of_round in rounds if of_round.question.what == "labels")
+    along = Directions.of([of_round.question for of_round in rounds], first.by_field, crossed, codes)
     fields = [codes.fields[at] for at in codes.weighed]
     prior, others = prior_of(fields, onto=along.onto), straighter(fields, along.onto)
-    guesses = [guess_of(each.question, rows) for each in rounds]
+    guesses = [guess_of(of_round.question, rows) for of_round in rounds]
 
     def decoded_column(column: int) -> DecodedColumn:
-        of_column = (measured(each, guess, codes, column) for each, guess in zip(rounds, guesses, strict=True))
-        sums = [along.measured(each.question, part) for each, part in zip(rounds, of_column, strict=True)]
+        of_column = (measured(of_round, guess, codes, column) for of_round, guess in zip(rounds, guesses, strict=True))
+        sums = [along.measured(of_round.question, part) for of_round, part in zip(rounds, of_column, strict=True)]
         start = None
         if before is not None:  # its evidence is not known any more
             weights = [before.weights[codes.span(field), column] for field in codes.weighed]
@@ -168,7 +168,7 @@ def _decode_on(
         decoded = decode_column(MeasuredRounds(sums, along.rows, units), prior, others, search, start)
         return replace(decoded, weights=along.weights(decoded.weights))
 
-    columns, number = list[DecodedColumn](), max(each.question.columns for each in rounds)
+    columns, number = list[DecodedColumn](), max(of_round.question.columns for of_round in rounds)
     with threadpool_limits(1, user_api="blas"), Threads(os.cpu_count() or 1) as pool:  # more would wait for one another
         for at, decoded in enumerate(pool.each(decoded_column, range(number))):
             report(at, number)
@@ -204,11 +204,12 @@ def _by_codes(columns: Sequence[DecodedColumn], rows: CrossedRows, codes: Codes,
 def estimated_units(rounds: Sequence[NoisyRound]) -> tuple[float, float]:
     """The number of private units estimated from all released counts, at least 1, and its standard deviation."""
     counts: list[tuple[float, float]] = []
-    for each in rounds:
-        if count := each.question.count:
-            counts.append((each.sums[-1] / count, each.scale / count))
-        if each.question.what == "codes":  # every field's totals add up to all units
-            counts += [(float(part.sum()), each.noise * math.sqrt(len(part))) for part in each.by_field.values()]
+    for of_round in rounds:
+        if count := of_round.question.count:
+            counts.append((of_round.sums[-1] / count, of_round.scale / count))
+        if of_round.question.what == "codes":  # every field's totals add up to all units
+            of_fields = of_round.by_field.values()
+            counts += [(float(part.sum()), of_round.noise * math.sqrt(len(part))) for part in of_fields]
     if not counts:
         raise ValueError("the number of units must be given if no round counted them")
     precision = sum(noise**-2 for _, noise in counts)
@@ -219,17 +220,17 @@ def joined(seasons: Sequence[Sequence[NoisyRound]]) -> list[NoisyRound]:
     """Rounds over the units of all seasons of a stream, one a question, from the rounds of each."""
     if len(seasons) == 1:
         return list(seasons[0])
-    labels = [[each for each in rounds if each.question.what == "labels"] for rounds in seasons]
+    labels = [[of_round for of_round in rounds if of_round.question.what == "labels"] for rounds in seasons]
     units = np.array([estimated_units(rounds)[0] for rounds in seasons])
-    cells = np.mean([len(each.question.spans) / each.question.width for each in labels[0]])
+    cells = np.mean([len(of_round.question.spans) / of_round.question.width for of_round in labels[0]])
     noise = np.array([rounds[0].noise ** 2 for rounds in labels])
     weights = 1 / (noise / units + cells * LABEL_VARIANCE)
     weights *= (weights @ units) / (weights**2 @ units)
     return [
         NoisyRound(
             alike[0].question,
-            float(np.sqrt(weights**2 @ np.array([each.scale**2 for each in alike]))),
-            np.rint(weights @ np.array([each.sums for each in alike], np.float64)).astype(np.int64),
+            float(np.sqrt(weights**2 @ np.array([of_season.scale**2 for of_season in alike]))),
+            np.rint(weights @ np.array([of_season.sums for of_season in alike], np.float64)).astype(np.int64),
         )
         for alike in zip(*seasons, strict=True)
     ]
@@ -237,7 +238,7 @@ def joined(seasons: Sequence[Sequence[NoisyRound]]) -> list[NoisyRound]:
 
 def _totals(rounds: Sequence[NoisyRound], codes: Codes, units: float, units_noise: float) -> Totals | None:
     """The number of private units with each coarse code; None if no round asked for it."""
-    totals = next((each for each in rounds if each.question.what == "codes"), None)
+    totals = next((of_round for of_round in rounds if of_round.question.what == "codes"), None)
     if totals is None:
         return None
     if totals.question.fields != codes.coarse:
@@ -253,13 +254,13 @@ def guess_of(question: RoundQuestion, rows: CodeMatrix) -> Floats | None:
     return guess if question.model is not None else guess[0]
 
 
-def measured(heard: NoisyRound, guess: Floats | None, codes: Codes, column: int) -> MeasuredColumn:
+def measured(of_round: NoisyRound, guess: Floats | None, codes: Codes, column: int) -> MeasuredColumn:
     """A round's sums for one column of weights, and the fine codes (cells, weights) that add to each of them; the last
     weight, the intercept's, adds to none."""
     starts = dict(zip(codes.weighed, np.cumsum([0, *(codes.fields[at].size for at in codes.weighed)]), strict=False))
     fine = dict(zip(codes.coarse, codes.fine, strict=True)) | {at: at for at in codes.weighed}
     cells, weights, top = list[NDArray[np.int64]](), list[NDArray[np.int64]](), 0
-    for at in heard.question.fields:
+    for at in of_round.question.fields:
         within = coarser(codes.fields[fine[at]], codes.fields[at])
         cells.append(top + within)
         weights.append(starts[fine[at]] + np.arange(len(within)))
@@ -268,8 +269,8 @@ def measured(heard: NoisyRound, guess: Floats | None, codes: Codes, column: int)
     size = 1 + sum(codes.fields[at].size for at in codes.weighed)
     view = csr_array((np.ones(len(where[0])), where), shape=(top, size))
     if guess is None:
-        return MeasuredColumn(view, None, heard.cells[:, 0], heard.noise)
-    return MeasuredColumn(view, guess[..., column], heard.cells[:, column], heard.noise)
+        return MeasuredColumn(view, None, of_round.cells[:, 0], of_round.noise)
+    return MeasuredColumn(view, guess[..., column], of_round.cells[:, column], of_round.noise)
 
 
 # What a model says ----------------------------------------------------------------------------------------------------

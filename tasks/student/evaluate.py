@@ -106,31 +106,32 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
     )
 
 
-def best_threshold(name: str, odds: NDArray[np.float64], own: NDArray[np.bool_]) -> Threshold:
+def best_threshold(name: str, odds: NDArray[np.float64], of_class: NDArray[np.bool_]) -> Threshold:
     """The threshold of a class at which the sum of recall and specificity is largest; of equal ones, the highest.
 
     odds  (rows,) predicted probabilities of the class
-    own   (rows,) whether a row is of the class
+    of_class   (rows,) whether a row is of the class
     """
     from sklearn.metrics import roc_curve  # heavy
 
-    wrongly, rightly, least = roc_curve(own, odds, drop_intermediate=False)
+    wrongly, rightly, least = roc_curve(of_class, odds, drop_intermediate=False)
     best = float(least[1:][np.argmax(rightly[1:] - wrongly[1:])])
-    return at_threshold(name, float(f"{best * (1 - 5e-4):.4g}"), odds, own)  # a shorter number that is not above it
+    shorter = float(f"{best * (1 - 5e-4):.4g}")  # and not above it
+    return at_threshold(name, shorter, odds, of_class)
 
 
-def at_threshold(name: str, least: float, odds: NDArray[np.float64], own: NDArray[np.bool_]) -> Threshold:
+def at_threshold(name: str, least: float, odds: NDArray[np.float64], of_class: NDArray[np.bool_]) -> Threshold:
     """What a threshold of a class gives on these rows."""
     named = odds >= least
-    hits = int(np.sum(named & own))
-    recall, precision = share(hits, int(own.sum())), share(hits, int(named.sum()))
+    hits = int(np.sum(named & of_class))
+    recall, precision = share(hits, int(of_class.sum())), share(hits, int(named.sum()))
     return Threshold(name=name, least=least, recall=recall, precision=precision)
 
 
 def at_prior_odds(model: "Tallied", X: Any, truth: Ints, classes: Sequence[str]) -> OddsMeasured:
     """Measures of a student of tallies on its matrix X of rows of these classes (rows,), at prior odds."""
-    given: dict[str, Any] = model.get_params() | {"point": "prior odds"}
-    matrix = _counted(truth, type(model)(**given).fit().predict(X), classes)
+    params: dict[str, Any] = model.get_params() | {"point": "prior odds"}
+    matrix = _counted(truth, type(model)(**params).fit().predict(X), classes)
     figures = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
     return OddsMeasured(accuracy=figures["accuracy"], balanced_accuracy=figures["balanced_accuracy"])
 
@@ -183,14 +184,14 @@ def probabilities(model: Any, X: Any, classes: Sequence[str]) -> NDArray[np.floa
     return by_class
 
 
-def ranking(own: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str, Estimate]:
+def ranking(of_class: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str, Estimate]:
     """AUC and average precision of one class, whose rows are `own` and whose probabilities are `odds` (rows,)."""
     from sklearn.metrics import average_precision_score  # heavy
 
-    if own.all() or not own.any():
+    if of_class.all() or not of_class.any():
         return {}
-    precision = round(float(average_precision_score(own, odds)), PROBABILITY_DIGITS)
-    return {"auc": auc(odds, own), "average_precision": average_precision(precision, int(own.sum()))}
+    precision = round(float(average_precision_score(of_class, odds)), PROBABILITY_DIGITS)
+    return {"auc": auc(odds, of_class), "average_precision": average_precision(precision, int(of_class.sum()))}
 
 
 def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[CalibrationBin, ...]:
@@ -226,9 +227,9 @@ class Predictions:
         probability = model.predict_proba(X).max(axis=1) if hasattr(model, "predict_proba") else None
         return cls(classes, np.array(classes)[truth] if classes else truth, model.predict(X), probability)
 
-    def group(self, column: str, word: str | None, own: NDArray[np.bool_]) -> GroupMeasured:
+    def group(self, column: str, word: str | None, of_group: NDArray[np.bool_]) -> GroupMeasured:
         """Figures of the rows that are `own` (rows,), which have this word in that column."""
-        rows, truth, predicted = int(own.sum()), self.truth[own], self.predicted[own]
+        rows, truth, predicted = int(of_group.sum()), self.truth[of_group], self.predicted[of_group]
         if rows < LEAST_OF_GROUP:
             return GroupMeasured(column=column, group=word, rows=rows)
         if not self.classes:
@@ -244,7 +245,7 @@ class Predictions:
             ),
             confidence=None
             if self.probability is None
-            else round(float(self.probability[own].mean()), PROBABILITY_DIGITS),
+            else round(float(self.probability[of_group].mean()), PROBABILITY_DIGITS),
         )
 
 

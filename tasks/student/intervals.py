@@ -46,13 +46,13 @@ def share(hits: float, rows: float) -> Estimate:
 
 def mean_of_shares(shares: Sequence[Estimate]) -> Estimate:
     """The mean of shares that were measured on independent samples."""
-    value = math.fsum(each.value for each in shares) / len(shares)
-    down = math.hypot(*(each.value - each.low for each in shares)) / len(shares)
-    up = math.hypot(*(each.high - each.value for each in shares)) / len(shares)
+    value = math.fsum(part.value for part in shares) / len(shares)
+    down = math.hypot(*(part.value - part.low for part in shares)) / len(shares)
+    up = math.hypot(*(part.high - part.value for part in shares)) / len(shares)
     return Estimate(value=value, low=max(0.0, value - down), high=min(1.0, value + up))
 
 
-def auc(scores: Floats, own: NDArray[np.bool_]) -> Estimate:
+def auc(scores: Floats, of_class: NDArray[np.bool_]) -> Estimate:
     """How often a row of the class, `own` (rows,), has a higher score (rows,) than another row; equal ones count half.
     Raises ValueError unless there are rows of both kinds.
 
@@ -61,14 +61,15 @@ def auc(scores: Floats, own: NDArray[np.bool_]) -> Estimate:
     them as the rarer kind has rows. So no AUC varies more than a share of that many rows; if the estimated variance is
     0, that share's is taken.
     """
-    many, others = int(own.sum()), int((~own).sum())
+    many, others = int(of_class.sum()), int((~of_class).sum())
     if not many or not others:
         raise ValueError("an AUC needs rows of the class and others")
     ranks = rankdata(scores)
-    above = (ranks[own] - rankdata(scores[own])) / others  # for each row, the share of the other kind that it is beyond
-    below = 1 - (ranks[~own] - rankdata(scores[~own])) / many
+    # for each row, the share of the other kind that it is beyond
+    above = (ranks[of_class] - rankdata(scores[of_class])) / others
+    below = 1 - (ranks[~of_class] - rankdata(scores[~of_class])) / many
     value = min(1.0, max(0.0, float(above.mean())))
-    seen = [(float(each.var(ddof=1)) / len(each), len(each) - 1) for each in (above, below) if len(each) > 1]
+    seen = [(float(shares.var(ddof=1)) / len(shares), len(shares) - 1) for shares in (above, below) if len(shares) > 1]
     variance, sample = math.fsum(part for part, _ in seen), float(min(many, others))
     if variance and sample > 1:
         freedom = variance**2 / math.fsum(part**2 / of for part, of in seen)

@@ -113,14 +113,14 @@ class MeasuredRounds:
 
     def __init__(self, rounds: Sequence[MeasuredColumn], rows: CrossedRows | ReducedRows, units: float) -> None:
         self.rows, self.share = rows, units / rows.counts.sum()
-        self.sums = np.concatenate([each.sums for each in rounds])
-        self.noise = np.repeat([each.noise**2 for each in rounds], [len(each.sums) for each in rounds])
-        self.views = [each.view for each in rounds]
+        self.sums = np.concatenate([of_round.sums for of_round in rounds])
+        self.noise = np.repeat([of_round.noise**2 for of_round in rounds], [len(of_round.sums) for of_round in rounds])
+        self.views = [of_round.view for of_round in rounds]
         self.stacked = vstack(self.views, format="csr")
-        self.asking = vstack([each.view * (each.guess is not None) for each in rounds], format="csr")
-        ends = np.cumsum([0, *(len(each.sums) for each in rounds)]).tolist()
-        self.cells = [slice(*each) for each in pairwise(ends)]
-        guesses = [each.guess for each in rounds if each.guess is not None and each.guess.ndim]
+        self.asking = vstack([of_round.view * (of_round.guess is not None) for of_round in rounds], format="csr")
+        ends = np.cumsum([0, *(len(of_round.sums) for of_round in rounds)]).tolist()
+        self.cells = [slice(*pair) for pair in pairwise(ends)]
+        guesses = [of_round.guess for of_round in rounds if of_round.guess is not None and of_round.guess.ndim]
         self.factors = [np.ones(len(rows.counts)), np.ones(len(rows.counts)), *guesses]
         self.parts = _parts(rounds, len(self.factors))
         still = [pair for pair in combinations_with_replacement(range(len(self.factors)), 2) if P not in pair]
@@ -132,7 +132,7 @@ class MeasuredRounds:
         totals = self.totals.copy()
         totals[P] = self.rows.totals(expit(self.rows.logits(weights)))
         added = self.share * self.parts @ totals
-        return np.concatenate([view @ each for view, each in zip(self.views, added, strict=True)])
+        return np.concatenate([view @ weight for view, weight in zip(self.views, added, strict=True)])
 
     def linearised(self, weights: Floats) -> Linearised:
         """J, z and the three parts of V."""
@@ -169,14 +169,14 @@ class MeasuredRounds:
 
 def _parts(rounds: Sequence[MeasuredColumn], factors: int) -> Floats:
     parts, guess = np.zeros((len(rounds), factors)), P
-    for part, each in zip(parts, rounds, strict=True):
-        if each.guess is None:
+    for part, of_round in zip(parts, rounds, strict=True):
+        if of_round.guess is None:
             part[ONE] = 1
-        elif each.guess.ndim:
+        elif of_round.guess.ndim:
             guess += 1
             part[P], part[guess] = 1, -1
         else:
-            part[P], part[ONE] = 1, -float(each.guess)
+            part[P], part[ONE] = 1, -float(of_round.guess)
     return parts
 
 
@@ -231,5 +231,5 @@ def _likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float]) -> tupl
     if len(kappas) > 1:
         spread = jacobian * prior.sd
         covariance = within + spread @ spread.T
-        kappa = max(kappas, key=lambda each: likelihood(parts.target, covariance + each * parts.rows))
+        kappa = max(kappas, key=lambda candidate: likelihood(parts.target, covariance + candidate * parts.rows))
     return whitened(jacobian, parts.target, within + kappa * parts.rows), kappa

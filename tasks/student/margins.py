@@ -90,10 +90,10 @@ def margins_of(grid: Codes, sums: Ints, *, steps: int, scale: float, count: int)
 def _agreed(narrow: Floats, wide: Floats, field: NumberField, group: Ints, noise: float) -> _Column:
     """Both tables as one, by least squares: a wide cell of g narrow ones weighs g to their sum's 1."""
     size = np.bincount(group)
-    own = np.bincount(group, narrow)
-    best = (wide * size + own) / (size + 1)
+    grouped = np.bincount(group, narrow)
+    best = (wide * size + grouped) / (size + 1)
     variance = float((noise**2 * size / (size + 1)).sum())
-    return _Column(narrow + ((best - own) / size)[group], group, variance, field.cuts)
+    return _Column(narrow + ((best - grouped) / size)[group], group, variance, field.cuts)
 
 
 def _settled(column: _Column, units: float, noise: float) -> Floats:
@@ -107,11 +107,11 @@ def _settled(column: _Column, units: float, noise: float) -> Floats:
     places, group = np.unique(column.group[body], return_inverse=True)
     wide = nearest(totals[places], max(0.0, units - float(tails.sum())))
     for at, total in enumerate(wide):
-        own = body[group == at]
-        parts = column.narrow[own]
+        members = body[group == at]
+        parts = column.narrow[members]
         apart = parts - parts.mean()
         explained = (len(parts) - 1) * noise**2 / max(1e-9, float(apart @ apart))
-        settled[own] = nearest(total / len(parts) + max(0.0, 1 - explained) * apart, total)
+        settled[members] = nearest(total / len(parts) + max(0.0, 1 - explained) * apart, total)
     return settled
 
 

@@ -132,9 +132,10 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
         if fine != coarse:
             view = coarser(codes.fields[fine], codes.fields[coarse])
             for code in np.unique(to):  # rows that get it have the fine codes of those that had it
-                donors, given = rows[held == code, fine], which[to == code]
+                donors, receivers = rows[held == code, fine], which[to == code]
                 first_within = codes.span(fine).start + int(np.argmax(view == code))
-                moved_rows[given, fine] = draw.choice(donors if len(donors) else [first_within], size=len(given))
+                held_there = donors if len(donors) else [first_within]
+                moved_rows[receivers, fine] = draw.choice(held_there, size=len(receivers))
         moved += len(which)
     return moved_rows, moved / (len(rows) * len(codes.coarse))
 

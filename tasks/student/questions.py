@@ -97,7 +97,7 @@ class RoundPlanner:
 
     def first_questions(self) -> tuple[RoundQuestion, ...]:
         """The questions that depend on no released sums: all up to the first that asks for labels."""
-        first = [each.what for each in self.mechanism.rounds].index("labels")
+        first = [of_round.what for of_round in self.mechanism.rounds].index("labels")
         spans = self.codes.spans(self.codes.coarse)
         return tuple(self.mechanism.question(at, self.codes.coarse, spans) for at in range(first + 1))
 
@@ -105,7 +105,7 @@ class RoundPlanner:
         """The part of a round's file that follows from its noisy sums: the model decoded so far, and the next question.
         Totals of codes alone give no model."""
         number, rounds = len(released), self.mechanism.rounds
-        if all(each.what == "codes" for each in rounds[: number + 1]):
+        if all(of_round.what == "codes" for of_round in rounds[: number + 1]):
             return {"decoded": None, "next": None}
         now, codes = NoisyRound(question, rounds[number].scale, sums), self.codes_after(released)
         record = released[-1]["decoded"] if released else None
@@ -172,7 +172,7 @@ class SeasonReader:
             spread, questions = float(file["spread"]), map(RoundQuestion.from_record, file["questions"])
             totals = zip(questions, file["scales"], file["totals"], strict=True)
             seasons.append(
-                [NoisyRound(asked, scale * spread, np.array(sums, np.int64)) for asked, scale, sums in totals]
+                [NoisyRound(question, scale * spread, np.array(sums, np.int64)) for question, scale, sums in totals]
             )
         return {"decoded": decode(joined(seasons), self.rows, self.codes).record()}
 

@@ -60,7 +60,7 @@ def planned_rounds(
     ways = math.comb(fields, 2) if pairs else 0
     # most cells of all pairs of columns, or of the few that are asked then
     paired = max(ways * (GROUPS + 1) ** 2, min(ways, LATER_FIELDS) * (FINER + 1) ** 2)
-    asked = [
+    of_labels = [
         Round(
             fields=min(fields, later) if at else fields,
             cells=(max(codes, paired) if at else codes) * columns(classes, "labels"),
@@ -69,10 +69,10 @@ def planned_rounds(
         )
         for at, share in enumerate(SHARES[rounds])
     ]
-    norm = math.isqrt(fields * row_square(classes, steps, "labels", asked[0].least))
-    asked[0] = asked[0].with_(count=max(1, norm // COUNT_SHARE), cells=asked[0].cells + 1)
+    norm = math.isqrt(fields * row_square(classes, steps, "labels", of_labels[0].least))
+    of_labels[0] = of_labels[0].with_(count=max(1, norm // COUNT_SHARE), cells=of_labels[0].cells + 1)
     totals = Round(what="codes", fields=fields, cells=codes, least=0, share=REPAIR_SHARE)
-    return (totals, *asked) if repair else tuple(asked)
+    return (totals, *of_labels) if repair else tuple(of_labels)
 
 
 def least_expected(classes: int, steps: int, at: int) -> int:
@@ -114,8 +114,8 @@ def sketch_rounds(
         rest -= pairs_share
     for at, share in enumerate(label_shares):
         fields = len(narrow) if at == 0 else min(len(narrow), LATER_FIELDS)
-        least, asked = least_expected(classes, steps, at), sum(narrow) * columns(classes, "labels")
-        rounds.append(Round(fields=fields, cells=asked, least=least, share=rest * share))
+        least, cells = least_expected(classes, steps, at), sum(narrow) * columns(classes, "labels")
+        rounds.append(Round(fields=fields, cells=cells, least=least, share=rest * share))
     return tuple(rounds)
 
 

@@ -132,13 +132,13 @@ def _column(name: str, cells: Cells, code: Code, weights: Any) -> dict[str, Any]
     points = [weights[code.start + at].tolist() for at in range(code.size)]
     about = {"name": name, "kind": kind, "rule": RULES[kind]} | ({"spelling": spelling} if spelling else {})
     if code.cuts is None:
-        known = {word: points[at] for at, word in enumerate(code.words)}
+        words = {word: points[at] for at, word in enumerate(code.words)}
         others = {"words": [*code.others], "points": points[-2]}
-        return {**about, "words": known, "other words": others, "missing": points[-1]}
+        return {**about, "words": words, "other words": others, "missing": points[-1]}
     ends = [_end(kind, cut) for cut in code.cuts]
     intervals = [
-        {"from": low, "to": high, "points": own}
-        for low, high, own in zip([None, *ends], [*ends, None], points[:-1], strict=True)
+        {"from": low, "to": high, "points": of_interval}
+        for low, high, of_interval in zip([None, *ends], [*ends, None], points[:-1], strict=True)
     ]
     return {**about, "intervals": intervals, "missing": points[-1]}
 
@@ -203,7 +203,7 @@ def scorecard_sql(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESH
         f"-- None may have a name that begins with concord_. Text must be composed (NFC), without tabs around it.\n"
         f"-- MySQL and BigQuery read names and words otherwise than standard SQL: not for those.\n{''.join(comments)}"
         f"WITH concord_coded AS (\n  SELECT {TABLE}.*,\n  {_listed(coded)}\n  FROM {_name('rows')} {TABLE}\n),\n"
-        f"concord_paired AS (\n  SELECT concord_coded.*{''.join(f',{chr(10)}  {each}' for each in paired)}\n"
+        f"concord_paired AS (\n  SELECT concord_coded.*{''.join(f',{chr(10)}  {column}' for column in paired)}\n"
         f"  FROM concord_coded\n),\n"
         f"concord_scored AS (\n  SELECT concord_paired.*,\n  {_listed(scores)}\n  FROM concord_paired\n)\n"
         f"SELECT concord_scored.*,\n  {_listed(predictions)}\nFROM concord_scored;\n"
@@ -218,7 +218,7 @@ def _points(column: dict[str, Any]) -> list[list[float]]:
     """The points of a column by the number of its code in SQL: intervals or words in order, and missing last."""
     if "words" in column:
         return [*column["words"].values(), column["other words"]["points"], column["missing"]]
-    return [*(each["points"] for each in column["intervals"]), column["missing"]]
+    return [*(interval["points"] for interval in column["intervals"]), column["missing"]]
 
 
 def _code(column: dict[str, Any]) -> str:
@@ -230,7 +230,7 @@ def _code(column: dict[str, Any]) -> str:
         places = dict.fromkeys(column["other words"]["words"], last) | {w: at for at, w in enumerate(column["words"])}
         listed = "".join(f" WHEN {_text(word)} THEN {at}" for word, at in places.items())
         return f"CASE {text}{listed} ELSE {last + 1} END" if listed else f"{last + 1}"
-    ends = [each["from"] for each in column["intervals"][1:]]
+    ends = [interval["from"] for interval in column["intervals"][1:]]
     missing = len(ends) + 1
     if column["kind"] == "boolean":
         words = {**TRUTH, "1.0": 1.0, "0.0": 0.0}  # and the numbers 1 and 0 as databases write them
@@ -256,12 +256,12 @@ def _prediction(predicts: dict[str, Any]) -> str:
         far = f"WHEN concord_score_0 < -7e2 THEN {low} WHEN concord_score_0 > 7e2 THEN {high}"  # where EXP may fail
         return f"CASE {far} ELSE {low} + ({high} - {low}) / (1e0 + EXP(-concord_score_0)) END"
     classes, thresholds = predicts["classes"], predicts["thresholds"][predicts["point"]]
-    above = [f"concord_score_{at} - {_real(each)}" for at, each in enumerate(thresholds)]
+    above = [f"concord_score_{at} - {_real(threshold)}" for at, threshold in enumerate(thresholds)]
     if len(thresholds) == 1:
         return f"CASE WHEN {above[0]} > 0e0 THEN {_text(classes[1])} ELSE {_text(classes[0])} END"
     best = "".join(
-        f"\n  WHEN {' AND '.join(f'{own} >= {other}' for other in above if other != own)} THEN {_text(classes[at])}"
-        for at, own in enumerate(above[:-1])
+        f"\n  WHEN {' AND '.join(f'{score} >= {other}' for other in above if other != score)} THEN {_text(classes[at])}"
+        for at, score in enumerate(above[:-1])
     )
     return f"CASE{best}\n  ELSE {_text(classes[-1])} END"
 
@@ -272,12 +272,12 @@ def _at_thresholds(predicts: dict[str, Any]) -> tuple[list[str], list[str]]:
     named = predicts["at probabilities"]["classes"] if "at probabilities" in predicts and len(classes) == 2 else {}
     for name, least in named.items():
         at, score = classes.index(name), float(log_odds(least))
-        column, own, other = f"concord_at_threshold_{at}", _text(name), _text(classes[1 - at])
+        column, class_name, other = f"concord_at_threshold_{at}", _text(name), _text(classes[1 - at])
         reached = f"concord_score_0 {'>=' if at else '<='} {_real(score if at else -score)}"
         comments.append(
             f"-- {column} names {_in_line(name)} from a probability of {least:g} on; prediction may never.\n"
         )
-        columns.append(f"CASE WHEN {reached} THEN {own} ELSE {other} END AS {column}")
+        columns.append(f"CASE WHEN {reached} THEN {class_name} ELSE {other} END AS {column}")
     return comments, columns
 
 

@@ -179,7 +179,7 @@ class SketchPlanner:
         drawn = self._synthetic_by_labels(released, now) if self._by_labels and len(rounds) == 1 else {}
         rows = recoded(published_cells(self.grid, [*released, drawn]), self.grid, codes)
         before = None if len(rounds) == 1 else Decoded.from_record(rounds[-2]["decoded"])
-        units, of_labels = float(released[0]["units"]), [noisy_round(each) for each in rounds]
+        units, of_labels = float(released[0]["units"]), [noisy_round(file) for file in rounds]
         decoded = decode(of_labels, rows, codes, units=units, search=self.search, before=before)
         if len(released) + 1 == len(self.mechanism.rounds):
             return {"decoded": decoded.record(), "next": None, **drawn}
@@ -234,10 +234,10 @@ def rehearse_steps(planner: SketchPlanner) -> None:
     noise = np.random.default_rng(0)
     for value, scale in ((0, 0.0), (0, 1.0), (10**12, 0.0), (-(10**12), 0.0)):
         files = list[dict[str, Any]]()
-        for each in some.mechanism.rounds:
+        for of_round in some.mechanism.rounds:
             question = some.question(files)
-            sums = value + np.rint(noise.normal(0, scale * each.scale, question.size)).astype(np.int64)
-            file = {"question": question.record(), "scale": each.scale, "sums": sums.tolist()}
+            sums = value + np.rint(noise.normal(0, scale * of_round.scale, question.size)).astype(np.int64)
+            file = {"question": question.record(), "scale": of_round.scale, "sums": sums.tolist()}
             files.append({**file, **some.follow(files, question, sums)})
 
 

@@ -175,8 +175,8 @@ def _between(least: int, most: int) -> Rule:
     return lambda value: type(value) is int and least <= value <= most
 
 
-def _one_of(known: Iterable[str]) -> Rule:
-    return lambda value: _text(value) and value in known
+def _one_of(allowed: Iterable[str]) -> Rule:
+    return lambda value: _text(value) and value in allowed
 
 
 def _by_name(value: Any) -> bool:
