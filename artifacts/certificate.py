@@ -259,8 +259,8 @@ class Certificate(CertificatePart):
     @property
     def files(self) -> tuple[Ref, ...]:
         """The released files that the certificate names: the student, and those of all sessions."""
-        own = () if self.learned is None else (self.learned.file,)
-        return *own, *(file for record in self.sessions for file in record.files)
+        student = () if self.learned is None else (self.learned.file,)
+        return *student, *(file for record in self.sessions for file in record.files)
 
     @property
     def tables(self) -> tuple[Ref, ...]:

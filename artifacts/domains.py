@@ -75,12 +75,12 @@ class Filter:
         """The part of the budget that a charge takes, by its Rényi nats."""
         return float(charge.renyi / self.budget) if self.budget > 0 else float(charge.renyi > 0)
 
-    def more(self, total: Charge, each: Charge) -> int:
-        """Number of further charges of `each`, which is positive, that fit after `total`."""
+    def more(self, total: Charge, charge: Charge) -> int:
+        """Number of further charges of `charge`, which is positive, that fit after `total`."""
         with localcontext(prec=80):
             left = (
-                (self.budget - total.renyi, each.renyi),
-                (Decimal(self.delta_additive) - total.delta, each.delta),
+                (self.budget - total.renyi, charge.renyi),
+                (Decimal(self.delta_additive) - total.delta, charge.delta),
             )
             return max(0, min(int(rest // once) for rest, once in left if once))
 

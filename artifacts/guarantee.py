@@ -177,7 +177,7 @@ class DomainCharge(CertificatePart):
 
 def shared(charges: Iterable[SessionCharge], part: str) -> float:
     """The share of the domain's budget that these charges take of a unit of that part, at most."""
-    touching = [(each.stream, each.share) for each in charges if each.part in (part, EVERY)]
+    touching = [(charge.stream, charge.share) for charge in charges if charge.part in (part, EVERY)]
     return math.fsum(paid(touching, max))
 
 

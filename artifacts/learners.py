@@ -41,12 +41,12 @@ class Learner(Section):
             raise WrongInput(f"{rule}, got {self.estimator!r}, which cannot be imported") from None
         if not all(callable(getattr(made, method, None)) for method in ("fit", "predict")):
             raise WrongInput(f"estimator must have fit and predict, got {self.estimator!r}")
-        known = list(inspect.signature(made).parameters)
+        names = list(inspect.signature(made).parameters)
         for key in self.params:
-            if key not in known:
-                raise WrongInput(f"params holds {key!r}, which {self.estimator} does not take{near(key, known)}")
+            if key not in names:
+                raise WrongInput(f"params holds {key!r}, which {self.estimator} does not take{near(key, names)}")
         try:
-            return made(**{key: value for key, value in more.items() if key in known} | self.params)
+            return made(**{key: value for key, value in more.items() if key in names} | self.params)
         except (TypeError, ValueError) as wrong:
             raise WrongInput(f"params cannot build {self.estimator}: {wrong}") from None
 

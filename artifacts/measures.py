@@ -199,8 +199,11 @@ class PublicTest(CertificatePart):
         """
         if self.calibration is None:
             return None
-        gap = math.fsum(each.rows * abs(each.confidence - each.accuracy.value) for each in self.calibration) / self.rows
-        off = math.fsum(math.sqrt(each.rows) for each in self.calibration) / (2 * self.rows)
+        gap = (
+            math.fsum(group.rows * abs(group.confidence - group.accuracy.value) for group in self.calibration)
+            / self.rows
+        )
+        off = math.fsum(math.sqrt(group.rows) for group in self.calibration) / (2 * self.rows)
         off += math.sqrt(-math.log(1 - LEVEL) / (2 * self.rows))
         return Estimate(value=gap, low=max(0.0, gap - off), high=min(1.0, gap + off))
 
@@ -229,8 +232,8 @@ def ranking_in_words(test: PublicTest) -> str:
     if test.auc is None or rare.average_precision is None:
         return ""
     share = rare.rows / test.rows
-    found = f"{rare.average_precision:.3f}, chance level {share:.3f}"
-    more = f"; average precision of the rarest class, {rare.name!r}, {found}" if share < RARE else ""
+    precision = f"{rare.average_precision:.3f}, chance level {share:.3f}"
+    more = f"; average precision of the rarest class, {rare.name!r}, {precision}" if share < RARE else ""
     gap = test.calibration_error
     sure = "" if gap is None else f"; expected calibration error {gap.in_words}"
     return f"; AUC {test.auc:.3f}{more}{sure}"

@@ -92,8 +92,8 @@ class Parts:
     def touched_by(self, session: Terms) -> str:
         """The only part that a session would touch if it were opened now, or EVERY."""
         division = self._divided.get(session.domain)
-        known = division is not None and session.division == division.commitment
-        return session.part if known and session.part in PARTS else EVERY
+        divided = division is not None and session.division == division.commitment
+        return session.part if divided and session.part in PARTS else EVERY
 
     def stream_of(self, session: str) -> str:
         """The stream of which an opened session is a season, or none."""
@@ -107,14 +107,14 @@ class Parts:
         """Whether a later season of that stream would know all units that earlier ones have asked."""
         return stream not in self._lost
 
-    def is_new(self, domain: str, asked: Division) -> bool:
+    def is_new(self, domain: str, division: Division) -> bool:
         """Whether the domain is not divided yet. Raises WrongInput if another share or naming rule is on record."""
-        known = self._divided.get(domain)
-        if known is None:
+        recorded = self._divided.get(domain)
+        if recorded is None:
             return True
         for field, frozen, given in (
-            ("test.share", known.share, asked.share),
-            ("the naming of units", known.naming, asked.naming),
+            ("test.share", recorded.share, division.share),
+            ("the naming of units", recorded.naming, division.naming),
         ):
             if frozen != given:
                 raise WrongInput(
@@ -141,10 +141,10 @@ def paid(amounts: Iterable[tuple[str, Amount]], most: Callable[..., Amount]) -> 
 def by_part(charges: Iterable[Counted]) -> dict[str, Charge]:
     """The charge of each part."""
     listed = list(charges)
-    touched = {name: [each for each in listed if each.part in (EVERY, name)] for name in PARTS}
+    touched = {name: [charged for charged in listed if charged.part in (EVERY, name)] for name in PARTS}
     return {
-        name: sum(paid([(each.stream, each.charge) for each in own], Charge.most), NOTHING)
-        for name, own in touched.items()
+        name: sum(paid([(charged.stream, charged.charge) for charged in touching], Charge.most), NOTHING)
+        for name, touching in touched.items()
     }
 
 

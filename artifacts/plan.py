@@ -100,9 +100,9 @@ class Plan(Section):
         """The ways in which its student learns from private rows, one session each; the last one has the student."""
         unsaid: tuple[Way, ...] = ("votes",) if self.teachers.count else ("tallies",)
         by_sums: tuple[Way, ...] = ("tallies",) if self.data.declared is None else ("sketch",)
-        asked: dict[str, tuple[Way, ...]] = {"tallies": by_sums, "none": ()}
+        by_question: dict[str, tuple[Way, ...]] = {"tallies": by_sums, "none": ()}
         chosen: tuple[Way, ...] = ("hypothesis",) if self.student.learner == "universal" else ()
-        return (*asked.get(self.labeling.asking, unsaid), *chosen)
+        return (*by_question.get(self.labeling.asking, unsaid), *chosen)
 
     def naming(self, mechanism: str, cutoff: int | None = None) -> "Plan":
         """The plan with that mechanism, without keys that it has no use for. Raises WrongInput if that is no plan."""
@@ -173,11 +173,11 @@ def _meaningful(plan: Plan) -> Wrong:
 
 def _asked(plan: Plan) -> Wrong:
     """Sections that the plan's way of asking private rows does not use, and those that it needs."""
-    asked, teachers, learner = plan.labeling.mechanism, plan.teachers.count, plan.student.learner
+    mechanism, teachers, learner = plan.labeling.mechanism, plan.teachers.count, plan.student.learner
     needed = "it needs labeling.mechanism = 'tallies'"
     match plan.labeling.asking:
         case "tallies" | "auto" if plan.data.text:
-            rule = f"data.text does not apply to labeling.mechanism = {asked!r}: tallies have a code for each value"
+            rule = f"data.text does not apply to labeling.mechanism = {mechanism!r}: tallies have a code for each value"
             yield f"{rule}. Name a mechanism by which teachers vote"
         case "tallies" if learner == "universal":
             yield "student.learner = 'universal' is chosen beside votes or alone, not beside tallies"
@@ -190,14 +190,14 @@ def _asked(plan: Plan) -> Wrong:
         case _ if plan.data.bounds:
             yield f"data.bounds declares a number as label, on which teachers cannot vote: {needed}"
         case _ if plan.stream:
-            yield f"stream is of running sums: {needed}, got {asked!r}"
+            yield f"stream is of running sums: {needed}, got {mechanism!r}"
         case "auto" if not teachers and (not plan.labeling.rows or learner == "universal"):
             rule = "teachers.count must be given for labeling.mechanism = 'auto'"
             yield f"{rule}, or else labeling.rows, by which tallies are weighed"
         case "auto":
             return
         case _ if learner == "linear":
-            yield f"student.learner = 'linear' is the model that tallies are decoded to: {needed}, got {asked!r}"
+            yield f"student.learner = 'linear' is the model that tallies are decoded to: {needed}, got {mechanism!r}"
         case "none" if learner == "fitted":
             yield "labeling must be given, since the student is fitted to released labels"
         case "none" if teachers:
@@ -208,17 +208,17 @@ def _asked(plan: Plan) -> Wrong:
 
 def _chosen(plan: Plan) -> Wrong:
     """A universal student needs two classes, and ε beside labels."""
-    own, whole = plan.student.epsilon, plan.privacy.epsilon
+    of_choice, whole = plan.student.epsilon, plan.privacy.epsilon
     if plan.student.learner != "universal":
         return
     if len(plan.data.classes) != 2:
         yield f"student.learner = 'universal' is for two classes, got {len(plan.data.classes)} in data.classes"
     if plan.labeling.asking == "none":
-        if own is not None:
+        if of_choice is not None:
             yield "student.epsilon is only valid with [labeling]: without it the choice has all of privacy.epsilon"
-    elif own is None or own >= whole:
+    elif of_choice is None or of_choice >= whole:
         rule = f"student.epsilon must be given and below privacy.epsilon = {whole:g}"
-        yield f"{rule}, because labels cost ε as well, got {own}"
+        yield f"{rule}, because labels cost ε as well, got {of_choice}"
 
 
 def _streamed(plan: Plan) -> Wrong:
@@ -304,7 +304,7 @@ def read_tables(path: Path) -> dict[str, Any]:
         content = path.read_bytes()
         tables = tomllib.loads(content.decode(json.detect_encoding(content)))  # Notepad and PowerShell write marks
     except FileNotFoundError:
-        close = get_close_matches(path.stem, sorted(each.stem for each in path.parent.glob("*.toml")), n=1)
+        close = get_close_matches(path.stem, sorted(file.stem for file in path.parent.glob("*.toml")), n=1)
         meant = f"; did you mean {path.with_name(close[0])}.toml?" if close else ": `concord init` writes one"
         raise WrongInput(f"the plan {path} does not exist{meant}") from None
     except (OSError, UnicodeDecodeError):

@@ -46,8 +46,8 @@ def optimal_composition(pure: Iterable[tuple[float, int]], delta: float) -> floa
     if delta <= 0 or not parts:
         return whole
     if len(parts) == 1:
-        ((each, times),) = parts.items()
-        return min(whole, _of_equals(each, times, delta * (1 - SUM_ERROR)) if times <= MOST_EQUAL_PARTS else whole)
+        ((part, times),) = parts.items()
+        return min(whole, _of_equals(part, times, delta * (1 - SUM_ERROR)) if times <= MOST_EQUAL_PARTS else whole)
     return min(whole, _of_others(parts, delta - FFT_ERROR))
 
 
@@ -168,14 +168,14 @@ class Cost:
         same theorems, exact for equal pure parts. Rounded up; at most 1."""
         from dp_accounting.rdp import rdp_privacy_accountant
 
-        known = [1.0, *(delta for at, delta in self.claims if at <= epsilon)]
+        bounds = [1.0, *(delta for at, delta in self.claims if at <= epsilon)]
         if finite := [pair for pair in zip(ORDERS, self.renyi, strict=True) if math.isfinite(pair[1])]:
-            known.append(
+            bounds.append(
                 self.delta + float(rdp_privacy_accountant.compute_delta(*zip(*finite, strict=True), epsilon)[0])
             )
         if self.pure is not None and len(self.pure) == 1 and self.pure[0][1] <= MOST_EQUAL_PARTS:
-            known.append(self.delta + hockey_stick(*self.pure[0], epsilon) * (1 + SUM_ERROR))
-        return min(1.0, min(known) * UP)
+            bounds.append(self.delta + hockey_stick(*self.pure[0], epsilon) * (1 + SUM_ERROR))
+        return min(1.0, min(bounds) * UP)
 
 
 def compose(costs: Iterable[Cost]) -> Cost:
@@ -220,10 +220,10 @@ def bounded_range(epsilon: float, order: float) -> float:
     """
     if order * epsilon < 1e-4:
         return order * epsilon**2 / 8 * UP
-    own, less = math.log1p(-math.exp(-order * epsilon)), math.log1p(-math.exp(-(order - 1) * epsilon))
-    t = epsilon + math.log1p(-1 / order) + own - less
+    log_odds, less = math.log1p(-math.exp(-order * epsilon)), math.log1p(-math.exp(-(order - 1) * epsilon))
+    t = epsilon + math.log1p(-1 / order) + log_odds - less
     if order * epsilon > 60:
-        return (t + (own - math.log(order) - math.log1p(-math.exp(-epsilon))) / (order - 1)) * UP
+        return (t + (log_odds - math.log(order) - math.log1p(-math.exp(-epsilon))) / (order - 1)) * UP
     rest = epsilon - t
     above = math.expm1(rest) * math.expm1(order * t)
     below = math.exp(rest) * math.expm1(t) * -math.expm1(-order * rest)
@@ -254,17 +254,17 @@ class Charge:
     delta: Decimal = Decimal(0)
 
     def __add__(self, other: "Charge") -> "Charge":
-        return self._with(other, lambda own, more: own + more)
+        return self._with(other, lambda amount, more: amount + more)
 
     def __sub__(self, other: "Charge") -> "Charge":
-        return self._with(other, lambda own, less: own - less)
+        return self._with(other, lambda amount, less: amount - less)
 
     def __le__(self, other: "Charge") -> bool:
-        return all(own <= most for own, most in zip(self.amounts, other.amounts, strict=True))
+        return all(amount <= most for amount, most in zip(self.amounts, other.amounts, strict=True))
 
     def times(self, count: int) -> "Charge":
         """The charge of `count` refusals, each at this charge."""
-        return self._with(self, lambda own, _: own * count)
+        return self._with(self, lambda amount, _: amount * count)
 
     def most(self, other: "Charge") -> "Charge":
         """The larger of each amount."""

@@ -263,9 +263,9 @@ class PrivacyPlan(Section):
     @model_validator(mode="after")
     def session_within_lifetime(self) -> Self:
         for field in ("epsilon", "delta"):
-            own, cap = getattr(self, field), getattr(self.lifetime, field)
-            if own > cap:
-                raise ValueError(f"{field} must be at most lifetime.{field} = {cap:g}, got {own:g}")
+            amount, cap = getattr(self, field), getattr(self.lifetime, field)
+            if amount > cap:
+                raise ValueError(f"{field} must be at most lifetime.{field} = {cap:g}, got {amount:g}")
         return self
 
 
@@ -330,7 +330,7 @@ class StreamPlan(Section):
     checked without ids of units."""
 
 
-def near(word: str, known: Sequence[str]) -> str:
+def near(word: str, words: Sequence[str]) -> str:
     """The end of a sentence about an unknown word: the nearest known one, or all known ones."""
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(map(repr, known))}"
+    close = difflib.get_close_matches(word, words, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(map(repr, words))}"

@@ -188,12 +188,12 @@ class Session(Terms):
     @classmethod
     def charged(cls, opening: Opening, by: Filter) -> Self:
         """`opening` as charged by a domain's filter. Raises ValueError if it has no finite charge there."""
-        each = opening.per_refusal
+        per_refusal = opening.per_refusal
         terms = {term.name: getattr(opening, term.name) for term in fields(Terms)}
         return cls(
             **{**terms, "epsilon": float(opening.epsilon), "delta": float(opening.delta)},
             reserved=by.charge(opening.whole),
-            per_refusal=None if each is None else by.charge(each),
+            per_refusal=None if per_refusal is None else by.charge(per_refusal),
         )
 
     @property

@@ -413,8 +413,8 @@ def _days(key: str, value: Any) -> float:
         moment = datetime(moment.year, moment.month, moment.day)
     if not isinstance(moment, datetime):
         raise ValueError(f"{key} must be a date such as 2001-12-31, got {value!r}")
-    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (known - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / DAY_SECONDS
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (zoned - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / DAY_SECONDS
 
 
 def _rule(wrong: ValueError) -> str:

@@ -48,8 +48,8 @@ class Threads(ThreadPoolExecutor):
                 with self._turn:
                     self._working.discard(here)
 
-        begun = [self.submit(stoppable, item) for item in items]
-        for future in begun:
+        futures = [self.submit(stoppable, item) for item in items]
+        for future in futures:
             while not future.done():  # a signal may arrive in another thread, and is heard when this one wakes
                 wait([future], NAP)
             yield future.result()

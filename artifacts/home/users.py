@@ -22,14 +22,14 @@ MOST_BYTES = 1 << 16
 def check_own(what: str, path: Path, closed: int) -> None:
     """Raise EnvironmentFailed, naming it as `what`, if a folder is another user's, or if others have one of the rights
     in `closed`, such as 0o077; OSError if it is not there."""
-    found, ours = path.stat(), os.geteuid()
-    if found.st_uid != ours:
+    status, ours = path.stat(), os.geteuid()
+    if status.st_uid != ours:
         raise EnvironmentFailed(
-            f"{what} {path} belongs to {_user_name(found.st_uid)}, and this runs as {_user_name(ours)}: run it as "
-            f"{_user_name(found.st_uid)}; or, if nobody else has put anything there, let root give it to "
+            f"{what} {path} belongs to {_user_name(status.st_uid)}, and this runs as {_user_name(ours)}: run it as "
+            f"{_user_name(status.st_uid)}; or, if nobody else has put anything there, let root give it to "
             f"{_user_name(ours)} by `chown -R {ours} {path}`; or name another home"
         )
-    if (mode := found.st_mode & 0o777) & closed:
+    if (mode := status.st_mode & 0o777) & closed:
         raise EnvironmentFailed(
             f"{what} {path} must be closed to others (0700), found {mode:04o}: `chmod -R go= {path}`"
         )

@@ -50,12 +50,12 @@ def keyed_digest(key: bytes, *parts: bytes | str) -> str:
 def hashed(contents: Iterable[bytes], key: bytes, purpose: bytes, size: int) -> list[bytes]:
     """A keyed digest of `size` bytes for each content, for one purpose: BLAKE2b (RFC 7693), fast enough for every row
     of a table."""
-    begun, found = hashlib.blake2b(key=key, person=purpose, digest_size=size), []
+    keyed, digests = hashlib.blake2b(key=key, person=purpose, digest_size=size), []
     for content in contents:
-        own = begun.copy()
-        own.update(content)
-        found.append(own.digest())
-    return found
+        digest = keyed.copy()
+        digest.update(content)
+        digests.append(digest.digest())
+    return digests
 
 
 class Sink:
@@ -124,8 +124,8 @@ class Vault:
             root.parent.mkdir(parents=True, exist_ok=True)
             make_folder(root)
             check_own("the vault", root, 0o077)
-        own = self._installation()
-        self._seal, self._digests = derive(own, "seal"), derive(own, "digests")
+        secret = self._installation()
+        self._seal, self._digests = derive(secret, "seal"), derive(secret, "digests")
 
     @property
     def staged(self) -> Staged:
@@ -212,10 +212,10 @@ class Vault:
     def read(self, ref: Ref) -> bytes:
         """The bytes of a sealed file. Raises NotVerified if it is missing or not what was written."""
         try:
-            found, content = self._open(ref.path)
+            there, content = self._open(ref.path)
         except OSError:
             raise NotVerified(f"the vault file {ref.path} is missing or cannot be read") from None
-        if not hmac.compare_digest(found.digest, ref.digest):
+        if not hmac.compare_digest(there.digest, ref.digest):
             raise NotVerified(f"the vault file {ref.path} is not what was written")
         return content
 
@@ -250,20 +250,20 @@ class Vault:
 
         Raises NotVerified if this vault did not write it at that path.
         """
-        found = self.take(path)
-        return None if found is None else found[0]
+        taken = self.take(path)
+        return None if taken is None else taken[0]
 
     def take(self, path: str) -> tuple[Ref, bytes] | None:
         """As `find`, with the bytes that the digest was computed from."""
         return self._open(path) if (self.root / path).is_file() else None
 
-    def paths(self, folder: str, pattern: str, known: Collection[str] = ()) -> list[str]:
-        """The files of a folder whose names match, besides those that are known; sorted."""
+    def paths(self, folder: str, pattern: str, besides: Collection[str] = ()) -> list[str]:
+        """The files of a folder whose names match, without those `besides`; sorted."""
         try:
             paths = {f"{folder}/{name}" for name in os.listdir(self.root / folder)}
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(fnmatch.filter(paths.difference(known), f"{folder}/{pattern}"))
+        return sorted(fnmatch.filter(paths.difference(besides), f"{folder}/{pattern}"))
 
     def _installation(self) -> bytes:
         """The installation's own secret."""

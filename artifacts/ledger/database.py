@@ -88,8 +88,8 @@ class LedgerRows:
             page = self._page(ENTRIES.c.seq > page[-1].seq) if len(page) == PAGE else []
         return records
 
-    def _page(self, asked: ColumnElement[bool]) -> list[LogRecord]:
-        rows = self._connection.execute(select(ENTRIES).where(asked).order_by(ENTRIES.c.seq).limit(PAGE))
+    def _page(self, condition: ColumnElement[bool]) -> list[LogRecord]:
+        rows = self._connection.execute(select(ENTRIES).where(condition).order_by(ENTRIES.c.seq).limit(PAGE))
         return [LogRecord(**row) for row in rows.mappings()]
 
     def add(self, record: LogRecord) -> None:
@@ -194,8 +194,8 @@ def _check_local(file: Path) -> None:
         place = file.absolute().resolve()
     except (OSError, RuntimeError):  # a link to itself, which cannot be opened either
         return
-    found = [line.split(" ") for line in lines if line.count(" ") > 1]  # not at a tab, which a name may have
-    mounts = {Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), words[1])): words[2] for words in found}
+    mounted = [line.split(" ") for line in lines if line.count(" ") > 1]  # not at a tab, which a name may have
+    mounts = {Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), words[1])): words[2] for words in mounted}
     kind = next((mounts[folder] for folder in (place, *place.parents) if folder in mounts), "")
     if SHARED.fullmatch(kind):
         raise EnvironmentFailed(
@@ -215,10 +215,10 @@ def _recognised(connection: Connection) -> bool:
         return there
     schema = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master").all()
     ours = {("table", ENTRIES.name, MADE), ("index", f"sqlite_autoindex_{ENTRIES.name}_1", "")}
-    found = {(kind, name, " ".join((made or "").split())) for kind, name, made in schema}
-    if strange := sorted(f"{kind} {name!r}" for kind, name, _ in found - ours):
+    stored = {(kind, name, " ".join((made or "").split())) for kind, name, made in schema}
+    if strange := sorted(f"{kind} {name!r}" for kind, name, _ in stored - ours):
         raise NotVerified(
             f"the database is not a ledger, or was changed: it holds the {', the '.join(strange)}, and a ledger "
             "holds its table of entries as it was made, and nothing else"
         )
-    return bool(found)
+    return bool(stored)

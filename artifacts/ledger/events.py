@@ -64,17 +64,17 @@ class Remarks:
     def check_secret(self, domain: str, secret: Remark) -> None:
         """Raise NotVerified if another digest is on record under the name of the secret."""
         name, _, digest = secret.about.rpartition(" ")
-        known = (other.about.rpartition(" ") for other in self.on(domain) if other.kind == "secret")
-        if any(other == name and its != digest for other, _, its in known):
+        secrets = (other.about.rpartition(" ") for other in self.on(domain) if other.kind == "secret")
+        if any(other == name and its != digest for other, _, its in secrets):
             raise NotVerified(
                 f"the vault's secrets/{name} is not the one on record, which identifies units: restore that one"
             )
 
     def check_holding(self, domain: str, files: Iterable[str]) -> None:
         """Raise WrongInput if another domain holds one of the files."""
-        asked = [("holds", file) for file in files]
+        holdings = [("holds", file) for file in files]
         for other, remarks in self._remarks.items():
-            if other != domain and not remarks.keys().isdisjoint(asked):
+            if other != domain and not remarks.keys().isdisjoint(holdings):
                 raise belongs_to(other)
 
 

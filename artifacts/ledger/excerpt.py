@@ -138,15 +138,15 @@ class Excerpt(BaseModel):
 
     def check_ledger(self, records: Sequence[LogRecord], hide: Hide) -> None:
         """Raise NotVerified unless the ledger holds every entry and commitment of this excerpt."""
-        known = {hide(record.digest): record.seq for record in records}
+        places = {hide(record.digest): record.seq for record in records}
         domain = self.records[0].domain if self.entries else ""
         for at, line in enumerate(self.entries, 1):
-            if line.commitment not in known:
+            if line.commitment not in places:
                 raise NotVerified(
                     f"the ledger denies entry {at} ({line.kind} {line.session or domain}) of an excerpt that was "
                     "signed, or the vault lacks the secret that it was made with"
                 )
-        last = known[self.entries[-1].commitment] if self.entries else 0
+        last = places[self.entries[-1].commitment] if self.entries else 0
         disclosed = {line.session: line.body["asked"] for line in self.entries if line.kind == "commit"}
         names = {line.domain for line in self.entries}
         if len(names) != 1 or Excerpt.of(records[:last], names.pop(), disclosed, hide) != self:
@@ -157,8 +157,10 @@ class Excerpt(BaseModel):
 
         The rows of an open session may have grown, or be left out. The check needs neither secret nor ledger.
         """
-        own, after = ([line for line in each.entries if line.kind not in ("begin", "commit")] for each in (self, later))
-        for at, line in enumerate(own):
+        before, after = (
+            [line for line in excerpt.entries if line.kind not in ("begin", "commit")] for excerpt in (self, later)
+        )
+        for at, line in enumerate(before):
             if after[at : at + 1] != [line]:
                 raise NotVerified(
                     f"the later excerpt denies what was signed before ({line.kind} {line.session or line.domain}), or "
@@ -176,45 +178,45 @@ class Excerpt(BaseModel):
 
 def _rows_disclosed(excerpt: Excerpt) -> dict[str, tuple[dict[str, int], list[Line]]]:
     """For each session: how many rows are shown by outcome, and the entries that show them."""
-    found: dict[str, tuple[dict[str, int], list[Line]]] = {}
+    disclosed: dict[str, tuple[dict[str, int], list[Line]]] = {}
     for line in excerpt.entries:
         if line.kind in ("begin", "commit"):
-            counts, lines = found.setdefault(line.session, ({}, []))
+            counts, lines = disclosed.setdefault(line.session, ({}, []))
             lines.append(line)
             for name in ("rows",) if line.kind == "begin" else ("asked", "answered", "refused"):
                 counts[name] = counts.get(name, 0) + line.body[name]
-    return found
+    return disclosed
 
 
 def _disclosed(records: Iterable[LogRecord], domain: str, covered: Mapping[str, int]) -> dict[int, list[Event]]:
     """The batches of each session of the domain merged into one, at the entry that ends it: of an open session, up to
     the rows that are covered. A batch that was begun and never committed is shown if its session was settled, since its
     rows may have been refused."""
-    asked: dict[str, list[tuple[int, Event]]] = {}
+    by_session: dict[str, list[tuple[int, Event]]] = {}
     settled = set()
     for record in records:
         if record.domain == domain and record.kind in ("begin", "commit"):
-            asked.setdefault(record.session, []).append((record.seq, record.event))
+            by_session.setdefault(record.session, []).append((record.seq, record.event))
         settled |= {record.session} if record.kind == "settle" else set()
-    found: dict[int, list[Event]] = {}
-    for session, steps in asked.items():
+    disclosed: dict[int, list[Event]] = {}
+    for session, steps in by_session.items():
         most = math.inf if session in settled else covered.get(session, 0)
         rows, counts, last = 0, dict.fromkeys(("asked", "answered", "refused"), 0), 0
-        begun: tuple[int, Batch] | None = None
+        pending: tuple[int, Batch] | None = None
         for seq, step in steps:
             if isinstance(step, Batch):
-                begun = seq, step
-            elif not isinstance(step, BatchOutcome) or begun is None or counts["asked"] + step.asked > most:
+                pending = seq, step
+            elif not isinstance(step, BatchOutcome) or pending is None or counts["asked"] + step.asked > most:
                 break
             else:
                 counts = {name: count + getattr(step, name) for name, count in counts.items()}
-                rows, last, begun = rows + begun[1].rows, seq, None
+                rows, last, pending = rows + pending[1].rows, seq, None
         if last:
             outcome = BatchOutcome(index=0, **counts, released=Ref(path="", digest=""))
-            found[last] = [_batch(0, 0, rows), outcome]
-        if session in settled and begun is not None:
-            found[begun[0]] = [_batch(1 if last else 0, rows, begun[1].rows)]
-    return found
+            disclosed[last] = [_batch(0, 0, rows), outcome]
+        if session in settled and pending is not None:
+            disclosed[pending[0]] = [_batch(1 if last else 0, rows, pending[1].rows)]
+    return disclosed
 
 
 def _batch(index: int, first: int, rows: int) -> Batch:

@@ -82,16 +82,16 @@ class HomeContents:
 
     def denied_by(self, ledger: Reading) -> Iterator[str]:
         """A sentence for each thing that the home holds and the ledger denies."""
-        known = _known(ledger)
-        lost = {where: sessions - known.keys() for where, sessions in self.places.items()}
+        sessions_there = _known(ledger)
+        lost = {where: sessions - sessions_there.keys() for where, sessions in self.places.items()}
         if any(lost.values()):
             places = (f"{where}: {named(sessions)}" for where, sessions in lost.items() if sessions)
             yield f"{'; '.join(places)}, which the ledger does not know"
-        if never := {name for name in self._answers if name in known and not known[name].batches}:
+        if never := {name for name in self._answers if name in sessions_there and not sessions_there[name].batches}:
             yield f"released files: an estimate of {named(never)}, which the ledger never began"
-        for name in sorted(self._certificates.keys() & known):
+        for name in sorted(self._certificates.keys() & sessions_there):
             with suppress(LookupError, TypeError):  # what is no certificate says nothing
-                for wrong in _denied(self._certificates[name], known, ledger):
+                for wrong in _denied(self._certificates[name], sessions_there, ledger):
                     yield f"the certificate of {name} {wrong}"
 
 
@@ -99,18 +99,18 @@ def _known(ledger: Reading) -> dict[str, Session]:
     return {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}
 
 
-def _denied(certificate: Any, known: Mapping[str, Session], ledger: Reading) -> Iterator[str]:
+def _denied(certificate: Any, sessions: Mapping[str, Session], ledger: Reading) -> Iterator[str]:
     domain = certificate["domain"]
     cap = domain["cap"]["epsilon"], domain["cap"]["delta"]
     if cap not in ledger.caps(domain["name"]):
         yield f"has the cap ε = {cap[0]:g}, δ = {cap[1]:g}, which domain {domain['name']} never had by the ledger"
     for record in certificate["sessions"]:
-        counts, own = record["counts"], known.get(record["session"])
-        for what in ("answered", "refused") if own else ():
-            if counts[what] > getattr(own, what):
-                yield f"counts {counts[what]} {what}, and the ledger has {getattr(own, what)}"
+        counts, session_there = record["counts"], sessions.get(record["session"])
+        for what in ("answered", "refused") if session_there else ():
+            if counts[what] > getattr(session_there, what):
+                yield f"counts {counts[what]} {what}, and the ledger has {getattr(session_there, what)}"
     for charge in domain["charges"]:
-        session = known.get(charge["session"])
+        session = sessions.get(charge["session"])
         if session is None or (session.epsilon, session.delta) != (charge["epsilon"], charge["delta"]):
             yield f"counts session {charge['session']} with a claim that it has not by the ledger"
         elif session.status == "open" != charge["status"]:

@@ -74,14 +74,14 @@ class Ledger(Reading):
 
     def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain, frozen when it is first named. Raises WrongInput naming the field that differs from then."""
-        asked = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
-        return self._write(lambda state: state.name(asked), lambda state: state.domain(name))
+        domain = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
+        return self._write(lambda state: state.name(domain), lambda state: state.domain(name))
 
     def plan_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain as `name_domain` would give it; writes nothing. Raises what `name_domain` would raise."""
-        asked = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
-        self._consider(lambda state: state.name(asked))
-        return self.domain(name) or asked
+        domain = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
+        self._consider(lambda state: state.name(domain))
+        return self.domain(name) or domain
 
     def recap(self, name: str, epsilon: float, delta: float, reason: str) -> Domain:
         """Change a domain's cap, on the record. Raises BudgetRefused if more than that is charged already."""
@@ -232,9 +232,9 @@ class Ledger(Reading):
 
 def _catch_up(state: LedgerState, rows: LedgerRows) -> None:
     """Read what was committed since the state's head, after a check that the head is still there."""
-    known = 0 if state.head is None else state.head.seq
-    records = rows.since(known)
+    last = 0 if state.head is None else state.head.seq
+    records = rows.since(last)
     if state.head is not None and records[:1] != [state.head]:
-        raise NotVerified(f"the ledger no longer holds entry {known} as it was read before")
+        raise NotVerified(f"the ledger no longer holds entry {last} as it was read before")
     for record in records if state.head is None else records[1:]:
         state.read(record)

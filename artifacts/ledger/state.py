@@ -168,8 +168,8 @@ class LedgerState:
         last = max((at for at, session in enumerate(sessions) if session.id in before), default=len(sessions))
         after = [self.counted(session) for session in sessions[: last + 1]]
         earlier = [
-            each._replace(charge=before.get(session.id, each.charge))
-            for session, each in zip(sessions, after, strict=False)
+            charged._replace(charge=before.get(session.id, charged.charge))
+            for session, charged in zip(sessions, after, strict=False)
         ]
         return largest(by_part(earlier)), largest(by_part(after))
 
@@ -182,21 +182,21 @@ class LedgerState:
         except ValueError as infinite:
             raise BudgetRefused(f"domain {name!r} cannot cover this session: {infinite}") from None
 
-    def name(self, asked: Domain) -> list[Entry]:
+    def name(self, domain: Domain) -> list[Entry]:
         """Name a domain, once; later plans must agree, except on a cap that `concord domain` has changed since: the
         changed cap holds. Raises WrongInput naming the field that differs."""
-        known = self.domains.get(asked.name)
-        if known is None:
-            return [Entry(domain=asked.name, event=asked)]
-        changed = CAP if len(self.caps[asked.name]) > 1 else ()
+        recorded = self.domains.get(domain.name)
+        if recorded is None:
+            return [Entry(domain=domain.name, event=domain)]
+        changed = CAP if len(self.caps[domain.name]) > 1 else ()
         for field, frozen, given in (
-            ("unit", known.unit, asked.unit),
-            ("neighbours", known.neighbours, asked.neighbours),
-            ("lifetime.epsilon", known.filter.epsilon, asked.filter.epsilon),
-            ("lifetime.delta", known.filter.delta, asked.filter.delta),
+            ("unit", recorded.unit, domain.unit),
+            ("neighbours", recorded.neighbours, domain.neighbours),
+            ("lifetime.epsilon", recorded.filter.epsilon, domain.filter.epsilon),
+            ("lifetime.delta", recorded.filter.delta, domain.filter.delta),
         ):
             if frozen != given and field not in changed:
-                rule = f"{field} of domain {asked.name!r} is {frozen!r} on the record, got {given!r}"
+                rule = f"{field} of domain {domain.name!r} is {frozen!r} on the record, got {given!r}"
                 raise WrongInput(f"{rule}: {TERMS_DIFFER[field]}")
         return []
 
@@ -259,18 +259,18 @@ class LedgerState:
             raise NotCovered(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
             )
-        seasons = [known for known in self.sessions_of(domain.name) if self.follows(opening, known)]
-        if any(known.status == "open" for known in seasons):
+        seasons = [season for season in self.sessions_of(domain.name) if self.follows(opening, season)]
+        if any(season.status == "open" for season in seasons):
             raise BudgetRefused(f"a season of stream {opening.stream!r} is open: the next begins when it has ended")
-        alike = any(known.purpose == opening.purpose for known in self.sessions_of(domain.name))
+        alike = any(season.purpose == opening.purpose for season in self.sessions_of(domain.name))
         if alike and not further and not seasons:
             raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
         return [Entry(domain=domain.name, session=opening.id, event=Session.charged(opening, by=domain.filter))]
 
-    def follows(self, opening: Terms, known: Session) -> bool:
-        """Whether a session that was opened now would be a later season of the stream of `known`."""
+    def follows(self, opening: Terms, session: Session) -> bool:
+        """Whether a session that was opened now would be a later season of the stream of `session`."""
         stream = self.parts.continued_by(opening)
-        return stream != "" and stream == self.parts.stream_of(known.id)
+        return stream != "" and stream == self.parts.stream_of(session.id)
 
     def _check_subset(self, domain: str) -> None:
         """Raise BudgetRefused if a session has answered from the domain's secret subset, or a lost one may have.
@@ -279,7 +279,7 @@ class LedgerState:
         which is more than the two amplified separately and added. Sessions over all rows compose with it as usual: who
         is in the subset is drawn independently of everything they draw.
         """
-        answered = any(known.relabelled for known in self.sessions_of(domain))
+        answered = any(session.relabelled for session in self.sessions_of(domain))
         if answered or domain in self.restored:
             past = "has answered" if answered else "may have answered, in a session that is lost,"
             raise BudgetRefused(
@@ -289,18 +289,18 @@ class LedgerState:
 
     def begin(self, name: str, batch: Batch) -> list[Entry]:
         """Begin a batch before its draw; none if the same batch is on record, to be replayed or drawn alike."""
-        session, known = self.session(name), self.batch(name, batch.index)
-        if known is None:
+        session, recorded = self.session(name), self.batch(name, batch.index)
+        if recorded is None:
             session.begin(batch)
             return [Entry(domain=session.domain, session=name, event=batch)]
         for what, differs in (
-            ("position", (known.first, known.rows) != (batch.first, batch.rows)),
-            ("question", known.question_digest != batch.question_digest),
-            ("exact answer", known.exact_digest != batch.exact_digest),
+            ("position", (recorded.first, recorded.rows) != (batch.first, batch.rows)),
+            ("question", recorded.question_digest != batch.question_digest),
+            ("exact answer", recorded.exact_digest != batch.exact_digest),
         ):
             if differs:
                 raise NotVerified(f"the {what} of batch {batch.index} of session {name} changed since it was begun")
-        if known.outcome is None and session.status != "open":
+        if recorded.outcome is None and session.status != "open":
             raise BudgetRefused(f"session {name} was closed before its batch {batch.index} was released")
         return []
 
@@ -310,10 +310,10 @@ class LedgerState:
 
     def draw(self, name: str, draw: Draw) -> list[Entry]:
         """Record what was drawn for the pending batch; none if it is on record. Raises NotVerified if another is."""
-        session, known = self.session(name), self.drawn(name, draw.name)
-        if known == draw.digest:
+        session, recorded = self.session(name), self.drawn(name, draw.name)
+        if recorded == draw.digest:
             return []
-        if known is not None or session.status != "open" or session.pending is None:
+        if recorded is not None or session.status != "open" or session.pending is None:
             raise NotVerified(
                 f"the vault holds other noise of session {name} ({draw.name}) than was drawn: another copy of the "
                 f"vault was in use; put that in its place, or end the session by `concord close --whole {name}`"
@@ -322,9 +322,9 @@ class LedgerState:
 
     def commit(self, name: str, outcome: BatchOutcome) -> list[Entry]:
         """Commit the pending batch's release, and settle the session if that was its last."""
-        session, known = self.session(name), self.batch(name, outcome.index)
-        if known is not None and known.outcome is not None:
-            if known.outcome != outcome:
+        session, recorded = self.session(name), self.batch(name, outcome.index)
+        if recorded is not None and recorded.outcome is not None:
+            if recorded.outcome != outcome:
                 raise NotVerified(f"batch {outcome.index} of session {name} was committed with another outcome")
             return []
         after = session.commit(outcome)

@@ -106,7 +106,9 @@ class PlanFacts:
         if self.schema is not None:
             data["schema"] = os.fspath(self.schema) if isinstance(self.schema, os.PathLike) else self.schema
         cap, stated = usual_lifetime(home, self.domain, spent), (self.lifetime_epsilon, self.lifetime_delta)
-        lifetime = {name: cap[name] if own is None else float(own) for name, own in zip(cap, stated, strict=True)}
+        lifetime = {
+            name: cap[name] if amount is None else float(amount) for name, amount in zip(cap, stated, strict=True)
+        }
         return {
             "folder": ".",
             "data": data,
@@ -135,8 +137,11 @@ class InitSettings(PlanFacts):
 
 def usual_lifetime(home: Path, domain: str, spent: Mapping[str, float]) -> dict[str, float]:
     """ε and δ of all sessions of a domain: the cap on record, or LIFETIME times what a session may spend."""
-    known = Ledger.of(home).domain(domain) if Ledger.is_there(home) else None
-    return {name: LIFETIME * own if known is None else getattr(known.filter, name) for name, own in spent.items()}
+    domain_there = Ledger.of(home).domain(domain) if Ledger.is_there(home) else None
+    return {
+        name: LIFETIME * amount if domain_there is None else getattr(domain_there.filter, name)
+        for name, amount in spent.items()
+    }
 
 
 def usual_delta(rows: int) -> float:
@@ -206,8 +211,8 @@ def described(settings: InitSettings) -> dict[str, str]:
     table = open_public(settings.public, "--public", settings.format)
     kinds = features_of(table, (settings.label, settings.unit))
     remarks = remarks_on(table, kinds) | dict.fromkeys(settings.categories, "codes, by `categories`")
-    known = open_private(settings.private, settings.format).names
-    remarks |= {name: ABSENT for name in kinds if name not in known}
+    private_names = open_private(settings.private, settings.format).names
+    remarks |= {name: ABSENT for name in kinds if name not in private_names}
     if remarks.keys() == kinds.keys() and {*remarks.values()} <= {*LEFT_OUT}:
         why = ", ".join(f"{name!r} ({remarks[name]})" for name in [*kinds][:MOST_SHOWN])
         raise WrongInput(f"--public must have a column to learn from, but none of its {len(kinds)} can be one: {why}")
@@ -278,12 +283,12 @@ STORED = {"boolean": "boolean", "date": "date", "categorical": "string", "null":
 def fields_of(private: str, besides: Iterable[str | None], form: TextFormat = COMMAS) -> list[dict[str, Any]]:
     """The columns of the private table as fields left open, from its header and stored types alone: `any` in CSV, whose
     cells would have to be read for a type."""
-    fields, known = list[dict[str, Any]](), {"", *besides}
+    fields, named = list[dict[str, Any]](), {"", *besides}
     for file in open_private(private, form).files:
         for name in file.names:
-            if name in known or name.startswith(OURS):
+            if name in named or name.startswith(OURS):
                 continue
-            known.add(name)
+            named.add(name)
             stored = file.type_of(name)
             kind = kind_of(stored)
             if file.is_text:
@@ -305,8 +310,8 @@ def question(field: Mapping[str, Any]) -> str:
     """The question to an owner about a field; empty if nothing is left open."""
     name, kind = field["name"], field["type"]
     if kind == "any":
-        known = "`integer`, `number` or `date` with its least and largest value, `boolean`, its categories"
-        return f"{name!r}: {known}, or `string` to hash its text into {BUCKETS} buckets; empty to leave it out"
+        examples = "`integer`, `number` or `date` with its least and largest value, `boolean`, its categories"
+        return f"{name!r}: {examples}, or `string` to hash its text into {BUCKETS} buckets; empty to leave it out"
     if kind in TYPES:
         return f"{name!r}: the least and the largest {kind}, such as {EXAMPLES[kind]}; empty to leave it out"
     hashed = f"empty to hash its text into {BUCKETS} buckets, if nobody can list them; `any` to leave it out"
@@ -374,15 +379,15 @@ def written(fields: Iterable[Mapping[str, Any]]) -> str:
 
 def declared_in_words(schema: TableSchema) -> dict[str, str]:
     """Sentences on what each column is declared to be, and on columns that are left out because they are left open."""
-    found = dict[str, str]()
+    sentences = dict[str, str]()
     for column in schema.columns:
         match column:
             case DeclaredRange():
-                found[column.name] = column.in_words
+                sentences[column.name] = column.in_words
             case DeclaredCategories():
-                found[column.name] = f"{column.kind}, {len(column.words)} of them"
+                sentences[column.name] = f"{column.kind}, {len(column.words)} of them"
             case DeclaredText():
-                found[column.name] = f"text, hashed into {column.buckets} buckets"
+                sentences[column.name] = f"text, hashed into {column.buckets} buckets"
             case _:
-                found[column.name] = column.kind
-    return found | dict.fromkeys(schema.undeclared, UNDECLARED)
+                sentences[column.name] = column.kind
+    return sentences | dict.fromkeys(schema.undeclared, UNDECLARED)

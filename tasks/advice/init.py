@@ -182,9 +182,9 @@ def _with_expectation(
 def settings_of(given: Mapping[str, Any], home: Path, terminal: Terminal | None = None) -> InitSettings:
     """The settings: as given, else as answered at the terminal, else their usual values. Raises WrongInput."""
     stated = {name: value for name, value in given.items() if value not in (None, (), "")}
-    known = {"classes"} if {"test", "bounds"} & stated.keys() else set()
-    known |= {"public"} if _one_table(stated) else set()
-    missing = [name for name in REQUIRED if name not in {*stated, *known}]
+    implied = {"classes"} if {"test", "bounds"} & stated.keys() else set()
+    implied |= {"public"} if _one_table(stated) else set()
+    missing = [name for name in REQUIRED if name not in {*stated, *implied}]
     if missing and terminal is None:
         options = ", ".join("--public or --schema" if name == "public" else f"--{name}" for name in missing)
         raise WrongInput(f"init must be given {options}, or asked at a terminal")
@@ -236,7 +236,7 @@ def _declare(stated: Mapping[str, Any], terminal: Terminal) -> None:
     """Ask the range or the categories of each column at the terminal, and write the schema."""
     terminal.note(f"no public table: {WHY}")
     left_open = fields_of(stated["private"], (stated["label"], stated["unit"]), stated["format"])
-    fields, asked = (
+    fields, questions = (
         {field["name"]: field for field in left_open},
         {field["name"]: question(field) for field in left_open},
     )
@@ -244,7 +244,9 @@ def _declare(stated: Mapping[str, Any], terminal: Terminal) -> None:
     while wrong:
         for field in (field for field in left_open if field["name"] in wrong):
             parse = partial(answered, field, form=stated["format"])
-            fields[field["name"]] = terminal.ask(asked[field["name"]], "", parse) if asked[field["name"]] else parse("")
+            fields[field["name"]] = (
+                terminal.ask(questions[field["name"]], "", parse) if questions[field["name"]] else parse("")
+            )
         for name, words in declared_in_words(schema_of({"fields": [*fields.values()]})).items():
             terminal.note(f"{name!r}: {words}")
         wrong = terminal.ask(
@@ -253,12 +255,12 @@ def _declare(stated: Mapping[str, Any], terminal: Terminal) -> None:
     _write(Path(stated["schema"]), written(fields.values()))
 
 
-def _named(known: Collection[str], answer: str) -> list[str]:
+def _named(columns: Collection[str], answer: str) -> list[str]:
     """The columns that an answer names. Raises WrongInput if one is not known."""
     names = [name.strip() for name in answer.split(",") if name.strip()]
     for name in names:
-        if name not in known:
-            raise WrongInput(f"{name!r} is none of the columns {quoted([*known])}")
+        if name not in columns:
+            raise WrongInput(f"{name!r} is none of the columns {quoted([*columns])}")
     return names
 
 
@@ -278,18 +280,18 @@ def _usual(name: str, stated: Mapping[str, Any], home: Path, terminal: Terminal 
         case "delta":
             return usual_delta(stated["rows"])
         case "lifetime_epsilon" | "lifetime_delta":
-            own = name.removeprefix("lifetime_")
-            cap = usual_lifetime(home, stated["domain"], {own: stated[own]})[own]
-            if cap < stated[own]:
-                rule = f"--{own} must be at most {cap:g}, the cap of domain {stated['domain']!r} on record"
-                raise WrongInput(f"{rule}, got {stated[own]:g}: `concord domain` raises the cap")
+            amount = name.removeprefix("lifetime_")
+            cap = usual_lifetime(home, stated["domain"], {amount: stated[amount]})[amount]
+            if cap < stated[amount]:
+                rule = f"--{amount} must be at most {cap:g}, the cap of domain {stated['domain']!r} on record"
+                raise WrongInput(f"{rule}, got {stated[amount]:g}: `concord domain` raises the cap")
             return cap
         case "unit" if stated["public"] is None and terminal is None:
             rule = f"--unit COLUMN if a column identifies a person, or --unit {ROW} to protect each row by itself"
             raise WrongInput(f"--unit must be given if there is no public table: {rule}")
         case "unit" if stated["public"] is not None:
-            known = {*open_public(stated["public"], "--public", stated["format"]).names, stated["label"], ""}
-            alone = quoted(sorted({*open_private(stated["private"], stated["format"]).names} - known))
+            public_names = {*open_public(stated["public"], "--public", stated["format"]).names, stated["label"], ""}
+            alone = quoted(sorted({*open_private(stated["private"], stated["format"]).names} - public_names))
             if not alone:
                 return ROW
             if terminal is None:
@@ -317,8 +319,8 @@ def parse_setting(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
             words = value.split(",") if isinstance(value, str) else ()
             pairs = [word.rpartition("=") for word in words if "=" in word]
             shares = {key.strip(): share for key, _, share in pairs} or value
-            known = {key: stated.get(key) for key in ("label", "bounds")} | {"classes": stated.get("classes", ())}
-            return parsed(DataPlan, {"private": "", **known, "shares": shares}).shares
+            plan_keys = {key: stated.get(key) for key in ("label", "bounds")} | {"classes": stated.get("classes", ())}
+            return parsed(DataPlan, {"private": "", **plan_keys, "shares": shares}).shares
         case "rows":
             digits = re.sub(r"(?<=\d)[., _'](?=\d{3}(?!\d))", "", str(value).strip())
             if not digits.isdecimal() or not int(digits):
@@ -353,7 +355,7 @@ def _format(value: Any, stated: Mapping[str, Any]) -> TextFormat:
     """The format of CSV files: keys that are given, as a dict or in words, and the others as found in a public one, or
     else in the private one's first line. Raises WrongInput, also if that line needs an encoding that is not given."""
     public = format_of(stated.get("public"), stated.get("test"))
-    found = format_of_private(stated["private"]) if public == COMMAS else public
+    detected = format_of_private(stated["private"]) if public == COMMAS else public
     try:
         words = [word.partition("=") for word in shlex.split(value)] if isinstance(value, str) else []
     except ValueError:
@@ -362,7 +364,7 @@ def _format(value: Any, stated: Mapping[str, Any]) -> TextFormat:
     if missing := [sign for key, _, sign in words if key == "missing"]:
         given["missing"] = missing
     try:
-        form = parsed(TextFormat, {**found.model_dump(), **given})
+        form = parsed(TextFormat, {**detected.model_dump(), **given})
     except WrongInput as wrong:
         raise WrongInput(f"--format: {wrong}") from None
     for file in csv_files(stated["private"]):

@@ -87,10 +87,10 @@ def planned_sizes(plan: Plan, encoding: Encoding) -> CodeSizes:
     return sizes
 
 
-def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] | None = None) -> Tallies:
+def planned_tallies(plan: Plan, codes: Codes, rows: int, decided: tuple[int, int] | None = None) -> Tallies:
     """The tallies of a plan, with these codes and `rows` public rows. Raises WrongInput.
 
-    begun   rounds of labels that are decided already, and the fields of the last one
+    decided  rounds of labels that are decided already, and the fields of the last one
     """
     spaces, width = deepens(codes), len(codes.coarse)
     made = partial(_of_rounds, plan, width, codes.size, spaces=spaces, pairs=asks_pairs(plan, codes))
@@ -98,8 +98,8 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] 
     if isinstance(once, Stream):
         return once
     rows, units = min(rows, most_rows(codes)), plan.labeling.rows or 0
-    if begun is not None:
-        rounds, later = begun
+    if decided is not None:
+        rounds, later = decided
     else:
         later = later_fields(width, once.rho, rows, units)
         if plan.privacy.secret == "labels":
@@ -118,7 +118,7 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] 
 def planned_sketch(plan: Plan, grid: Codes) -> Sketch:
     """The tables and rounds of a plan that declares a schema, for the cells of its grid. Raises WrongInput."""
     narrow = [grid.fields[at].size for at in grid.fine]
-    wide = [grid.fields[at].size for at, own in zip(grid.coarse, grid.fine, strict=True) if at != own]
+    wide = [grid.fields[at].size for at, narrow_view in zip(grid.coarse, grid.fine, strict=True) if at != narrow_view]
     classes = len(plan.data.classes)
     return Sketch.calibrate(
         epsilon=plan.privacy.epsilon,
@@ -129,17 +129,17 @@ def planned_sketch(plan: Plan, grid: Codes) -> Sketch:
     )
 
 
-def _of_rounds(plan: Plan, fields: int, codes: int, *, rounds: int = 1, **asked: Any) -> Tallies:
+def _of_rounds(plan: Plan, fields: int, codes: int, *, rounds: int = 1, **more: Any) -> Tallies:
     """The tallies of a plan with so many fields, codes and rounds of labels; of a stream, with a single one.
 
-    asked   what else `planned_rounds` takes
+    more    what else `planned_rounds` takes
     """
     classes, secret, units = len(plan.data.classes), plan.privacy.secret, plan.labeling.rows
     given: dict[str, Any] = {
         "epsilon": plan.privacy.epsilon,
         "delta": plan.privacy.delta,
         "classes": classes,
-        "rounds": planned_rounds(classes=classes, fields=fields, codes=codes, rounds=rounds, secret=secret, **asked),
+        "rounds": planned_rounds(classes=classes, fields=fields, codes=codes, rounds=rounds, secret=secret, **more),
         "many": plan.data.unit is not None,
     }
     if plan.stream is None:

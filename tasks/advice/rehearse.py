@@ -59,13 +59,13 @@ class ClassRehearsed:
     auc: float | None
 
     @classmethod
-    def of(cls, part: float, own: Truths, named: Truths, odds: NDArray[np.float64]) -> "ClassRehearsed":
+    def of(cls, part: float, actual: Truths, named: Truths, odds: NDArray[np.float64]) -> "ClassRehearsed":
         """Of test rows (rows,): whether each is of the class, whether the student predicts it, and its probability."""
-        hits, rows = int((own & named).sum()), int(own.sum())
+        hits, rows = int((actual & named).sum()), int(actual.sum())
         return cls(
             share=part,
             recall=share(hits, rows).value if rows else None,
-            auc=auc(odds, own).value if 0 < rows < len(own) else None,
+            auc=auc(odds, actual).value if 0 < rows < len(actual) else None,
         )
 
 
@@ -127,8 +127,8 @@ class Stage(ABC):
 def labels_of(rows: Ints, truth: Floats, rng: np.random.Generator) -> Ints:
     """Synthetic labels (n,) of these rows (n,), by the probabilities (m, C) of all rows."""
     below = rng.random((len(rows), 1)) > truth[rows].cumsum(axis=1)
-    found: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
-    return found
+    labels: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
+    return labels
 
 
 def rehearse_classes(signal: str, stage: Stage, draw: int, shares: Sequence[float] | None) -> Rehearsed:
@@ -142,7 +142,7 @@ def rehearse_classes(signal: str, stage: Stage, draw: int, shares: Sequence[floa
         along = separated(stage.leading, along[0] / 10, assumed)
         if shares is None and len(assumed) > 2:  # clusters that were made equal would be cut
             assumed = shares_of_clusters(strength * along[0])
-    truth = clearest(with_shares(strength * each, assumed) for each in along)
+    truth = clearest(with_shares(strength * logits, assumed) for logits in along)
 
     private = stage.private(rng)
     odds = stage.learned(private, labels_of(private, truth, rng), rng)
@@ -181,15 +181,15 @@ def expect_classes(names: Sequence[str], rehearsed: Sequence[Rehearsed]) -> tupl
 
 
 def _ends(values: Iterable[float | None]) -> tuple[float, float] | None:
-    known = [value for value in values if value is not None]
-    return (min(known), max(known)) if known else None
+    measured = [value for value in values if value is not None]
+    return (min(measured), max(measured)) if measured else None
 
 
 def missed_in_words(classes: Sequence[ClassAhead]) -> str:
     """A clause for the classes whose recall is expected to be near 0, with the signals for which it is; else empty."""
     missed = defaultdict[tuple[str, ...], list[str]](list)
-    for each in classes:
-        missed[each.missed].append(each.name)
+    for ahead in classes:
+        missed[ahead.missed].append(ahead.name)
     return "".join(
         f"; expect a recall near 0 for {quoted(names)} if the signal is {' or '.join(signals)}"
         for signals, names in missed.items()
@@ -201,8 +201,8 @@ def learned(rehearsed: Sequence[Rehearsed]) -> bool:
     """Whether the student is clearly better than the largest class, or than the mean, in the mean over draws of a
     signal."""
     beyond = defaultdict[str, list[float]](list)
-    for each in rehearsed:
-        beyond[each.signal].append(each.right - (each.largest or 0.0))
+    for draw in rehearsed:
+        beyond[draw.signal].append(draw.right - (draw.largest or 0.0))
     return any(float(np.mean(draws)) > BEATS for draws in beyond.values())
 
 
@@ -214,12 +214,12 @@ def span(values: Iterable[float | None], digits: int = 0) -> str:
 
 def in_words(rehearsed: Sequence[Rehearsed], rows: str = "the public rows") -> str:
     """The range of results on these rows, beside those without privacy and the majority-class baseline."""
-    right, possible = (span(getattr(each, name) for each in rehearsed) for name in ("right", "possible"))
+    right, possible = (span(getattr(draw, name) for draw in rehearsed) for name in ("right", "possible"))
     simulated = f"simulated with synthetic {{}} on {rows}: expect {{}} of {right}"
     if rehearsed[0].largest is None:
         expected = f"{simulated.format('numbers', 'an R²')} (without privacy {possible})"
     else:
-        largest = f"majority-class baseline {span(each.largest for each in rehearsed)}"
+        largest = f"majority-class baseline {span(draw.largest for draw in rehearsed)}"
         expected = f"{simulated.format('labels', 'an accuracy')} (without privacy {possible}; {largest})"
     if learned(rehearsed):
         return expected
@@ -306,38 +306,38 @@ def random_logits(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.G
 
 def assumed_shares(classes: int, draw: int) -> Floats:
     """Made-up shares of the classes: equal ones, or in every other draw uneven ones."""
-    found: Floats = RARER ** -(draw % 2 * np.arange(classes, dtype=np.float64))
-    return found / np.sum(found)
+    weights: Floats = RARER ** -(draw % 2 * np.arange(classes, dtype=np.float64))
+    return weights / np.sum(weights)
 
 
 def shares_of_clusters(logits: Floats) -> Floats:
     """The shares that the classes of these logits have by themselves, none of them 0."""
-    found: Floats = softmax(logits, axis=1).mean(axis=0) + 1 / len(logits)
-    return found / np.sum(found)
+    odds: Floats = softmax(logits, axis=1).mean(axis=0) + 1 / len(logits)
+    return odds / np.sum(odds)
 
 
 def principal_components(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
     """Coordinates of rows (m, k), from their codes, along the directions in which they differ most; all 0 if none
     differ."""
-    distinct, first, each = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    distinct, first, place = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     if len(distinct) == 1:
         return np.zeros((len(rows), 1))
     places = list[NDArray[np.float32]]()
     for at in codes.fine:  # 1 at the code of a row; of a vector the centre of its cell
-        field, own = codes.fields[at], rows[:, at].astype(np.int64) - codes.fields[at].start
+        field, cells_of_field = codes.fields[at], rows[:, at].astype(np.int64) - codes.fields[at].start
         if isinstance(field, VectorField):
             centres = field.points - field.points.mean(axis=0)
-            places.append(np.asarray(np.vstack([centres, np.zeros(centres.shape[1])])[own], np.float32))
+            places.append(np.asarray(np.vstack([centres, np.zeros(centres.shape[1])])[cells_of_field], np.float32))
         else:
-            places.append(np.asarray(own[:, None] == np.arange(field.size), np.float32))
+            places.append(np.asarray(cells_of_field[:, None] == np.arange(field.size), np.float32))
     cells = np.hstack(places)
     most = min(DIRECTIONS if classes == 2 else 2 * classes, *cells.shape)
-    found: Floats = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells)
-    return np.asarray(found[first][each])  # rounded alike in rows that are alike
+    along: Floats = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells)
+    return np.asarray(along[first][place])  # rounded alike in rows that are alike
 
 
-def separated(leading: Floats, own: Floats, shares: Floats) -> list[Floats]:
-    """Logits (m, C): `own` ones, plus a multiple of how far rows lie apart along `leading`. Only `own` ones if all rows
+def separated(leading: Floats, logits: Floats, shares: Floats) -> list[Floats]:
+    """Logits (m, C): `logits`, plus a multiple of how far rows lie apart along `leading`. Only `logits` if all rows
     are alike.
 
     With two classes the signal is the position along a direction in which rows differ most; with more it is the
@@ -348,15 +348,17 @@ def separated(leading: Floats, own: Floats, shares: Floats) -> list[Floats]:
         clusters = KMeans(min(classes, len(np.unique(leading, axis=0))), random_state=0).fit(leading)
         centres = clusters.cluster_centers_[np.argsort(-np.bincount(clusters.labels_), kind="stable")]
         near = leading @ centres.T - (centres**2).sum(axis=1) / 2
-        own[:, np.argsort(-shares, kind="stable")[: len(centres)]] += near / max(near.std(axis=0).mean(), LEAST_SPREAD)
-        return [own]
+        logits[:, np.argsort(-shares, kind="stable")[: len(centres)]] += near / max(
+            near.std(axis=0).mean(), LEAST_SPREAD
+        )
+        return [logits]
     # several directions, since rows in two clumps cannot be of every share along one that tells the clumps apart
     spread = leading.std(axis=0)
     real = spread > LEAST_SPREAD * max(spread[0], LEAST_SPREAD)  # beyond them is the rounding of this machine
     scaled = leading[:, real] / spread[real]
     signed = scaled.T * np.where((scaled**3).sum(axis=0) < 0, -1, 1)[:, None]  # the way is by chance as well
     ways = product(signed, (1, -1))
-    return [_logits(own[:, 1:] + sign * each[:, None]) for each, sign in ways] or [own]
+    return [_logits(logits[:, 1:] + sign * direction[:, None]) for direction, sign in ways] or [logits]
 
 
 def clearest(tried: Iterator[Floats]) -> Floats:
@@ -381,9 +383,9 @@ def with_shares(logits: Floats, shares: Floats) -> Floats:
     """Probabilities of these logits, shifted by class until their means are the shares, nearly."""
     shift = np.log(shares)
     for _ in range(500):  # of rows in clumps, which a shift moves past one another, it takes hundreds
-        found: Floats = softmax(logits + shift, axis=1)
-        missed = np.log(shares) - np.log(found.mean(axis=0))
+        odds: Floats = softmax(logits + shift, axis=1)
+        missed = np.log(shares) - np.log(odds.mean(axis=0))
         if np.abs(missed).max() < CLOSE:
             break
         shift += missed
-    return found
+    return odds

@@ -70,17 +70,17 @@ def plausible_cells(schema: TableSchema, rows: int, rng: np.random.Generator) ->
     grid, declared = grid_of(schema), {column.name: column for column in schema.columns}
     centres = rng.normal(size=(GROUPS, FACTORS))
     factors = (centres[rng.integers(0, GROUPS, rows)] + rng.normal(size=(rows, FACTORS)) / 2) / np.sqrt(1.25)
-    found = np.empty((rows, grid.width), np.int32, order="F")
+    rows_as_cells = np.empty((rows, grid.width), np.int32, order="F")
     for wide, narrow in zip(grid.coarse, grid.fine, strict=True):
         field, weight = grid.fields[narrow], rng.normal(size=FACTORS)
-        along, own = factors @ weight / np.linalg.norm(weight), rng.random()
-        place = np.sqrt(own) * along + np.sqrt(1 - own) * rng.normal(size=rows)
+        along, dependence = factors @ weight / np.linalg.norm(weight), rng.random()
+        place = np.sqrt(dependence) * along + np.sqrt(1 - dependence) * rng.normal(size=rows)
         cells = np.sort(_margin(field, declared[field.name], rows, rng))[np.argsort(np.argsort(place))]
         if rng.random() < 1 / 4:
             cells[rng.random(rows) < MISSING * rng.random()] = field.size - 1
-        found[:, narrow] = cells + field.start
-        found[:, wide] = coarser(field, grid.fields[wide])[cells] + grid.fields[wide].start
-    return found
+        rows_as_cells[:, narrow] = cells + field.start
+        rows_as_cells[:, wide] = coarser(field, grid.fields[wide])[cells] + grid.fields[wide].start
+    return rows_as_cells
 
 
 def _margin(field: CodedField, column: object, rows: int, rng: np.random.Generator) -> Ints:

@@ -110,10 +110,10 @@ class SumsStage(Stage):
 
         return sums
 
-    def decoded(self, mechanism: Tallies, drawn: int, noisy: Noisy, begun: Sequence[RoundFile] = ()) -> Floats:
-        """The scores (m, C) of the rows by the model decoded from all steps; `begun` are those released already."""
+    def decoded(self, mechanism: Tallies, drawn: int, noisy: Noisy, before: Sequence[RoundFile] = ()) -> Floats:
+        """The scores (m, C) of the rows by the model decoded from all steps; `before` are those released already."""
         planner = self.planner(mechanism, drawn)
-        released = simulated_steps(planner, noisy, begun)
+        released = simulated_steps(planner, noisy, before)
         codes = planner.codes_after(released[:-1])
         return scores(Decoded.from_record(released[-1]["decoded"]), self.coded(codes))
 
@@ -139,7 +139,7 @@ class TalliesStage(SumsStage):
         part = len(codes.coarse) / len(self.codes.coarse)
         if part == 1:
             return self
-        of_labels = [each.fields for each in self.mechanism.rounds if each.what == "labels"]
+        of_labels = [planned.fields for planned in self.mechanism.rounds if planned.what == "labels"]
         mechanism = planned_tallies(plan, codes, self.public, (len(of_labels), of_labels[-1]))
         units, public = max(1.0, self.units * part), math.ceil(self.public * part)
         return replace(self, mechanism=mechanism, codes=codes, rows=rows, units=units, public=public)
@@ -162,7 +162,7 @@ class TalliesStage(SumsStage):
         """Rounds after the first of labels are left out if each would ask about a space that is learned from the one
         before."""
         if deepens(self.codes):
-            first = [each.what for each in mechanism.rounds].index("labels") + 1
+            first = [planned.what for planned in mechanism.rounds].index("labels") + 1
             mechanism = mechanism.with_(rounds=mechanism.rounds[:first])
         public = sampled(self.rows, self.codes, self.public)
         return RoundPlanner(mechanism, self.codes, public, units=drawn if mechanism.secret == "labels" else None)
@@ -185,10 +185,10 @@ class RoundAhead:
     @classmethod
     def all_of(cls, mechanism: Tallies, tables: Sequence[str] = ()) -> tuple["RoundAhead", ...]:
         """The rounds of a mechanism; the first ones count `tables`, by these names."""
-        counted = [*tables, *(each.what for each in mechanism.rounds[len(tables) :])]
+        counted = [*tables, *(planned.what for planned in mechanism.rounds[len(tables) :])]
         return tuple(
-            cls(what=what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
-            for what, each in zip(counted, mechanism.rounds, strict=True)
+            cls(what=what, columns=planned.fields, share=planned.share, noise=planned.scale / mechanism.steps)
+            for what, planned in zip(counted, mechanism.rounds, strict=True)
         )
 
 
@@ -226,7 +226,7 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     codes, rows = public.codes(plan), public.rows
     planned = planned_tallies(plan, codes, rows)
     rounds = RoundAhead.all_of(read_at_end(planned))
-    of_labels = next(each for each in rounds if each.what == "labels")
+    of_labels = next(round_ahead for round_ahead in rounds if round_ahead.what == "labels")
     seen = 4 * of_labels.noise  # units whose sum exceeds the noise by two deviations: each moves it by half a vote
     stage = TalliesStage.planned(plan, planned, codes, codes.of(public.sample), rows)
     rehearsed, group = rehearse(plan, stage, public.shares), f"; smallest detectable group: about {seen:,.0f} units"
@@ -284,8 +284,8 @@ def rehearse_labels(signal: str, stage: SumsStage, draw: int, shares: Sequence[f
 def work(mechanism: Tallies, codes: Codes, kept: Sequence[int]) -> int:
     """C·(P + d)³ if the columns `kept` were all that there are."""
     coarse, fine = ([codes.fields[views[at]].size for at in kept] for views in (codes.coarse, codes.fine))
-    first = [each.what for each in mechanism.rounds].index("labels")
-    later = sum(sum(sorted(fine)[-each.fields :]) for each in mechanism.rounds[first + 1 :])
+    first = [planned.what for planned in mechanism.rounds].index("labels")
+    later = sum(sum(sorted(fine)[-planned.fields :]) for planned in mechanism.rounds[first + 1 :])
     sums = (first + 1) * sum(coarse) + later
     return columns(mechanism.classes, "labels") * (sums + sum(fine)) ** 3
 
@@ -302,24 +302,24 @@ def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float)
         return codes, rows
     views = [(codes.coarse[at], codes.fine[at]) for at in sorted(kept)]
     places = {old: new for new, old in enumerate(sorted({view for pair in views for view in pair}))}
-    fields, found, start = list[CodedField](), [], 0
+    fields, columns_kept, start = list[CodedField](), [], 0
     for old in places:
         field = codes.fields[old]
         fields.append(field.model_copy(update={"start": start}))
-        found.append(rows[:, old] - field.start + start)
+        columns_kept.append(rows[:, old] - field.start + start)
         start += field.size
     coarse, fine = (tuple(places[pair[side]] for pair in views) for side in (0, 1))
-    return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(found))
+    return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(columns_kept))
 
 
 def simulated_steps(
-    planner: Planner, noisy: Noisy, begun: Sequence[RoundFile] = (), steps: int | None = None
+    planner: Planner, noisy: Noisy, before: Sequence[RoundFile] = (), steps: int | None = None
 ) -> list[RoundFile]:
-    """The files of the first `steps` steps, or of all; `begun` are those released already."""
-    released = [*begun]
-    for number, each in [*enumerate(planner.mechanism.rounds)][len(begun) : steps]:
+    """The files of the first `steps` steps, or of all; `before` are those released already."""
+    released = [*before]
+    for number, planned in [*enumerate(planner.mechanism.rounds)][len(before) : steps]:
         question = planner.question(released)
         sums = noisy(number, question, planner.codes_after(released))
         follows = planner.follow(released, question, sums)
-        released.append({"question": question.record(), "scale": each.scale, "sums": sums.tolist(), **follows})
+        released.append({"question": question.record(), "scale": planned.scale, "sums": sums.tolist(), **follows})
     return released

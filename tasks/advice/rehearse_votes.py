@@ -115,8 +115,8 @@ class Ensemble:
         counts, every = np.zeros((len(self.X), self.classes), np.int64), np.arange(len(self.X))
         shards = zip(np.split(private, self.trained), np.split(labels, self.trained), strict=True)
         with silenced():
-            for shard, (rows, own) in enumerate(shards):
-                X, y = aligned_copy(self.X[rows]), aligned_copy(own)
+            for shard, (rows, labels_of_shard) in enumerate(shards):
+                X, y = aligned_copy(self.X[rows]), aligned_copy(labels_of_shard)
                 teacher = fitted_teacher(self.teachers, shard, X, y, self.classes)
                 stands_for = self.teachers.count // self.trained + (shard < self.teachers.count % self.trained)
                 counts[every, teacher.votes(read_only(self.X), self.classes)] += stands_for
@@ -173,13 +173,13 @@ class VotesStage(Stage):
         """The probabilities (m, C) that the student gives the rows, or 1 for its class if it gives none."""
         X, voters = self.ensemble.X, self.ensemble.teachers.count
         votes, rows = self.ensemble.votes(private, labels), np.arange(len(X))
-        asked = rows[: self.asked] if self.asked <= len(rows) else rng.integers(0, len(rows), self.asked)
-        answers = self.mechanism.release(votes[asked][: self.mechanism.queries], SimulatedNoise(rng), 0, 0)
-        released = labels_table(range(len(asked)), answers.labels, answers.counts, self.names, {"session": ""})
+        queried = rows[: self.asked] if self.asked <= len(rows) else rng.integers(0, len(rows), self.asked)
+        answers = self.mechanism.release(votes[queried][: self.mechanism.queries], SimulatedNoise(rng), 0, 0)
+        released = labels_table(range(len(queried)), answers.labels, answers.counts, self.names, {"session": ""})
         used, targets = lessons(released, self.names, self.student.refused, teachers=voters, seed=SEED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as of too few iterations, on labels that noise has changed
-            model = fitted(self.student, X[asked[used]], targets, self.names)
+            model = fitted(self.student, X[queried[used]], targets, self.names)
         odds = probabilities(model, X, self.names)
         if odds is not None:
             return odds

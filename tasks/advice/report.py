@@ -67,18 +67,18 @@ def plan_report(path: Path, home: Path) -> dict[str, Any]:
     match plan.ways:
         case ("sketch",):
             sketch = expect_sketch(plan)
-            found = {"sketch": asdict(sketch), **_of_sums(Sketch.name, ROWS, sketch)}
+            expected = {"sketch": asdict(sketch), **_of_sums(Sketch.name, ROWS, sketch)}
         case ("tallies",) if public is not None:
             check_columns(plan, public.encoding)
             tallies = expect_tallies(plan, public)
-            found = {"tallies": asdict(tallies), **_of_sums(TALLIES, public.rows, tallies)}
+            expected = {"tallies": asdict(tallies), **_of_sums(TALLIES, public.rows, tallies)}
         case _ if public is not None:
-            found = _of_votes(plan, public)
+            expected = _of_votes(plan, public)
         case _:
             name = plan.labeling.mechanism if asks else Universal.name
-            found = {"mechanisms": [_mechanism(name, NOT_SIMULATED)], "later_rows": None}
+            expected = {"mechanisms": [_mechanism(name, NOT_SIMULATED)], "later_rows": None}
     budget = {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta if asks else 0.0}
-    return {**budget, **found, "lifetime": covered and asdict(covered)}
+    return {**budget, **expected, "lifetime": covered and asdict(covered)}
 
 
 NOT_SIMULATED = "it cannot be simulated from public rows alone"
@@ -119,7 +119,7 @@ def _of_votes(plan: Plan, public: PublicFacts) -> dict[str, Any]:
         reasons = [f"{rows}, noise changing {expected.changed:.1%} of the labels"]
     if ahead is not None:
         reasons.append(ahead.reason)
-    own = _mechanism(
+    described = _mechanism(
         mechanism.name,
         "; ".join(reasons) or NOT_SIMULATED,
         feasible=ahead is None or ahead.feasible,
@@ -132,7 +132,7 @@ def _of_votes(plan: Plan, public: PublicFacts) -> dict[str, Any]:
         "queries": planned.queries,
         "mechanism_at": {"epsilon": planned.epsilon, "delta": planned.delta},
         "relabel": planned.subset,
-        "mechanisms": [own],
+        "mechanisms": [described],
         "votes": ahead and asdict(ahead),
         "later_rows": expected and planned.later_rows(expected.answered),
     }
@@ -163,15 +163,15 @@ class Account:
         """
         name, lifetime = plan.privacy.domain, plan.privacy.lifetime
         ledger = checked_ledger(home) if Ledger.is_there(home) else None
-        known = None if ledger is None else ledger.domain(name)
-        if ledger is None or known is None:
+        recorded = None if ledger is None else ledger.domain(name)
+        if ledger is None or recorded is None:
             terms = {"unit": "", "neighbours": ""}
             return cls(domain=Domain.frozen(name, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta))
-        terms = {"unit": known.unit, "neighbours": known.neighbours}
+        terms = {"unit": recorded.unit, "neighbours": recorded.neighbours}
         ledger.plan_domain(name, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta)
         gone = {remark.about for remark in ledger.remarks(name) if remark.kind == "forgotten"}
         sessions = tuple(session for session in ledger.sessions(name) if session.id not in gone)
-        return cls(domain=known, charged=ledger.totals(name)[LEARNING], sessions=sessions, named=True)
+        return cls(domain=recorded, charged=ledger.totals(name)[LEARNING], sessions=sessions, named=True)
 
     def charge(self, plan: Plan, costs: Iterable[Cost]) -> tuple[Charge, bool]:
         """The total charge of these costs of the plan, and whether sessions for all of them exist already.
@@ -221,9 +221,9 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
         return None
     if costs is None:
         return None
-    charge, own = account.charge(plan, costs)
+    charge, there = account.charge(plan, costs)
     rule = account.domain.filter
-    if not own and not account.admits(charge):
+    if not there and not account.admits(charge):
         privacy, fits = plan.privacy, _fitting(largest_epsilon(plan, public, account))
         of = f" (ε = {rule.epsilon:g}, δ = {rule.delta:g})"
         spent = f", {rule.share(account.charged):.0%} used," if account.named else ""
@@ -232,13 +232,13 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
             f"the lifetime budget of domain {privacy.domain!r}{of}{spent} does not cover a session of ε = "
             f"{privacy.epsilon:g}, δ = {privacy.delta:g}: {fits}; {raised}"
         )
-    after = account.charged if own else account.charged + charge
+    after = account.charged if there else account.charged + charge
     share, used, more = rule.share(charge), rule.share(account.charged), rule.more(after, charge)
     words = lifetime_in_words(share, rule.share(after), more)
-    lifetime, takes = plan.privacy.lifetime, f"the session takes {words}{GOES_ON if own else ''}"
+    lifetime, takes = plan.privacy.lifetime, f"the session takes {words}{GOES_ON if there else ''}"
     capped = account.domain.instead_of(lifetime.epsilon, lifetime.delta)
     reason = "; ".join(filter(None, (takes, capped)))
-    return Covered(share=share, used=used, more=more, own=own, reason=reason)
+    return Covered(share=share, used=used, more=more, own=there, reason=reason)
 
 
 GOES_ON = "; such a session is there, and a run that goes on with it is charged nothing"
@@ -275,12 +275,12 @@ def largest_epsilon(plan: Plan, public: PublicFacts | None, account: Account) ->
     """The largest ε of three digits, below the plan's, that the domain covers; None if none does."""
 
     def too_much(epsilon: float) -> bool | None:
-        asked = plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"epsilon": epsilon})})
+        cheaper = plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"epsilon": epsilon})})
         try:
-            costs = costs_of(asked, public, account) or []
+            costs = costs_of(cheaper, public, account) or []
         except WrongInput:
             return None  # too little to calibrate for
-        return not account.admits(account.charge(asked, costs)[0])
+        return not account.admits(account.charge(cheaper, costs)[0])
 
     below = [epsilon for epsilon in EPSILONS if (plan.student.epsilon or 0.0) < epsilon < plan.privacy.epsilon]
     first = bisect_left(below, True, key=lambda epsilon: bool(too_much(epsilon)))

@@ -57,11 +57,11 @@ ROWS_OF_A_CHUNK = 1 << 16
 def odds_table() -> Ints:
     """T[d] = ⌊2^31·e^(−d/256)⌋ for d = 0 … 8192, by decimal arithmetic; checked against TABLE_DIGEST."""
     with localcontext(prec=60):
-        step, power, found = (Decimal(-1) / STEPS_A_NAT).exp(), Decimal(2**31), []
+        step, power, powers = (Decimal(-1) / STEPS_A_NAT).exp(), Decimal(2**31), []
         for _ in range(FARTHEST_LOGIT + 1):
-            found.append(int(power))
+            powers.append(int(power))
             power *= step
-    table = np.array(found, "<i8")
+    table = np.array(powers, "<i8")
     if hashlib.sha256(table.tobytes()).hexdigest() != TABLE_DIGEST:
         raise ArithmeticError("the table of e^(-d/256) came out otherwise than when it was checked")
     return table.astype(np.int64)
@@ -202,12 +202,12 @@ def _residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
         return np.full((1, len(codes)), question.steps, np.int64)
     if question.classes:
         first = 1 if question.classes == 2 else 0
-        asked = np.arange(first, first + question.columns)[:, None]
-        found: Ints = np.multiply(labels == asked, np.int64(question.steps))
+        classes = np.arange(first, first + question.columns)[:, None]
+        residuals: Ints = np.multiply(labels == classes, np.int64(question.steps))
     else:
-        found = labels.astype(np.int64).clip(0, question.steps)[None]
-    found -= _expected(question, codes)
-    return found
+        residuals = labels.astype(np.int64).clip(0, question.steps)[None]
+    residuals -= _expected(question, codes)
+    return residuals
 
 
 def _expected(question: RoundQuestion, codes: CodeRows) -> Ints:
@@ -247,12 +247,12 @@ def row_sums(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
         weights = _residuals(question, rows, labels[start : start + ROWS_OF_A_CHUNK]).astype(np.float64)
         top = 0
         for number, (low, high) in zip(question.fields, question.spans, strict=True):
-            own = rows[:, number]
+            codes_of_field = rows[:, number]
             for column, weight in enumerate(weights):
-                found = np.bincount(own, weight, high)
-                if len(found) > high or own.min() < low:
+                sums_of_codes = np.bincount(codes_of_field, weight, high)
+                if len(sums_of_codes) > high or codes_of_field.min() < low:
                     raise ValueError("a code lies outside of its field's span")
-                cells[top : top + high - low, column] += found[low:].astype(np.int64)
+                cells[top : top + high - low, column] += sums_of_codes[low:].astype(np.int64)
             top += high - low
     if question.count:
         total[-1] += question.count * len(codes)
@@ -297,16 +297,16 @@ def tally(question: RoundQuestion, codes: CodeRows, labels: Ints, units: Ints | 
         return total
     cells, several, unit = total[: question.width * question.columns], codes[~alone], unit[~alone]
     cells = cells.reshape(-1, question.columns)
-    each, top = _residuals(question, several, labels[~alone]), 0
+    residuals, top = _residuals(question, several, labels[~alone]), 0
     for number, (start, stop) in zip(question.fields, question.spans, strict=True):
-        own = several[:, number].astype(np.int64) - start
-        if own.min() < 0 or own.max() >= stop - start:
+        codes_of_field = several[:, number].astype(np.int64) - start
+        if codes_of_field.min() < 0 or codes_of_field.max() >= stop - start:
             raise ValueError("a code lies outside of its field's span")
-        place = unit * (stop - start) + own
+        place = unit * (stop - start) + codes_of_field
         order = np.argsort(place, kind="stable")  # rows come by units, almost in order
         ordered = place[order]
         firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        means = unit_mean(np.add.reduceat(each[:, order], firsts, axis=1), rows[ordered[firsts] // (stop - start)])
+        means = unit_mean(np.add.reduceat(residuals[:, order], firsts, axis=1), rows[ordered[firsts] // (stop - start)])
         cell = top + ordered[firsts] % (stop - start)
         for column, mean in enumerate(means):
             np.add.at(cells[:, column], cell, mean)

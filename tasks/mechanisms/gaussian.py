@@ -259,8 +259,8 @@ def _beyond(x: Decimal, places: int) -> tuple[Decimal, Decimal]:
             odd += 2
             term = term * square / odd
             total += term
-        found = Decimal("0.5") - total * (-square / 2).exp() / (2 * _pi(places)).sqrt()
-        return max(Decimal(0), found - _error(places)), max(Decimal(0), found) + _error(places)
+        tail = Decimal("0.5") - total * (-square / 2).exp() / (2 * _pi(places)).sqrt()
+        return max(Decimal(0), tail - _error(places)), max(Decimal(0), tail) + _error(places)
 
 
 @lru_cache(maxsize=64)

@@ -92,8 +92,8 @@ class PrivateTest(Gaussian):
 
         Raises WrongInput.
         """
-        known = (classes == 0 or classes > 1) and secret in COUNTS_MOVED
-        if not (0 < epsilon < math.inf and 0 < delta < 1 and known):
+        is_known = (classes == 0 or classes > 1) and secret in COUNTS_MOVED
+        if not (0 < epsilon < math.inf and 0 < delta < 1 and is_known):
             raise WrongInput(
                 "a private test needs 0 < epsilon < inf, 0 < delta < 1, at least 2 classes, or 0 for a number, and "
                 f"'rows' or 'labels' as what is secret, got {epsilon!r}, {delta!r}, {classes!r}, {secret!r}"
@@ -104,12 +104,12 @@ class PrivateTest(Gaussian):
         def at(unit: float) -> "PrivateTest":
             return once.with_(scale=unit / math.sqrt(1 - PAIR_SHARE), pair_scale=unit / math.sqrt(PAIR_SHARE))
 
-        found = least_noise(at)
+        calibrated = least_noise(at)
         if most is None:
-            return found
+            return calibrated
         order, nats = most
         rho = nats / order / UP**2
-        return found if found.rho <= rho else at(math.sqrt(COUNTS_MOVED[secret] / (2 * rho)) * UP)
+        return calibrated if calibrated.rho <= rho else at(math.sqrt(COUNTS_MOVED[secret] / (2 * rho)) * UP)
 
     @property
     def moves(self) -> list[Move]:

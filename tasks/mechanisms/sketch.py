@@ -50,13 +50,17 @@ class Sketch(Tallies):
         super().model_post_init(context)
         if self.secret != "rows":
             raise WrongInput("a sketch is for privacy.secret = 'rows': if labels alone are secret, the rows are public")
-        asked = [each.what for each in self.rounds]
-        if asked[: self.tables] != ["codes"] * self.tables or not 1 <= self.tables <= 2 or asked[-1] != "labels":
+        questions = [planned.what for planned in self.rounds]
+        if (
+            questions[: self.tables] != ["codes"] * self.tables
+            or not 1 <= self.tables <= 2
+            or questions[-1] != "labels"
+        ):
             raise WrongInput("a sketch asks one-way tables, then two-way ones if any, then labels")
-        if [each.count > 0 for each in self.rounds] != [True] + [False] * (len(self.rounds) - 1):
+        if [planned.count > 0 for planned in self.rounds] != [True] + [False] * (len(self.rounds) - 1):
             raise WrongInput("a sketch counts units in its first step alone")
 
     @property
     def tables(self) -> int:
         """Number of steps that ask tables: 2, or 1 if there are no two-way ones."""
-        return sum(each.what == "codes" for each in self.rounds)
+        return sum(planned.what == "codes" for planned in self.rounds)

@@ -209,7 +209,7 @@ def _calibrated(epsilon: float, delta: float, cutoff: int) -> SparseVector:
         raise WrongInput(
             f"sparse vector needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"
         )
-    found = list[SparseVector]()
+    candidates = list[SparseVector]()
     for share in LABEL_SHARES:
         epoch = _largest_epoch(epsilon * SEARCHED_PART, delta * (1 - share) * SEARCHED_PART, cutoff)
         for ratio in QUERY_RATIOS:
@@ -224,8 +224,8 @@ def _calibrated(epsilon: float, delta: float, cutoff: int) -> SparseVector:
                 threshold_scale=threshold_scale,
                 query_scale=query_scale,
             )
-            found.append(candidate)
-    return min(found, key=lambda candidate: (candidate.reach, candidate.threshold_scale))
+            candidates.append(candidate)
+    return min(candidates, key=lambda candidate: (candidate.reach, candidate.threshold_scale))
 
 
 def _largest_epoch(epsilon: float, delta: float, cutoff: int) -> float:

@@ -128,12 +128,12 @@ class Stream(Tallies):
         """Running totals of one question from its releases y_0 … y_t: exact, and rounded once, to whole steps. The
         same on any machine."""
         inverse, unit = _inverse(len(released), self.bits), 1 << self.bits
-        found = sum(
+        weighted = sum(
             weight * unit ** (len(released) - 1 - at) * sums.astype(object)
             for at, (weight, sums) in enumerate(zip(inverse, reversed(released), strict=True))
         )
         whole, wrapped = unit ** len(released), 1 << 64
-        rounded = (2 * found + whole) // (2 * whole)
+        rounded = (2 * weighted + whole) // (2 * whole)
         return np.asarray((rounded + wrapped // 2) % wrapped - wrapped // 2).astype(np.int64)
 
     def spread(self, released: int) -> float:
@@ -145,7 +145,7 @@ class Stream(Tallies):
     def as_read(self, released: int) -> Tallies:
         """Plain tallies with the noise that running totals have after that many releases."""
         spread = self.spread(released)
-        return self.plain(each.with_(scale=each.scale * spread) for each in self.rounds)
+        return self.plain(planned.with_(scale=planned.scale * spread) for planned in self.rounds)
 
 
 @lru_cache(maxsize=16)

@@ -102,15 +102,15 @@ class Tallies(Gaussian):
     def model_post_init(self, context: Any) -> None:
         """Raises WrongInput if a setting is out of its range, or rounds ask what is not paid for."""
         super().model_post_init(context)
-        if not self.rounds or math.fsum(each.share for each in self.rounds) > UP:
+        if not self.rounds or math.fsum(planned.share for planned in self.rounds) > UP:
             raise WrongInput("tallies need at least one round, and shares that add up to 1 at most")
-        for each in self.rounds:
-            check_grid(self.classes, self.steps, each.least, each.count)
-            if each.fields < 1 or each.cells < 1 or not each.share > 0 or not each.scale > 0:
+        for planned in self.rounds:
+            check_grid(self.classes, self.steps, planned.least, planned.count)
+            if planned.fields < 1 or planned.cells < 1 or not planned.share > 0 or not planned.scale > 0:
                 raise WrongInput("a round needs fields, cells, a share and a scale above 0")
-            if each.scale > LARGEST_SCALE:
+            if planned.scale > LARGEST_SCALE:
                 raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
-            if self.secret == "labels" and (each.count or each.what == "codes"):
+            if self.secret == "labels" and (planned.count or planned.what == "codes"):
                 raise WrongInput("if labels alone are secret, units and codes are not counted: they are public")
 
     @classmethod
@@ -125,8 +125,8 @@ class Tallies(Gaussian):
 
     def with_noise(self, scale: float) -> Self:
         """The same with noise of that scale, in units of the root of N_r over a round's share of ρ."""
-        scales = [scale * math.sqrt(square / each.share) for square, each in self.squares_by_round]
-        rounds = (each.with_(scale=to) for each, to in zip(self.rounds, scales, strict=True))
+        scales = [scale * math.sqrt(square / planned.share) for square, planned in self.squares_by_round]
+        rounds = (planned.with_(scale=to) for planned, to in zip(self.rounds, scales, strict=True))
         return self.with_(rounds=tuple(rounds))
 
     def plain(self, rounds: Iterable[Round]) -> "Tallies":
@@ -137,17 +137,17 @@ class Tallies(Gaussian):
     @property
     def squares_by_round(self) -> list[tuple[int, Round]]:
         """N_r: the largest squared norm by which a unit moves the round's sums."""
-        return [(self._square(each), each) for each in self.rounds]
+        return [(self._square(planned), planned) for planned in self.rounds]
 
-    def _square(self, each: Round, steps: int | None = None) -> int:
+    def _square(self, planned: Round, steps: int | None = None) -> int:
         steps = steps or self.steps
-        row = each.fields * row_square(self.classes, steps, each.what, each.least)
+        row = planned.fields * row_square(self.classes, steps, planned.what, planned.least)
         if self.secret == "rows":
-            return row + each.count**2
-        changed = each.fields * steps**2 * (1 if self.classes <= 2 else 2)
+            return row + planned.count**2
+        changed = planned.fields * steps**2 * (1 if self.classes <= 2 else 2)
         if not self.many:
             return changed
-        truncated = changed + each.cells + math.isqrt(4 * changed * each.cells) + 1
+        truncated = changed + planned.cells + math.isqrt(4 * changed * planned.cells) + 1
         return min(4 * row, truncated)
 
     @property
@@ -158,12 +158,12 @@ class Tallies(Gaussian):
     @property
     def moves(self) -> list[Move]:
         """The sums of each round."""
-        return [(square, each.cells, each.scale) for square, each in self.squares_by_round]
+        return [(square, planned.cells, planned.scale) for square, planned in self.squares_by_round]
 
     @property
     def scales(self) -> tuple[float, ...]:
         """Those of the sums of each round, in votes."""
-        return tuple(each.scale / self.steps for each in self.rounds)
+        return tuple(planned.scale / self.steps for planned in self.rounds)
 
     def question(
         self, number: int, fields: Sequence[int], spans: Sequence[Span], model: IntegerModel | None = None
@@ -172,42 +172,51 @@ class Tallies(Gaussian):
 
         A vote has as many steps as make the norm that was paid for: fewer, if more fields are asked.
         """
-        each, asked = self.rounds[number], len(fields)
-        steps, least = self.steps, each.least
-        if asked != each.fields and self.classes:  # the norm that was paid for, in as many steps as it has room for
-            steps = min(MOST_STEPS, math.isqrt(self.steps**2 * each.fields // asked))
+        planned, fields_asked = self.rounds[number], len(fields)
+        steps, least = self.steps, planned.least
+        if (
+            fields_asked != planned.fields and self.classes
+        ):  # the norm that was paid for, in as many steps as it has room for
+            steps = min(MOST_STEPS, math.isqrt(self.steps**2 * planned.fields // fields_asked))
             while True:
-                least = each.least * steps // self.steps
-                if steps < 2 or self._square(each.with_(fields=asked, least=least), steps) <= self._square(each):
+                least = planned.least * steps // self.steps
+                if steps < 2 or self._square(planned.with_(fields=fields_asked, least=least), steps) <= self._square(
+                    planned
+                ):
                     break
                 steps -= 1
-        found = RoundQuestion(
+        question = RoundQuestion(
             classes=self.classes,
             steps=steps,
-            what=each.what,
+            what=planned.what,
             least=least,
-            count=each.count,
+            count=planned.count,
             fields=tuple(fields),
             spans=tuple(spans),
             model=model,
         )
-        self.check(number, found)
-        return found
+        self.check(number, question)
+        return question
 
     def check(self, number: int, question: RoundQuestion) -> None:
         """Raises ValueError if round `number` did not pay for the question; the door calls this before it draws.
 
         A round pays for a norm and for so many numbers, on whatever grid. The label of a number is on that of `steps`.
         """
-        each, asked = self.rounds[number], len(question.fields)
-        kind, own = (self.classes, each.what, each.count), (question.classes, question.what, question.count)
-        if own != kind or (not self.classes and question.steps != self.steps):
+        planned, fields_asked = self.rounds[number], len(question.fields)
+        kind, of_question = (
+            (self.classes, planned.what, planned.count),
+            (question.classes, question.what, question.count),
+        )
+        if of_question != kind or (not self.classes and question.steps != self.steps):
             raise ValueError(f"round {number} paid for other classes, another constant or grid than the question's")
-        square = self._square(each.with_(fields=asked, cells=question.size, least=question.least), question.steps)
-        if square > self._square(each) or question.size > each.cells:
+        square = self._square(
+            planned.with_(fields=fields_asked, cells=question.size, least=question.least), question.steps
+        )
+        if square > self._square(planned) or question.size > planned.cells:
             raise ValueError(
-                f"round {number} paid for {each.fields} fields of {self.steps} steps a vote and {each.cells} numbers, "
-                f"got {asked} of {question.steps} and {question.size}"
+                f"round {number} paid for {planned.fields} fields of {self.steps} steps a vote and {planned.cells} "
+                f"numbers, got {fields_asked} of {question.steps} and {question.size}"
             )
 
     @property
