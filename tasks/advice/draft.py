@@ -30,7 +30,7 @@ from concord.artifacts.errors import WrongInput, is_printable
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
-from concord.artifacts.sections import TALLIES
+from concord.artifacts.sections import TALLIES, AboutPlan
 from concord.artifacts.table_schema import (
     BUCKETS,
     TYPES,
@@ -242,12 +242,11 @@ LEFT_OUT = (
 )
 """Remarks on columns that cannot be features."""
 ABOUT = {
-    "issuer": "the publisher",
-    "contact": "contact for questions",
-    "use": "intended use, and uses to avoid",
-    "date": "date of publication, such as 2026-01-31",
+    name: f"{meant[:1].lower()}{meant[1:].partition('.')[0]}"
+    for name in ("issuer", "contact", "use", "date")
+    if (meant := AboutPlan.model_fields[name].description)
 }
-"""What a publication says of itself, if the plan does."""
+"""What a publication says of itself, if the plan does: what the plan's own keys mean, in a few words."""
 
 
 def _toml(value: object) -> str:
