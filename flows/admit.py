@@ -49,22 +49,22 @@ def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: Pub
     lifetime = run.plan.privacy.lifetime
     if words := domain.instead_of(lifetime.epsilon, lifetime.delta):  # `concord domain` has changed the cap
         err.print(f"{'cap':>8} {words}", soft_wrap=True, markup=False)
-    for known in run.stores.ledger.sessions(domain.name):
-        if known.facts.name != ErrorEstimate.name:  # which no certificate states
-            check_known(known)
+    for session in run.stores.ledger.sessions(domain.name):
+        if session.facts.name != ErrorEstimate.name:  # which no certificate states
+            check_known(session)
     openings = [opening_of(run.plan, ask, public.encoding, run.stores.vault) for ask in asks]
-    found = [_found(run, domain, *each, public) for each in zip(asks, openings, strict=True)]
-    lacking = [opening for opening, each in zip(openings, found, strict=True) if each.session is None]
-    first = found[0].session
-    further = may_open_further(run, first, found[-1].ask)
+    admitted = [_find(run, domain, ask, opening, public) for ask, opening in zip(asks, openings, strict=True)]
+    lacking = [opening for opening, session in zip(openings, admitted, strict=True) if session.session is None]
+    first = admitted[0].session
+    further = may_open_further(run, first, admitted[-1].ask)
     if lacking and first is not None and not further:
         lacking = openings  # those that --new-session would open
     if lacking:
         run.stores.ledger.check_opening(Opening.of_all(lacking), domain, further=further)
-    return found
+    return admitted
 
 
-def _found(run: RunContext, domain: Domain, ask: Asking, opening: Opening, public: PublicRows) -> Admitted[Asking]:
+def _find(run: RunContext, domain: Domain, ask: Asking, opening: Opening, public: PublicRows) -> Admitted[Asking]:
     """The session in which that is asked, if it exists, once no other command is opening or using it.
 
     Its stream is the plan's own rows, then those it was extended with.
@@ -95,12 +95,12 @@ def may_open_further(run: RunContext, first: Session | None, ask: Ask[Any]) -> b
     return all(session.facts.name != ask.mechanism.name for session in since)
 
 
-def announce_room(found: Admitted[Any]) -> None:
+def announce_room(admitted: Admitted[Any]) -> None:
     """If a session would be opened, print how it can be extended, before anything private is read."""
-    if found.session is None:
-        ask, words = found.ask, NO_LATER_ROWS
+    if admitted.session is None:
+        ask, words = admitted.ask, NO_LATER_ROWS
         if ask.teachers:
-            words = later_rows_in_words(queries=ask.queries, cutoff=ask.cutoff, asked=found.stream.rows, refused=0)
+            words = later_rows_in_words(queries=ask.queries, cutoff=ask.cutoff, asked=admitted.stream.rows, refused=0)
         err.print(f"{'later':>8} rows: {words}", soft_wrap=True, markup=False)
 
 
@@ -177,20 +177,20 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
     plan = private.table.named_in(run.plan)
     check_types(open_private(plan.path("private"), plan.data.format, arriving=plan.stream is not None), encoding)
     try:
-        found = unmatched(plan, encoding)
+        unknown = unmatched(plan, encoding)
     except ConcordError:  # the stage that reads the table afterwards reports the error
         return
-    for line in (*shares_in_words(found, encoding.bounds), *left_out(encoding)):
+    for line in (*shares_in_words(unknown, encoding.bounds), *left_out(encoding)):
         err.print(f"{'check':>8} {line}", soft_wrap=True, markup=False)
     most = run.plan.data.most_unknown
-    shares = {"data.label": found.label, "data.unit": found.unit, **found.features}
+    shares = {"data.label": unknown.label, "data.unit": unknown.unit, **unknown.features}
     if not may_ask() and most is not None and max(shares.values()) > most:
         raise WrongInput(
             "stopped before anything was spent: the share of private cells that the plan does not know is above "
             f"data.most_unknown = {most:g} in some column; correct data.label, data.classes, bounds or the schema from "
             "documentation, or leave that key out to go on"
         )
-    if not is_worth_asking(found):
+    if not is_worth_asking(unknown):
         return
     if not may_ask():
         err.print(
@@ -205,29 +205,29 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
         )
 
 
-def is_worth_asking(found: Unmatched) -> bool:
+def is_worth_asking(shares: Unmatched) -> bool:
     """Whether the unrecognised share is so large that the plan may be wrong."""
-    most = {"label": found.label, "unit": found.unit, "feature": max(found.features.values(), default=0.0)}
+    most = {"label": shares.label, "unit": shares.unit, "feature": max(shares.features.values(), default=0.0)}
     return any(share >= WORTH_ASKING[name] for name, share in most.items())
 
 
-def shares_in_words(found: Unmatched, bounds: Bounds | None) -> Iterator[str]:
+def shares_in_words(shares: Unmatched, bounds: Bounds | None) -> Iterator[str]:
     """The shares, rounded; for the operator alone."""
     if bounds is not None:
         within = f"a number from {bounds[0]:g} to {bounds[1]:g}, as data.bounds says"
-        if found.label:
-            none = f"{rounded(found.label)} of the private rows have no label that is {within}"
+        if shares.label:
+            none = f"{rounded(shares.label)} of the private rows have no label that is {within}"
             yield f"{none}: outside the bounds it is clipped to the nearer bound; a missing one counts as the midpoint"
         else:
             yield f"the label of every private row is {within}"
-    elif found.label:
-        unknown = f"{rounded(found.label)} of the private rows have a label that data.classes lacks"
+    elif shares.label:
+        unknown = f"{rounded(shares.label)} of the private rows have a label that data.classes lacks"
         yield f"{unknown}: it counts as the first class"
     else:
         yield "the label of every private row is one of data.classes"
-    if found.unit:
-        yield f"{rounded(found.unit)} of the private rows have no id in the column of data.unit: they are left out"
-    lost = sorted(found.features.items(), key=lambda item: -item[1])
+    if shares.unit:
+        yield f"{rounded(shares.unit)} of the private rows have no id in the column of data.unit: they are left out"
+    lost = sorted(shares.features.items(), key=lambda item: -item[1])
     for name, share in [(name, share) for name, share in lost if share >= LEAST_LISTED][:MOST_LISTED]:
         yield f"{rounded(share)} of the private rows have an unknown value in {name!r}: it counts as missing"
 

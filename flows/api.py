@@ -165,11 +165,11 @@ def ask(
     from concord.tasks.asking.questions import Question
     from concord.tasks.asks.questions import QuestionTerms
 
-    asked = Question.of(question, name)
+    named = Question.of(question, name)
     with engine(folder):
         from concord.flows.ask import ask as put
 
-        return Answer(put(loaded, asked, folder, QuestionTerms(epsilon, form, cutoff, new_session)))
+        return Answer(put(loaded, named, folder, QuestionTerms(epsilon, form, cutoff, new_session)))
 
 
 @our_settings()
@@ -221,8 +221,8 @@ def verify(
 ) -> dict[str, Any]:
     """Check a session, a run, a published folder, or everything, as `concord verify --json` does: `ok` and `checks`."""
     folder = None if kept is None else Path(kept)
-    found = checks_of(None if subject is None else str(subject), _home(home), test, key, folder)
-    return {"ok": all(check.ok for check in found), "checks": [check.model_dump() for check in found]}
+    results = checks_of(None if subject is None else str(subject), _home(home), test, key, folder)
+    return {"ok": all(check.ok for check in results), "checks": [check.model_dump() for check in results]}
 
 
 @our_settings()

@@ -139,12 +139,12 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
             return {**self.plan.model_dump(exclude_unset=True), "folder": self.plan.folder}
         if self.plan is not None:
             return dict(self.plan) if isinstance(self.plan, dict) else read_tables(Path(self.plan))
-        known = self._known()
-        if not known or self.rows is None:
+        target = self._known()
+        if not target or self.rows is None:
             raise WrongInput("classes, or bounds, and rows must be given, as known in public, or a plan that has them")
         names = {field.name for field in fields(PlanFacts)} - {"label", "classes", "bounds"}
         stated = {name: getattr(self, name) for name in names}
-        return PlanFacts(label=LABEL, **known, **stated).frame_plan(Path(self.home or Settings.now().home))
+        return PlanFacts(label=LABEL, **target, **stated).frame_plan(Path(self.home or Settings.now().home))
 
     def _rows(self, X: Any, *, reset: bool = False) -> pa.Table:
         """Rows as a table. Their names and number of columns are those of `fit`, unless `reset`: then they are private,
@@ -207,8 +207,8 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
         """Classes (rows,). Free."""
         check_is_fitted(self)
         by_word = {str(name): at for at, name in enumerate(self.classes_)}
-        found = self.student_.predict(self._rows(X))
-        return np.asarray(self.classes_[[by_word[str(word)] for word in found]])
+        predicted = self.student_.predict(self._rows(X))
+        return np.asarray(self.classes_[[by_word[str(word)] for word in predicted]])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities (rows, classes), in the order of `classes_`. Free."""
@@ -224,13 +224,13 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
         classes = self._declared(tables)
         self.classes_ = np.unique(np.asarray(classes))
         labels = column_of(y, "y")
-        known = pl.col("c").replace_strict(_names_of(classes), default=None, return_dtype=pl.String())
+        declared = pl.col("c").replace_strict(_names_of(classes), default=None, return_dtype=pl.String())
         words = (
             labels.alias("c")
             .to_frame()
             .with_columns(canonical_id("c", labels.dtype).alias("c"), text("c", labels.dtype).alias("word"))
         )
-        return words.select(pl.coalesce(known, "word")).to_series()
+        return words.select(pl.coalesce(declared, "word")).to_series()
 
     def _declared(self, tables: dict[str, Any]) -> list[Any]:
         declared = tables["data"].get("classes") if self.classes is None else self.classes

@@ -96,8 +96,8 @@ def closed_cluster(workers: int, home: Path) -> Any:
     import dask
     from distributed import LocalCluster
 
-    own = {"temporary-directory": str(home), **{pages: [] for pages in PAGES}}  # its scheduler's files too
-    with dask.config.set(own):
+    settings = {"temporary-directory": str(home), **{pages: [] for pages in PAGES}}  # its scheduler's files too
+    with dask.config.set(settings):
         return LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=workers,
             threads_per_worker=1,
@@ -140,11 +140,11 @@ def _check_workers(address: str, security: Any, home: Path) -> None:
         raise EnvironmentFailed(
             f"teachers.address names {address}, but no scheduler there accepts the connection ({type(failed).__name__})"
         ) from None
-    for worker, found in shown.items():
-        if isinstance(found, Exception) or found[0] != ours[0]:
-            has = "cannot run concord" if isinstance(found, Exception) else f"has concord {found[0]}"
+    for worker, versions in shown.items():
+        if isinstance(versions, Exception) or versions[0] != ours[0]:
+            has = "cannot run concord" if isinstance(versions, Exception) else f"has concord {versions[0]}"
             raise EnvironmentFailed(f"the worker {worker} {has}, and must have {ours[0]}, as this machine has")
-        if found[1] != ours[1]:
+        if versions[1] != ours[1]:
             raise EnvironmentFailed(
                 f"the worker {worker} does not see the home folder {home} as this machine does: mount it there under "
                 "the same path"

@@ -36,7 +36,7 @@ def watch() -> None:
     To be called first, in the main thread of a command. A signal that is ignored, as under nohup, stays ignored.
     """
     _watched.set()
-    heard, result = os.pipe()
+    signals, result = os.pipe()
     os.set_blocking(result, False)
     signal.set_wakeup_fd(result, warn_on_full_buffer=False)
     for number in ENDED:
@@ -44,9 +44,9 @@ def watch() -> None:
             signal.signal(number, lambda *_: None)
 
     def hear() -> None:
-        number = signal.Signals(os.read(heard, 1)[0])
+        number = signal.Signals(os.read(signals, 1)[0])
         while number not in ENDED:
-            number = signal.Signals(os.read(heard, 1)[0])
+            number = signal.Signals(os.read(signals, 1)[0])
         leave(128 + number, sentence(number))
 
     threading.Thread(target=hear, daemon=True).start()

@@ -160,13 +160,13 @@ def add_rows(run: RunContext, name: str, path: str) -> tuple[Admitted[VotesAsk],
 
 def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Table]:
     """The files at `path` that are not staged for the session yet. Raises WrongInput if one is private."""
-    vault, (own, *others) = run.stores.vault, checkpoint.sources
+    vault, (plans, *others) = run.stores.vault, checkpoint.sources
     there = {digest for source in others if staged(vault, source) for digest in source.digests}
     table = open_public(path, "--public").digested(vault.digest_file)
     for file, digest in zip(table.files, table.digests, strict=True):
         check_not_private("--public", [file.path], checkpoint.files)
         note_copies(checkpoint.private, "--public", [digest])
-        if digest not in there and digest not in own.digests:
+        if digest not in there and digest not in plans.digests:
             there.add(digest)
             yield replace(table, path=str(file.path), files=(file,), digests=(digest,))
 

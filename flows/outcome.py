@@ -119,12 +119,12 @@ class Summary(BaseModel):
 
 def merge_reports(reports: Sequence[StageReport]) -> list[StageReport]:
     """One report per stage, in the order of their first runs: rounds run some stages several times."""
-    found: dict[str, StageReport] = {}
+    merged: dict[str, StageReport] = {}
     for report in reports:
-        before = found.get(report.name, StageReport(name=report.name, cached=True, seconds=0.0))
+        before = merged.get(report.name, StageReport(name=report.name, cached=True, seconds=0.0))
         seconds, cached = round(before.seconds + report.seconds, 3), before.cached and report.cached
-        found[report.name] = StageReport(name=report.name, cached=cached, seconds=seconds)
-    return list(found.values())
+        merged[report.name] = StageReport(name=report.name, cached=cached, seconds=seconds)
+    return list(merged.values())
 
 
 def in_words(summary: Summary) -> str:
@@ -171,7 +171,7 @@ def measures_of(certificate: Certificate) -> dict[str, Any]:
     if public is not None:
         measures["public_test"] = _of_public(public)
         if public.groups:
-            measures["groups"] = [each.model_dump(mode="json") for each in public.groups]
+            measures["groups"] = [group.model_dump(mode="json") for group in public.groups]
     return measures if private is None else {**measures, "private_test": _of_private(private)}
 
 
@@ -191,19 +191,19 @@ def _of_private(test: AnyTested) -> dict[str, Any]:
 def _of_public(test: AnyPublicTest) -> dict[str, Any]:
     """Figures as numbers, and beside them their intervals by the same names."""
     if isinstance(test, NumberTest):
-        found: dict[str, Any] = {name: getattr(test, name) for name in ("rows", "rmse", "mean_rmse", "r2")}
+        figures: dict[str, Any] = {name: getattr(test, name) for name in ("rows", "rmse", "mean_rmse", "r2")}
     else:
         ranking = () if test.auc is None else ("auc", "calibration_error")
-        found = {name: getattr(test, name) for name in (*OF_ALL, *ranking)}
+        figures = {name: getattr(test, name) for name in (*OF_ALL, *ranking)}
         for kind in OF_CLASS if ranking else OF_CLASS[:-1]:
-            found[kind] = {item.name: getattr(item, kind) for item in test.classes}
+            figures[kind] = {item.name: getattr(item, kind) for item in test.classes}
         if test.prior_odds is not None:
-            found["prior_odds"] = dict(test.prior_odds)
+            figures["prior_odds"] = dict(test.prior_odds)
     return {
-        **{name: _each(part, lambda of: of.value) for name, part in found.items() if part is not None},
+        **{name: _each(part, lambda of: of.value) for name, part in figures.items() if part is not None},
         "intervals": {
             name: _each(part, lambda of: [of.low, of.high])
-            for name, part in found.items()
+            for name, part in figures.items()
             if isinstance(part, Estimate | dict)
         },
         "in_words": test.in_words,
@@ -213,7 +213,7 @@ def _of_public(test: AnyPublicTest) -> dict[str, Any]:
 def _each(part: Any, of: Callable[[Estimate], Any]) -> Any:
     """A figure, or those of each class, with `of` of each estimate in its place."""
     if isinstance(part, dict):
-        return {name: _each(each, of) for name, each in part.items()}
+        return {name: _each(item, of) for name, item in part.items()}
     return of(part) if isinstance(part, Estimate) else part
 
 

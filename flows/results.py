@@ -243,9 +243,9 @@ def checks_of(
 
         trusted = PublicKey.named(key)
     if subject is not None and Path(subject).exists():
-        found = limited((VERIFY_FOLDER, (subject, test, trusted, kept and str(kept))))
-        if found:
-            return found
+        checks = limited((VERIFY_FOLDER, (subject, test, trusted, kept and str(kept))))
+        if checks:
+            return checks
     from concord.flows.home import reopen
 
     try:
@@ -256,5 +256,5 @@ def checks_of(
         ) from None
     from concord.tasks.verify.verify import verify, verify_kept
 
-    found = [] if kept is not None and subject is None else verify(home, subject, test, trusted)
-    return found if kept is None else [*found, *verify_kept(home, kept, trusted)]
+    checks = [] if kept is not None and subject is None else verify(home, subject, test, trusted)
+    return checks if kept is None else [*checks, *verify_kept(home, kept, trusted)]

@@ -165,8 +165,8 @@ class Balance:
 
     def charged(self, run: RunContext) -> dict[str, Any]:
         """The charge added by this run's own sessions, the one-off conversion in it, and its share of the lifetime."""
-        rule, own = self.domain.filter, {session: self.before.get(session, NOTHING) for session in run.used}
-        earlier, later, total = run.stores.ledger.change(self.domain.name, own)
+        rule, before_run = self.domain.filter, {session: self.before.get(session, NOTHING) for session in run.used}
+        earlier, later, total = run.stores.ledger.change(self.domain.name, before_run)
         before, after, added = rule.spent(earlier), rule.spent(later), later - earlier
         return {
             "spent_now": {"epsilon": after[0] - before[0], "delta": after[1] - before[1]},
@@ -233,23 +233,24 @@ class PrivateFiles:
         """
         if run.erased:
             err.print(f"{'erased':>8} units of domain {run.plan.privacy.domain} are left out")
-        known, test, others = [*sources], run.test, _sources_of_others(run)
+        rows, test, others = [*sources], run.test, _checkpoints_of_others(run)
         table = table_in(run.plan, "private")
         files = files_of(file.path for file in table.files)
         run.stores.ledger.check_holding(run.plan.privacy.domain, names_held(run.stores.vault, files))
-        for name, theirs in others.items():
-            if any(is_shared(files, each.files) for each in theirs):
+        for name, checkpoints in others.items():
+            if any(is_shared(files, checkpoint.files) for checkpoint in checkpoints):
                 raise belongs_to(name)
         public = [file.path for file in table_in(run.plan, "public").files]
-        later = [Path(source.path) for source in known[1:]]
+        later = [Path(source.path) for source in rows[1:]]
         check_not_private("data.public", [*public, *later], files)
         if test is not None:
             check_not_private("data.test", [file.path for file in test.files], files)
         table = table.digested(run.stores.vault.digest_file)
-        note_copies(table.digests, "data.public", [digest for source in known for digest in source.digests])
+        note_copies(table.digests, "data.public", [digest for source in rows for digest in source.digests])
         note_copies(table.digests, "data.test", test.digests if test else ())
-        for name, theirs in others.items():
-            note_copies(table.digests, f"domain {name}", [digest for each in theirs for digest in each.private])
+        for name, checkpoints in others.items():
+            digests = [digest for checkpoint in checkpoints for digest in checkpoint.private]
+            note_copies(table.digests, f"domain {name}", digests)
         return cls(table, files, run.erased)
 
 
@@ -259,12 +260,14 @@ def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> 
         err.print(f"{'copy':>8} a file of {field} holds the same bytes as one of data.private: used as the plan says")
 
 
-def _sources_of_others(run: RunContext) -> dict[str, list[Checkpoint]]:
+def _checkpoints_of_others(run: RunContext) -> dict[str, list[Checkpoint]]:
     """Checkpoints of other domains than the plan's."""
-    ledger, vault, own = run.stores.ledger, run.stores.vault, run.plan.privacy.domain
-    names = [domain.name for domain in ledger.domains() if domain.name != own]
-    each = {name: [read_checkpoint(vault, found.id) for found in ledger.sessions(name)] for name in names}
-    return {name: [sources for sources in found if sources] for name, found in each.items()}
+    ledger, vault, others = run.stores.ledger, run.stores.vault, dict[str, list[Checkpoint]]()
+    for domain in ledger.domains():
+        if domain.name != run.plan.privacy.domain:
+            checkpoints = (read_checkpoint(vault, session.id) for session in ledger.sessions(domain.name))
+            others[domain.name] = [checkpoint for checkpoint in checkpoints if checkpoint]
+    return others
 
 
 def table_in(plan: Plan, field: TableField) -> Table:

@@ -137,14 +137,14 @@ class Hosted:
         """Answer in place of a process that has ended, so that its clients fail at once."""
         while True:
             try:
-                asked, _ = self.socket.accept()
+                connection, _ = self.socket.accept()
             except OSError:  # it was stopped
                 return
-            with asked, suppress(OSError):
-                asked.settimeout(1.0)
-                asked.sendall(SERVER_GONE)
-                asked.shutdown(socket.SHUT_WR)
-                asked.recv(1 << 16)
+            with connection, suppress(OSError):
+                connection.settimeout(1.0)
+                connection.sendall(SERVER_GONE)
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(1 << 16)
 
 
 class Page(Hosted):
@@ -187,14 +187,14 @@ class Server(Hosted):
         """Wait until it answers a request with the password. Raises EnvironmentFailed if it ends or is too slow."""
         patience = float(os.environ.get(STARTUP) or PATIENCE)
         token = base64.b64encode(self.password.encode()).decode()
-        asked = HTTPConnection("127.0.0.1", self.port, timeout=patience)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=patience)
         try:  # one request is enough: the kernel queues it until the server accepts
-            asked.request("GET", "/api/admin/version", headers={"Authorization": f"Basic {token}"})
-            status = asked.getresponse().status
+            connection.request("GET", "/api/admin/version", headers={"Authorization": f"Basic {token}"})
+            status = connection.getresponse().status
         except (OSError, HTTPException):
             status = 0
         finally:
-            asked.close()
+            connection.close()
         if status != 200:
             raise EnvironmentFailed(f"Prefect's server, which this command started, did not begin: see {self.log}")
 
@@ -293,7 +293,7 @@ def _by_named(stack: ExitStack) -> None:
 
     settings = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
     stack.enter_context(
-        temporary_settings({each: os.environ[each.name] for each in settings if each.name in os.environ})
+        temporary_settings({setting: os.environ[setting.name] for setting in settings if setting.name in os.environ})
     )
 
 

@@ -260,22 +260,22 @@ class Stages:
         self, work: Task[..., Any], parts: Sequence[Each], ahead: int, arguments: Callable[[Each], Call]
     ) -> Iterator[Callable[[Each], Any]]:
         """A function that returns a task's result for one part, computed on demand; see `MappedStage.in_turn`."""
-        places, begun = {part: at for at, part in enumerate(parts)}, dict[Each, Begun]()
+        places, tasks = {part: at for at, part in enumerate(parts)}, dict[Each, Begun]()
         with self._shown(stage_of(work), len(parts)) as progress:
 
             def result(part: Each) -> Any:
                 started = time.monotonic()
                 for near in parts[places[part] : places[part] + 1 + ahead]:
-                    begun[near] = begun.get(near) or self.begin(work, arguments(near))
-                found, cached = begun.pop(part)()
+                    tasks[near] = tasks.get(near) or self.begin(work, arguments(near))
+                value, cached = tasks.pop(part)()
                 progress.advance(cached=cached)
                 self._leave_out(time.monotonic() - started, progress)
-                return found
+                return value
 
             try:
                 yield result
             finally:
-                for left in begun.values():
+                for left in tasks.values():
                     with suppress(Exception):  # nobody asked for its result
                         left()
 
@@ -320,10 +320,10 @@ class Stages:
         seconds = round(progress.seconds, 3)
         self.reports.insert(at, StageReport(name=name, cached=progress.all_cached, seconds=seconds))
 
-    def _leave_out(self, seconds: float, own: Progress) -> None:
+    def _leave_out(self, seconds: float, ended: Progress) -> None:
         """Subtract one stage's seconds from the others in progress."""
         for progress in self._open:
-            if progress is not own:
+            if progress is not ended:
                 progress.idle += seconds
 
     def _ready(self, work: Task[..., Any], calls: Sequence[Call]) -> Task[..., Any]:

@@ -141,7 +141,7 @@ def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certifie
         return tracking.publish(publication_of(run.plan, certified, public, stores), passed.at)
 
     def work() -> tuple[tuple[Certified, Tracked], bool]:
-        files = {each.session.id: each.released for each in (passed, *learned.before)}
+        files = {disclosed.session.id: disclosed.released for disclosed in (passed, *learned.before)}
         certificate = certificate_of(run.plan, files, student, learned.encoding.features, stores)
         certified, cached = certify.with_cached(run, certificate, run.plan.data.classes, run.signer)
         tracked, there = mirrored(run, certified, recorded)
@@ -172,8 +172,8 @@ def mirrored(
 
     try:
         tracking = Tracking.of(run.home)
-        if (known := tracking.find(domain, session, digests)) and not again:
-            return known, True
+        if (tracked := tracking.find(domain, session, digests)) and not again:
+            return tracked, True
         return record(certified, tracking), False
     except EnvironmentFailed as failed:
         raise EnvironmentFailed(

@@ -92,9 +92,9 @@ def tally(
 ) -> Ref:
     """The sum over the units of one block that answers a question; of pairs of columns, or of groups of a grid's cells,
     by the codes that have them."""
-    asked, path = RoundQuestion.from_record(dict(question)), f"{sums_folder(block)}/{place.key}.npy"
+    parsed, path = RoundQuestion.from_record(dict(question)), f"{sums_folder(block)}/{place.key}.npy"
     recode = None if codes is None else codes.paired if grid is None else partial(recoded, grid=grid, codes=codes)
-    return units_sums.count([block], asked, place.vault, path, recode)
+    return units_sums.count([block], parsed, place.vault, path, recode)
 
 
 @stage("infer")
@@ -123,9 +123,9 @@ def ask_now(run: RunContext, public: PublicRows) -> TalliesAsk:
     """The same, in any domain."""
     rows, sizes = sum(batch.rows for batch in public.batches), planned_sizes(run.plan, public.encoding)
     codes = code(run, public.encoding, public.batches, sizes)
-    own = tuple(batch.ref.digest for batch in public.batches)
+    staged = tuple(batch.ref.digest for batch in public.batches)
     mechanism = planned_tallies(run.plan, codes, rows)
-    return TalliesAsk(mechanism, codes.digest, own, bounds=public.encoding.bounds, coded=codes)
+    return TalliesAsk(mechanism, codes.digest, staged, bounds=public.encoding.bounds, coded=codes)
 
 
 def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> ExactNumbers:
@@ -206,7 +206,7 @@ def counted_rounds(
             yield round_step(planner, published, question, exact)
             published.append(json.loads(stores.released.read(stores.ledger.released_by(session.id)[number])))
 
-    digests = tuple(units_sums.sums_digest(each, run.stores.vault) for each in first)
+    digests = tuple(units_sums.sums_digest(sums_of, run.stores.vault) for sums_of in first)
     check_ensemble(run.stores.vault, admitted.session, digests)
     return ExactNumbers(digests, [*units, *chain.from_iterable(first)], steps=rounds)
 

@@ -119,8 +119,8 @@ def content_of(certificate: Certificate) -> RunContent:
     leading, domain, whole = certificate.leading, certificate.domain, certificate.guarantee
     student, relabelling = certificate.student, certificate.relabelling
     mechanism = {name: value for name, value in leading.mechanism.settings.items() if name != "relabel"}
-    asked = {f"rows_{name}": float(count) for name, count in leading.counts.model_dump().items()}
-    own = {"epsilon": leading.guarantee.epsilon, "delta": leading.guarantee.delta}
+    rows = {f"rows_{name}": float(count) for name, count in leading.counts.model_dump().items()}
+    claim = {"epsilon": leading.guarantee.epsilon, "delta": leading.guarantee.delta}
     settings, measured = ({}, student.params) if student.estimator.startswith(TALLIED) else (student.params, {})
     together = {"epsilon_together": whole.epsilon, "delta_together": whole.delta}
     public, tested = student.public_test, _of_private(certificate.test)
@@ -135,9 +135,9 @@ def content_of(certificate: Certificate) -> RunContent:
         | ({} if public is None else {TEST_TABLE: public.table})
         | tested.params
         | _settings({"certificate": certificate.format}),
-        own
-        | (asked if leading.teachers else {})
-        | (together if [*own.values()] != [*together.values()] else {})
+        claim
+        | (rows if leading.teachers else {})
+        | (together if [*claim.values()] != [*together.values()] else {})
         | measured
         | _metrics(public)
         | ({} if public is None else {"rows_tested": float(public.rows)})
@@ -240,15 +240,15 @@ def run_name(certificate: Certificate) -> str:
 
 def tags(certificate: Certificate) -> dict[str, str]:
     """The tags of a run, for an auditor to filter by."""
-    guarantee, own = certificate.guarantee, certificate.leading.guarantee
+    guarantee, claim = certificate.guarantee, certificate.leading.guarantee
     return {
         "domain": certificate.domain.name,
         "session": certificate.session,
         "mechanism": certificate.mechanism.name,
         "unit": guarantee.unit,
         "neighbours": guarantee.neighbours,
-        "epsilon": repr(own.epsilon),
-        "delta": repr(own.delta),
+        "epsilon": repr(claim.epsilon),
+        "delta": repr(claim.delta),
         "digest.student": certificate.student.file.digest,
         **({WARNED: "true"} if certificate.warnings else {}),
     }
@@ -377,8 +377,8 @@ def about_domain(certificate: Certificate, experiment: str) -> str:
 
     MLflow's list of experiments shows it as it stands, so the link comes last.
     """
-    guarantee, own = certificate.guarantee, certificate.leading.guarantee
-    wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{own.epsilon!r}'"
+    guarantee, claim = certificate.guarantee, certificate.leading.guarantee
+    wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{claim.epsilon!r}'"
     return (
         f"{budget_in_words(certificate)}\n\n"
         f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "

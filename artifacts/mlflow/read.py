@@ -126,11 +126,13 @@ class Records:
         Raises WrongInput if nothing was published of it.
         """
         with in_one_sentence():
-            found = [each for each in self._client.search_experiments() if each.experiment_id != NOBODYS]
-        named = [each for each in found if each.name == domain] if domain else found
+            experiments = [
+                experiment for experiment in self._client.search_experiments() if experiment.experiment_id != NOBODYS
+            ]
+        named = [experiment for experiment in experiments if experiment.name == domain] if domain else experiments
         if not named and domain:
-            raise WrongInput(f"MLflow has no domain {domain!r}, only {', '.join(e.name for e in found)}")
-        last = max(named, key=lambda each: each.last_update_time or 0, default=None)
+            raise WrongInput(f"MLflow has no domain {domain!r}, only {', '.join(e.name for e in experiments)}")
+        last = max(named, key=lambda experiment: experiment.last_update_time or 0, default=None)
         return "#/experiments" if last is None else runs_page(str(last.experiment_id))
 
     def models(self, session: str) -> list[str]:
@@ -196,8 +198,8 @@ class Records:
 
     def _names(self, location: str) -> set[str]:
         """The files at an artifact location."""
-        found = mlflow.artifacts.list_artifacts(artifact_uri=location, tracking_uri=self._uri)
-        return {Path(file.path).name for file in found}
+        files = mlflow.artifacts.list_artifacts(artifact_uri=location, tracking_uri=self._uri)
+        return {Path(file.path).name for file in files}
 
     def _files(self, location: str) -> dict[str, bytes]:
         """The contents of the files at an artifact location, by path."""

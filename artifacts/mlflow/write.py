@@ -146,8 +146,8 @@ class Tracking(Records):
             described = {**tags(certificate), NOTE: guarantee_text(certificate)}
             # After the session's runs, so that a clock set back does not reorder them.
             ends: list[int] = [run.info.end_time + 1 for run in self._runs(certificate.session, 1)]
-            begun = max([_milliseconds(started), *ends])
-            with self._run(experiment, run_name(certificate), begun, described) as run:
+            start = max([_milliseconds(started), *ends])
+            with self._run(experiment, run_name(certificate), start, described) as run:
                 self._log(run, publication)
                 model_id = self._log_model(run, publication)
                 model_uri = self._register(run, model_id, certificate)
@@ -177,8 +177,8 @@ class Tracking(Records):
         with in_one_sentence():
             experiment = self._experiment(domain)
             mine = " and ".join(f"tags.{tag} = '{value}'" for tag, value in named.items())
-            if known := self._client.search_runs([experiment], f"{mine} and attributes.status = 'FINISHED'"):
-                return str(known[0].info.run_id)
+            if recorded := self._client.search_runs([experiment], f"{mine} and attributes.status = 'FINISHED'"):
+                return str(recorded[0].info.run_id)
             tagged = {**named, "domain": domain, "mechanism": str(fields["name"])}
             with self._run(experiment, session, _milliseconds(started), tagged) as run:
                 self._log_settings(run, _settings_and_numbers(fields))
@@ -186,27 +186,27 @@ class Tracking(Records):
 
     def _experiment(self, domain: str) -> str:
         """The experiment of a domain, made if it is missing."""
-        found = self._client.get_experiment_by_name(domain)
-        if found is not None:
-            if found.lifecycle_stage == LifecycleStage.DELETED:
-                self._client.restore_experiment(found.experiment_id)
-            return str(found.experiment_id)
+        experiment = self._client.get_experiment_by_name(domain)
+        if experiment is not None:
+            if experiment.lifecycle_stage == LifecycleStage.DELETED:
+                self._client.restore_experiment(experiment.experiment_id)
+            return str(experiment.experiment_id)
         served = self._uri.startswith(("http://", "https://"))  # a server decides where files go
         location = None if served else (self._folder / domain).as_uri()
         return str(self._client.create_experiment(domain, artifact_location=location, tags=SHOWN_AS))
 
     @contextmanager
-    def _run(self, experiment: str, name: str, begun: int, tagged: Mapping[str, str]) -> Iterator[Run]:
+    def _run(self, experiment: str, name: str, start: int, tagged: Mapping[str, str]) -> Iterator[Run]:
         """A run begun at `begun`: finished when the context ends, failed if it raises; it never ends before `begun`."""
-        run = self._client.create_run(experiment, begun, dict(tagged), name)
+        run = self._client.create_run(experiment, start, dict(tagged), name)
         try:
             yield run
         except BaseException:
             with suppress(MlflowException, OSError):  # the store may be what failed
-                self._client.set_terminated(run.info.run_id, "FAILED", end_time=max(begun, _now()))
+                self._client.set_terminated(run.info.run_id, "FAILED", end_time=max(start, _now()))
             raise
         self._sync(run)
-        self._client.set_terminated(run.info.run_id, end_time=max(begun, _now()))
+        self._client.set_terminated(run.info.run_id, end_time=max(start, _now()))
 
     def _sync(self, run: Run) -> None:
         """Make the files of a run and of its models durable before it counts as finished: MLflow syncs its database
@@ -237,9 +237,9 @@ class Tracking(Records):
             self._client.delete_run(run.info.run_id)
 
     def _log(self, run: Run, publication: Publication) -> None:
-        run_id, begun = run.info.run_id, run.info.start_time
+        run_id, start = run.info.run_id, run.info.start_time
         self._log_settings(run, content_of(publication.certificate))
-        points = [Metric(name, value, begun, at) for name, line in publication.series.items() for at, value in line]
+        points = [Metric(name, value, start, at) for name, line in publication.series.items() for at, value in line]
         digests = json.dumps({file.name: sha256(file.read_bytes()) for file in publication.files}, sort_keys=True)
         for first in range(0, len(points), MOST_AT_ONCE):
             self._client.log_batch(run_id, metrics=points[first : first + MOST_AT_ONCE])

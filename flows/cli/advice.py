@@ -43,11 +43,11 @@ class AtTerminal:
         return typer.confirm(question, err=True)
 
 
-def show_written(found: Mapping[str, Any]) -> None:
+def show_written(written: Mapping[str, Any]) -> None:
     """Print what was written and the next step."""
-    if found["plan"] is None:
+    if written["plan"] is None:
         out.print(
-            f"wrote {found['schema']}: {len(found['columns'])} columns, whose ranges and categories are still empty"
+            f"wrote {written['schema']}: {len(written['columns'])} columns, whose ranges and categories are still empty"
         )
         out.print(WHY, markup=False, soft_wrap=True)
         out.print(
@@ -55,103 +55,105 @@ def show_written(found: Mapping[str, Any]) -> None:
             soft_wrap=True,
         )
         return
-    made = f"wrote {found['plan']}: {found['mechanism']}, {found['teachers'] or 'no'} teachers; {found['reason']}"
+    made = (
+        f"wrote {written['plan']}: {written['mechanism']}, {written['teachers'] or 'no'} teachers; {written['reason']}"
+    )
     out.print(made, soft_wrap=True)
-    out.print(f"later rows: {found['later_rows']}", markup=False, soft_wrap=True)
-    if found["schema"] is None:
+    out.print(f"later rows: {written['later_rows']}", markup=False, soft_wrap=True)
+    if written["schema"] is None:
         out.print(UNPROTECTED, markup=False, soft_wrap=True)
-    if found["format"]:
-        out.print(f"CSV files: {found['format']}; otherwise use --format", markup=False)
-    if words := [name for name, taken_for in found["columns"].items() if taken_for == "categorical"]:
+    if written["format"]:
+        out.print(f"CSV files: {written['format']}; otherwise use --format", markup=False)
+    if words := [name for name, taken_for in written["columns"].items() if taken_for == "categorical"]:
         out.print(f"parsed as categories: {', '.join(map(repr, words))}", markup=False, soft_wrap=True)
-    for name, taken_for in found["columns"].items():
+    for name, taken_for in written["columns"].items():
         if taken_for not in KINDS:
             out.print(f"column {name!r}: {taken_for}", markup=False, soft_wrap=True)
-    show_classes(found["classes"])
-    if found["releases"]:
-        show_releases(found["releases"])
-    command = "run" if found["releases"] is None else "refresh"
-    plan = quote(found["plan"])
+    show_classes(written["classes"])
+    if written["releases"]:
+        show_releases(written["releases"])
+    command = "run" if written["releases"] is None else "refresh"
+    plan = quote(written["plan"])
     out.print(f"next: review the plan, then concord plan {plan} and concord {command} {plan}", markup=False)
 
 
-def show_plan(found: dict[str, Any]) -> None:
+def show_plan(report: dict[str, Any]) -> None:
     """Print what the plan asks for, what was simulated, and what it costs."""
-    at = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}"
-    if "sketch" in found:
-        sketch = found["sketch"]
+    at = f"ε = {report['epsilon']:g}, δ = {report['delta']:g}"
+    if "sketch" in report:
+        sketch = report["sketch"]
         title = f"{at}, {len(sketch['columns'])} declared columns, no public rows"
         _show_sums(title, ("step", "counts of", "tables or columns"), sketch["steps"], sketch["rho"])
         for name in sketch["left_out"]:
             out.print(f"column {name!r} is left out: data.schema declares no categories", markup=False, soft_wrap=True)
         _show_rehearsed(sketch)
-    elif "tallies" in found:
-        tallies = found["tallies"]
+    elif "tallies" in report:
+        tallies = report["tallies"]
         title = f"{at}, {tallies['codes']:,} codes of {tallies['columns']} columns"
         _show_sums(title, ("round", "sums of", "columns"), tallies["rounds"], tallies["rho"])
         _show_rehearsed(tallies)
         if tallies["releases"]:
             show_releases(tallies["releases"])
     else:
-        _show_votes(at, found)
-    if found["later_rows"]:
-        out.print(f"Later rows: {found['later_rows']}.", markup=False, soft_wrap=True)
-    if found["lifetime"]:
-        out.print(f"As planned, {found['lifetime']['reason']}.", markup=False, soft_wrap=True)
+        _show_votes(at, report)
+    if report["later_rows"]:
+        out.print(f"Later rows: {report['later_rows']}.", markup=False, soft_wrap=True)
+    if report["lifetime"]:
+        out.print(f"As planned, {report['lifetime']['reason']}.", markup=False, soft_wrap=True)
 
 
-def _show_votes(at: str, found: dict[str, Any]) -> None:
+def _show_votes(at: str, report: dict[str, Any]) -> None:
     """Print what the plan's mechanism is expected to do, and what was simulated."""
-    (own,) = found["mechanisms"]
-    named = own["name"] if own["cutoff"] is None else f"{own['name']}, cutoff {own['cutoff']:,}"
-    if found.get("votes"):
-        _show_rehearsed(found["votes"])
-    if relabelled := found.get("relabel"):
-        left = "ε = {epsilon:.4g}, δ = {delta:.4g}".format(**found["mechanism_at"])
+    (planned,) = report["mechanisms"]
+    named = planned["name"] if planned["cutoff"] is None else f"{planned['name']}, cutoff {planned['cutoff']:,}"
+    if report.get("votes"):
+        _show_rehearsed(report["votes"])
+    if relabelled := report.get("relabel"):
+        left = "ε = {epsilon:.4g}, δ = {delta:.4g}".format(**report["mechanism_at"])
         out.print(
-            f"Relabelling and {own['name']} (at {left}) together spend the budget of labels. Teachers learn from a "
-            f"secret subset alone: {relabelled['share']:.1%} of the private rows on average.",
+            f"Relabelling and {planned['name']} (at {left}) together spend the budget of labels. Teachers learn from "
+            f"a secret subset alone: {relabelled['share']:.1%} of the private rows on average.",
             soft_wrap=True,
         )
-    out.print(f"{at}: {named}: {own['reason']}.", markup=False, soft_wrap=True)
+    out.print(f"{at}: {named}: {planned['reason']}.", markup=False, soft_wrap=True)
 
 
-def _show_sums(title: str, asked: tuple[str, str, str], steps: list[dict[str, Any]], rho: float) -> None:
+def _show_sums(title: str, headings: tuple[str, str, str], steps: list[dict[str, Any]], rho: float) -> None:
     """Print what each step of noisy sums asks for, its share of the budget and its noise, and the charge of all."""
-    table = _table(title, *asked, "share of the budget", "noise of a sum, in units")
+    table = _table(title, *headings, "share of the budget", "noise of a sum, in units")
     for number, item in enumerate(steps, start=1):
         table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
     out.print(table)
     out.print(f"Opening the session charges the domain the whole ρ = {rho:.4g}.")
 
 
-def _show_rehearsed(found: dict[str, Any]) -> None:
+def _show_rehearsed(simulated: dict[str, Any]) -> None:
     """Print what was simulated: accuracy by signal, share, recall and AUC by class, and all of it in words."""
     table = _table("simulated with synthetic labels", "signal", "accuracy", "without privacy", "majority baseline")
-    for signal in dict.fromkeys(each["signal"] for each in found["rehearsed"]):
-        draws = [each for each in found["rehearsed"] if each["signal"] == signal]
-        table.add_row(signal, *(span(each[name] for each in draws) for name in ("right", "possible", "largest")))
-    if found["rehearsed"]:
+    for signal in dict.fromkeys(draw["signal"] for draw in simulated["rehearsed"]):
+        draws = [draw for draw in simulated["rehearsed"] if draw["signal"] == signal]
+        table.add_row(signal, *(span(draw[name] for draw in draws) for name in ("right", "possible", "largest")))
+    if simulated["rehearsed"]:
         out.print(table)
-    show_classes(found["classes"])
-    out.print(f"{found['reason'][:1].upper()}{found['reason'][1:]}.", markup=False, soft_wrap=True)
+    show_classes(simulated["classes"])
+    out.print(f"{simulated['reason'][:1].upper()}{simulated['reason'][1:]}.", markup=False, soft_wrap=True)
 
 
-def show_classes(found: list[dict[str, Any]]) -> None:
+def show_classes(classes: list[dict[str, Any]]) -> None:
     """Print share, recall and AUC of each class, from the least to the greatest that was simulated."""
     table = _table("simulated, by class", "class", "share of rows", "recall", "AUC")
-    for item in found:
+    for item in classes:
         measured = (span(item[name] or ()) for name in ("recall", "auc"))
         table.add_row(escape(item["name"]), span(item["share"], digits=1), *measured)
-    if found:
+    if classes:
         out.print(table)
 
 
-def show_releases(found: list[dict[str, Any]]) -> None:
+def show_releases(releases: list[dict[str, Any]]) -> None:
     """Print the expected accuracy after releases of a season, each of which publishes a student."""
     title = "simulated with a typical signal, if units arrive evenly"
     table = _table(title, "release", "units so far", "noise", "accuracy", "without privacy")
-    for item in found:
+    for item in releases:
         rehearsed = (item["rehearsed"][name] for name in ("right", "possible"))
         shares = ("–" if share is None else f"{share:.1%}" for share in rehearsed)
         table.add_row(str(item["release"]), _count(item["units"]), f"{item['noise']:.2f}", *shares)

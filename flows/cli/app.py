@@ -264,17 +264,23 @@ def subcommand(name: str) -> Callable[[Body], Body]:
     """
 
     def add(body: Body) -> Body:
-        call, *own = signature(body).parameters.values()
-        kinds: dict[str, Any] = {each.name: each.annotation for each in (call, *own) if is_dataclass(each.annotation)}
+        call, *others = signature(body).parameters.values()
+        kinds: dict[str, Any] = {
+            parameter.name: parameter.annotation for parameter in (call, *others) if is_dataclass(parameter.annotation)
+        }
         parts = {name: signature(kind).parameters for name, kind in kinds.items()}
-        options = chain(*(parts.get(each.name, {each.name: each}).values() for each in (*own, call)))
+        options = chain(
+            *(parts.get(parameter.name, {parameter.name: parameter}).values() for parameter in (*others, call))
+        )
 
         @wraps(body)
         def run(**given: Any) -> None:
             whole = {at: kinds[at](**{name: given.pop(name) for name in names}) for at, names in parts.items()}
             body(**whole, **given)
 
-        vars(run)["__signature__"] = Signature([each.replace(kind=Parameter.KEYWORD_ONLY) for each in options])
+        vars(run)["__signature__"] = Signature(
+            [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in options]
+        )
         app.command(name)(run)
         return body
 

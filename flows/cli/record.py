@@ -172,8 +172,8 @@ def predict_command(
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        asked = at_point(student_of(published_by(student, call.home)), point, threshold)
-        count = predict_table(asked, str(rows), out_file, key=key)
+        model = at_point(student_of(published_by(student, call.home)), point, threshold)
+        count = predict_table(model, str(rows), out_file, key=key)
     texts = list(dict.fromkeys(str(warning.message) for warning in caught))
     shown = (*(f"warning: {text}" for text in texts), f"{out_file}: {count} rows")
     call.end({"rows": count, "file": str(out_file), "warnings": texts}, *shown)

@@ -44,9 +44,9 @@ def show_classes(test: dict[str, Any] | None, where: str) -> None:
     names = [in_one_line(name) for name in test["recall"]]
     for heading in ("class", "recall", "precision", *(f"predicted {name}" for name in names)):
         table.add_column(heading, overflow="fold")
-    for at, (name, own) in enumerate(zip(names, test["recall"], strict=True)):
-        shares = (share_in_words(test, kind, own) for kind in ("recall", "precision"))
-        table.add_row(name, *shares, *(f"{count:,}" for count in test["matrix"][at]))
+    for at, (shown, name) in enumerate(zip(names, test["recall"], strict=True)):
+        shares = (share_in_words(test, kind, name) for kind in ("recall", "precision"))
+        table.add_row(shown, *shares, *(f"{count:,}" for count in test["matrix"][at]))
     out.print(table)
 
 
@@ -60,8 +60,8 @@ def show_budget(figures: dict[str, Any]) -> None:
         once = f"including ε = {domain['conversion']:.3g} to convert Rényi divergence to ε, paid once"
         captions = [once] if domain["conversion"] else []
         if domain.get("parts"):
-            each = (f"{part} part ε = {pair['epsilon']:.3g}" for part, pair in domain["parts"]["spent"].items())
-            captions.append(f"the domain is charged its larger part: {', '.join(each)}")
+            charged = (f"{part} part ε = {pair['epsilon']:.3g}" for part, pair in domain["parts"]["spent"].items())
+            captions.append(f"the domain is charged its larger part: {', '.join(charged)}")
         for item in domain["sessions"]:
             if item["finished_by"]:
                 captions.append(f"{item['id']} is charged but not published; to finish it: `{item['finished_by']}`")
