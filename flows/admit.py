@@ -52,7 +52,7 @@ def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: Pub
     for session in run.stores.ledger.sessions(domain.name):
         if session.facts.name != ErrorEstimate.name:  # which no certificate states
             check_known(session)
-    openings = [opening_of(run.plan, ask, public.encoding, run.stores.vault) for ask in asks]
+    openings = [opening_of(run.stores, run.plan, ask, public.encoding) for ask in asks]
     admitted = [_find(run, domain, ask, opening, public) for ask, opening in zip(asks, openings, strict=True)]
     lacking = [opening for opening, session in zip(openings, admitted, strict=True) if session.session is None]
     first = admitted[0].session
@@ -120,7 +120,7 @@ def begin(
     plan, stores, stream, session = run.plan, run.stores, admitted.stream, admitted.session
     claim(stores, plan, private.files)
     if session is None:
-        opening = opening_of(plan, admitted.ask, stream.encoding, stores.vault)
+        opening = opening_of(stores, plan, admitted.ask, stream.encoding)
         opened = reserve_session(stores, plan, opening, counted.private_digests, new_session=further)
         session = run.lock_session(opened.id)
     checkpoint = Checkpoint(

@@ -75,17 +75,11 @@ def run(
         if field != "private" and frame is private:
             raise WrongInput(f"data.{field} must not be the frame of data.private, which would then be published")
         check_index(frame, f"data.{field}", named)
-    from concord.artifacts.stores import Stores
-    from concord.flows.home import Memo
-    from concord.tasks.data.sources import check_tables, keep_frame
-    from concord.tasks.door.locks import a_run_in
+    from concord.flows.home import Memo, keep_frames
+    from concord.tasks.data.sources import check_tables
 
     if given:
-        vault, domain = Stores.of(folder).vault, loaded.privacy.domain
-        with a_run_in(vault, domain):  # nothing of the domain is erased meanwhile
-            read = named if data.features else None
-            kept = {field: keep_frame(frame, vault, field, domain, read) for field, frame in given.items()}
-        loaded = loaded.model_copy(update={"data": data.model_copy(update=kept)})
+        loaded = keep_frames(loaded, folder, given, named if data.features else None)
     summary = None if new_session else Memo(loaded, folder).read()
     if summary is None:
         check_tables(loaded)  # refuses here, before a server starts

@@ -26,18 +26,17 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, 
 from concord.flows.stage import Disclosure
 from concord.flows.stages import blocks, encode, measure, split
 from concord.flows.steps import Learned
-from concord.tasks.asking.questions import Question, answers, rehearse_question
+from concord.tasks.asking.questions import Question, rehearse_question
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion
-from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, check_code, keep_answers
+from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, ask_shards, check_code
 from concord.tasks.asks.student_test import StudentTestAsk, planned_test
-from concord.tasks.door.admit import check_ensemble, find_session, opening_of, planned_domain
+from concord.tasks.door.admit import check_ensemble, find_session, is_clean, opening_of, planned_domain
 from concord.tasks.door.door import batch_of
 from concord.tasks.mechanisms.catalogue import recorded_as
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.publish.certify import certify_answers
 from concord.tasks.student.study import Student
-from concord.tasks.units.counts import is_clean
 from concord.tasks.units.teachers import check_shards, rehearse_teachers
 
 MOST_LOGGED = 6000
@@ -59,7 +58,7 @@ def answer_of_shards(plan: Plan, home: Path, question: Question, terms: Question
     check_shards(plan, "a question is asked of the shards", "ask a copy of the plan without [relabel]")
     with running(plan, home, workers=False, new_session=terms.new_session) as run:
         public = encode(run, run.plan, run.table("public"))
-        rehearse_question(question, public.batches, public.encoding, run.stores.vault)
+        rehearse_question(question, public.batches, public.encoding, run.stores.staged)
         domain = planned_domain(run.stores, run.plan)
         questions = QuestionsAsk.of(run.plan, question, domain.filter.order, terms)
         (admitted,) = admit(run, domain, [questions], public)  # refuses here
@@ -81,21 +80,17 @@ def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Q
             f"session {admitted.session.id} has ended ({admitted.session.status}): another question needs a further "
             "session, which costs again and must be asked for by new_session=True"
         )
-    vault, encoding, shards = run.stores.vault, admitted.stream.encoding, list[Ref]()
+    encoding, shards = admitted.stream.encoding, list[Ref]()
 
     def count(admitted: Admitted[QuestionsAsk], private: PrivateFiles) -> ExactNumbers:
         shards.extend(split(run, run.plan, private.read_by(encoding)))
         digests = [ref.digest for ref in shards]
-        check_ensemble(vault, admitted.session, digests)
+        check_ensemble(run.stores, admitted.session, digests)
         return ExactNumbers(digests, ())
 
     (opened,), _ = open_together(run, [admitted], [count])
     session, parts = opened.session, [(range(*block.shards), block.rows) for block in blocks(run.plan, shards)]
-
-    def work() -> tuple[Ref, bool]:
-        return keep_answers(vault, session.id, question, answers(question.portable, parts, encoding, vault)), False
-
-    run.stages.uncached("ask", work)
+    run.stages.uncached("ask", lambda: (ask_shards(run.stores, session.id, question, parts, encoding), False))
     return session
 
 
@@ -166,7 +161,7 @@ def estimate(
             shards = split(run, run.plan, private.read_by(public.encoding), aside=share)
             files = measure(run, blocks(run.plan, shards), run.plan, public.encoding)
             digests = [ref.digest for ref in files]
-            check_ensemble(run.stores.vault, admitted.session, digests)
+            check_ensemble(run.stores, admitted.session, digests)
             return ExactNumbers(digests, files, steps=partial(admitted.ask.steps, exact=files))
 
         domain = planned_domain(run.stores, run.plan)
@@ -189,7 +184,7 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
         return
     test = planned_test(plan, domain, domain.filter.charge(admitted.ask.cost), admitted.ask.epsilon)
     ask = StudentTestAsk.of(plan, test, "asked for", "", clean=True)
-    run.stores.ledger.check_opening(opening_of(plan, ask, encoding, run.stores.vault), domain, further=True)
+    run.stores.ledger.check_opening(opening_of(run.stores, plan, ask, encoding), domain, further=True)
 
 
 def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) -> Learned:
@@ -226,7 +221,7 @@ def _pass_test(learned: Learned, private: PrivateFiles, student: Student, mechan
         (low, high), (*_, last) = plan.data.bounds, stores.ledger.released_by(passed.session.id)
         (place,) = json.loads(stores.released.read(last))["decoded"]["prior"]
         constant = float((1 - place) * low + place * high)
-    clean, digest = is_clean(plan, passed.session, stores.vault), student.ref.digest
+    clean, digest = is_clean(stores, plan, passed.session), student.ref.digest
     fresh = StudentTestAsk.of(plan, mechanism, passed.session.id, digest, clean=clean, constant=constant)
     codes = learned.codes if plan.student.learner == "linear" else None
     file = stages.StudentFile(student.ref, plan.student.estimator, codes)
@@ -234,6 +229,6 @@ def _pass_test(learned: Learned, private: PrivateFiles, student: Student, mechan
     session, ask = find_session(stores, plan, fresh, learned.encoding, new_session=False)
     admitted = replace(learned.admitted, ask=ask, session=None if session is None else run.lock_session(session.id))
     opened = begin(run, admitted, private, ExactNumbers((counts.digest,), (counts,)), further=True)
-    check_ensemble(stores.vault, opened, (counts.digest,))
+    check_ensemble(stores, opened, (counts.digest,))
     released = run.stages.pass_door(opened, partial(ask.steps, exact=[counts]), ask.stage)
     return replace(learned, passed=replace(passed, at=released.at))

@@ -27,7 +27,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from prefect.filesystems import WritableFileSystem
@@ -58,6 +58,11 @@ class Place:
     home: Path
     key: str
 
+    @classmethod
+    def of(cls, home: Path, name: str, version: str, arguments: Mapping[str, Any]) -> Self:
+        """The place of a stage's call with those arguments."""
+        return cls(home, key_of(Vault(home / "vault"), name, version, arguments))
+
     @property
     def vault(self) -> Vault:
         """The home's vault."""
@@ -72,6 +77,12 @@ class Place:
     def released(self) -> Released:
         """The published files of the home."""
         return Released(self.home)
+
+    def holds(self, result: Any) -> bool:
+        """Whether the files that a result refers to still exist. Their content is checked when they are read; that of
+        released files now, since another student or certificate of the session may have replaced them."""
+        vault, released = self.home / "vault", self.released
+        return all((vault / ref["path"]).is_file() or released.has(Ref(**ref)) for ref in refs_of(result))
 
     def secret(self, domain: str, purpose: str) -> bytes:
         """The domain's key for one purpose."""

@@ -19,6 +19,7 @@ Not covered  the content of MLflow's files, which verification reads; rows, teac
 
 import errno
 import os
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,6 +110,21 @@ def published_by(subject: str, home: Path) -> "Published":
     from concord.tasks.verify.certificate import handed_on  # as heavy as scikit-learn
 
     return handed_on(subject, home)
+
+
+def keep_frames(plan: Plan, home: Path, frames: Mapping[str, Any], columns: Collection[str | None] | None) -> Plan:
+    """The plan with these frames, by field, kept in the vault as its tables: of each those columns, or all.
+
+    Raises NotVerified if the home's ledger denies what it holds.
+    """
+    from concord.artifacts.stores import Stores
+    from concord.tasks.data.sources import keep_frame
+    from concord.tasks.door.locks import a_run_in
+
+    vault, domain = Stores.of(home).vault, plan.privacy.domain
+    with a_run_in(vault, domain):  # nothing of the domain is erased meanwhile
+        kept = {field: keep_frame(frame, vault, field, domain, columns) for field, frame in frames.items()}
+    return plan.model_copy(update={"data": plan.data.model_copy(update=kept)})
 
 
 Tables = dict[str, list[str]]

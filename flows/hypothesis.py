@@ -20,14 +20,14 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
 
 def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> HypothesisAsk:  # noqa: ARG001
     """The choice among the hypotheses that differ on the public rows, at one cost in every domain."""
-    return HypothesisAsk.of(run.plan, public.encoding, public.batches, run.stores.vault)
+    return HypothesisAsk.of(run.plan, public.encoding, public.batches, run.stores.staged)
 
 
 def count_exact(run: RunContext, admitted: Admitted[HypothesisAsk], private: PrivateFiles) -> ExactNumbers:
     """Count the errors of every candidate."""
     stream = admitted.stream
     counts = stages.count(run, run.plan, private.read_by(stream.encoding), stream.batches)
-    check_ensemble(run.stores.vault, admitted.session, (counts.digest,))
+    check_ensemble(run.stores, admitted.session, (counts.digest,))
     return ExactNumbers((counts.digest,), [counts], steps=partial(admitted.ask.steps, exact=[counts]))
 
 

@@ -88,7 +88,7 @@ def release_due(run: RunContext, going_on: StreamOfPlan) -> Summary:
     ask, encoding, vault, ledger = going_on.ask, going_on.public.encoding, run.stores.vault, run.stores.ledger
     tally.rehearse(run, encoding)  # refuses here, before anything private is read
     domain = planned_domain(run.stores, run.plan)
-    opening, now = opening_of(run.plan, ask, encoding, vault), datetime.now(UTC)
+    opening, now = opening_of(run.stores, run.plan, ask, encoding), datetime.now(UTC)
     run.wait_for(f"{opening.identity}-refresh")  # no other opens a season of this stream meanwhile
     of_plan = sessions_for(run.stores, run.plan, ask, encoding)
     seasons = [session for session in of_plan if session.id not in going_on.superseded]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -81,6 +81,10 @@ class RunContext:
         table = self.table("public")
         return PublicSource(path=table.path, digests=table.digests, batches=tuple(batches))
 
+    def with_public(self, rows: Any) -> Self:
+        """The context with the rows of a polars frame in place of the public ones."""
+        return replace(self, plan=with_rows(self.plan, self.stores.vault, rows))
+
     def wait_for(self, identity: str) -> None:
         """Wait until no other command is opening a session of that identity; this run then uses that session."""
         words = f"{'waiting':>8} for another command that runs the same plan; this one goes on with its session"
@@ -107,7 +111,7 @@ def running(
     workers   whether private rows are read, which the workers of the plan do
     """
     stores, stages, domain = Stores.of(home), Stages(home, start_from), plan.privacy.domain
-    signer = _signer(stores)  # refuses here, if the key cannot be read
+    signer = _signer(stores, home)  # refuses here, if the key cannot be read
     ready_mlflow(home)
     with at_work(home, plan.teachers if workers else None), ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
@@ -277,10 +281,10 @@ def table_in(plan: Plan, field: TableField) -> Table:
     return open_public(plan.path(field), f"data.{field}", plan.data.format)
 
 
-def _signer(stores: Stores) -> str:
+def _signer(stores: Stores, home: Path) -> str:
     """The fingerprint of the signing key; for a home without a key one is made now, and a note printed."""
     new = bool(stores.ledger.domains()) and not stores.vault.has_secret(SIGNING_SECRET)
-    key = SigningKey.of(stores.released.root.parent).public.fingerprint
+    key = SigningKey.of(home).public.fingerprint
     if new and stores.vault.has_secret(SIGNING_SECRET):
         err.print(f"{'signing':>8} this home had no key and has one now: `concord key` prints it; tell your readers")
     return key

@@ -145,7 +145,8 @@ class Periods:
                 raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
             counted.append(keep_counted(stores.vault, session, session.asked, made))
         again = self.recount_without_erased(session, counted)
-        yield from ask.steps(stores, session, counted=counted, again=again, reader=reader)
+        released = rounds_in(self.run, stores.ledger.released_by(session.id)[: len(counted) - 1])
+        yield from ask.steps(stores, session, counted=counted, again=again, released=released, reader=reader)
 
     def recount_without_erased(self, session: Session, counted: Sequence[PeriodCounts]) -> list[tuple[Ref, ...]]:
         """The sums of these periods without units that were erased since; empty if the recorded sums are present and

@@ -27,7 +27,6 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import reading_encoding
 from concord.tasks.data.grid import grid_of
 from concord.tasks.data.precheck import check_stored
-from concord.tasks.data.sources import with_rows
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student.sketch import SketchPlanner, rehearse_steps, synthetic_features, synthetic_file
 from concord.tasks.units.units import private_table
@@ -85,7 +84,7 @@ def _synthesised(run: RunContext, admitted: Admitted[SketchAsk], passed: Disclos
     plan, steps, claim = run.plan, passed.released, guarantee_of_labels(passed.session, admitted.balance.domain)
     table = synthesise(run, plan, steps, admitted.stream.encoding, claim)
     rows = synthetic_features(run.stores.released.read_any(table), plan.data.label)
-    run = replace(run, plan=with_rows(plan, run.stores.vault, rows))
+    run = run.with_public(rows)
     public = encode(run, run.plan, run.table("public"))
     admitted = replace(admitted, stream=PublicStream(public.encoding, (run.own(public.batches),)))
     codes = SketchPlanner(admitted.ask.mechanism, plan.data.sketched).codes_after(tally.rounds_in(run, steps[:-1]))

@@ -33,12 +33,10 @@ from prefect.tasks import Task
 from prefect.utilities.annotations import quote
 
 from concord.artifacts.errors import ConcordError
-from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.flows.cache import Place, SealedResults, key_of, only, refs_of
+from concord.flows.cache import Place, SealedResults, only
 from concord.flows.console import Progress, err
 from concord.flows.outcome import STAGES, StageName, StageReport
 from concord.tasks.door.door import Step, release
@@ -207,15 +205,14 @@ class Stages:
         task = self._ready(work, [call])
         state = cast("State[Any]", task(**unsearched(call), return_state=True))
         result = state.result()
-        if state.name == "Cached" and not self._there(result):
+        if state.name == "Cached" and not call["place"].holds(result):
             state = cast("State[Any]", task.with_options(refresh_cache=True)(**unsearched(call), return_state=True))
             result = state.result()
         return result, state.name == "Cached"
 
     def call(self, work: Task[..., Any], arguments: Call) -> Call:
         """The arguments of a task, with the place that their key names."""
-        key = key_of(Vault(self.home / "vault"), work.name, str(work.version), arguments)
-        return {"place": Place(self.home, key), **arguments}
+        return {"place": Place.of(self.home, work.name, str(work.version), arguments), **arguments}
 
     def pass_door(self, session: Session, steps: Steps, name: StageName = "release") -> Disclosure:
         """Pass the door, in a task of its own: the one way for whatever is asked. It is never cached: a release is
@@ -247,7 +244,8 @@ class Stages:
                 cached[future] = future.state.name == "Cached"
                 progress.advance(cached=cached[future])
             results = [future.result() for future in futures]
-            lost = [at for at, future in enumerate(futures) if cached[future] and not self._there(results[at])]
+            from_cache = [at for at, future in enumerate(futures) if cached[future]]
+            lost = [at for at in from_cache if not calls[at]["place"].holds(results[at])]
             again = work.with_options(refresh_cache=True)
             for at, future in [(at, again.submit(**unsearched(calls[at]))) for at in lost]:
                 results[at] = future.result()
@@ -286,7 +284,7 @@ class Stages:
 
         def ended() -> tuple[Any, bool]:
             result = future.result()
-            if future.state.name == "Cached" and not self._there(result):
+            if future.state.name == "Cached" and not call["place"].holds(result):
                 return work.with_options(refresh_cache=True).submit(**unsearched(call)).result(), False
             return result, future.state.name == "Cached"
 
@@ -336,12 +334,6 @@ class Stages:
             many = "1 cached result is" if foreign == 1 else f"{foreign} cached results are"
             err.print(f"{name:>8} {many} not what was written: computed again")
         return work
-
-    def _there(self, result: Any) -> bool:
-        """Whether the files a cached result refers to still exist. Their content is checked when they are read; that of
-        released files now, since another student or certificate of the session may have replaced them."""
-        vault, released = self.home / "vault", Released(self.home)
-        return all((vault / ref["path"]).is_file() or released.has(Ref(**ref)) for ref in refs_of(result))
 
 
 def stage_of(work: Task[..., Any]) -> StageName:

@@ -57,7 +57,7 @@ def encode(place: Place, plan: Plan, table: Table) -> PublicRows:
     """Learn the encoding from public rows and stage them in batches."""
     encoding = data_encode.learn_encoding(table.named_in(plan))
     folder = f"public/{place.key[:16]}"
-    batches = data_encode.stage_public(table.path, encoding, place.vault, folder, plan.labeling.batch)
+    batches = data_encode.stage_public(table.path, encoding, place.staged, folder, plan.labeling.batch)
     return PublicRows(encoding=encoding, batches=batches)
 
 
@@ -65,7 +65,7 @@ def encode(place: Place, plan: Plan, table: Table) -> PublicRows:
 def stage_rows(place: Place, table: Table, encoding: Encoding, rows: int, field: str = "--public") -> PublicSource:
     """Stage further public rows, from one table, in batches of `rows`."""
     folder = f"public/{place.key[:16]}"
-    batches = data_encode.stage_public(table.path, encoding, place.vault, folder, rows, field)
+    batches = data_encode.stage_public(table.path, encoding, place.staged, folder, rows, field)
     return PublicSource(path=table.path, digests=table.digests, batches=batches)
 
 
@@ -112,7 +112,7 @@ def measure(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
 @stage("count", version=2, reads=(*UNITS, "student", "privacy.epsilon"))
 def count(place: Place, plan: Plan, private: PrivateInput, batches: Sequence[PublicBatch]) -> Ref:
     """Count the errors of every candidate for the student on the private rows, except those of erased units."""
-    candidates = asks_hypothesis.HypothesisAsk.of(plan, private.encoding, batches, place.vault).candidates
+    candidates = asks_hypothesis.HypothesisAsk.of(plan, private.encoding, batches, place.staged).candidates
     folder = f"counts/{plan.privacy.domain}/{place.key[:16]}"
     return units_counts.count_errors(private.at(place, plan), candidates, folder)
 

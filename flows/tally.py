@@ -19,7 +19,7 @@ from concord.artifacts.guarantee import guarantee_of_labels
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
+from concord.artifacts.stores import Public
 from concord.flows.admit import Opened
 from concord.flows.cache import Place, PrivateInput
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
@@ -47,7 +47,7 @@ from concord.tasks.units import sums as units_sums
 @stage("code")
 def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes: CodeSizes) -> Codes:
     """Learn the codes of rows from the staged public rows; `sizes` as `planned_sizes` gives them."""
-    return learn_codes((read_frame(batch.ref, place.vault) for batch in batches), encoding.columns, **sizes)
+    return learn_codes((read_frame(batch.ref, place.staged) for batch in batches), encoding.columns, **sizes)
 
 
 @stage("code")
@@ -198,7 +198,7 @@ def counted_rounds(
     rounds are counted at the door. Raises NotVerified if the session was opened with other private data."""
     first = [tally(run, units, question.record()) for question in planner.first_questions()]
 
-    def rounds(stores: Stores, session: Session) -> Iterator[Step]:
+    def rounds(stores: Public, session: Session) -> Iterator[Step]:
         published = list[dict[str, Any]]()
         for number in range(len(planner.mechanism.rounds)):
             question, codes = planner.question(published), planner.codes_after(published)
@@ -207,7 +207,7 @@ def counted_rounds(
             published.append(json.loads(stores.released.read(stores.ledger.released_by(session.id)[number])))
 
     digests = tuple(units_sums.sums_digest(sums_of, run.stores.vault) for sums_of in first)
-    check_ensemble(run.stores.vault, admitted.session, digests)
+    check_ensemble(run.stores, admitted.session, digests)
     return ExactNumbers(digests, [*units, *chain.from_iterable(first)], steps=rounds)
 
 

@@ -39,7 +39,7 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
 
 def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> VotesAsk:
     """Labels of the public rows."""
-    return VotesAsk.of(run.plan, public, domain.filter.order, run.stores.vault, session)
+    return VotesAsk.of(run.plan, public, domain.filter.order, run.stores.staged, session)
 
 
 def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateFiles) -> ExactNumbers:
@@ -49,12 +49,12 @@ def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateF
     settings = mechanism.relabelling if isinstance(mechanism, Relabelled) else None
     share = None if settings is None else settings.share
     shards, relabelled = split(run, plan, private.read_by(encoding), share=share), tuple[Ref, ...]()
-    space = asking_relabel.candidates(plan, encoding, admitted.stream.sources[0].batches, run.stores.vault)
+    space = asking_relabel.candidates(plan, encoding, admitted.stream.sources[0].batches, run.stores.staged)
     if settings is not None and space is not None:
         made = stages.relabel(run, plan, shards, encoding, space, settings)
         shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
     private_digests = training(plan, shards)
-    check_ensemble(run.stores.vault, admitted.session, private_digests)
+    check_ensemble(run.stores, admitted.session, private_digests)
     return ExactNumbers(private_digests, stages.teach(run, stages.blocks(plan, shards), plan, encoding), relabelled)
 
 

@@ -42,7 +42,7 @@ import polars as pl
 import pyarrow as pa
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Staged, Vault
 from concord.artifacts.schemas import Encoding, PublicBatch, Ref, canonical_json
 from concord.tasks.asking.answers import LONGEST, NO_ANSWER, PASSED, canonical, fault_of, from_plain, reason_of
 from concord.tasks.data.cells import LABEL
@@ -138,11 +138,11 @@ def captured(function: ShardFunction) -> dict[str, dict[str, str]]:
     }
 
 
-def rehearse_question(question: Question, batches: Sequence[PublicBatch], encoding: Encoding, vault: Vault) -> None:
+def rehearse_question(question: Question, batches: Sequence[PublicBatch], encoding: Encoding, public: Staged) -> None:
     """Ask the question of some public rows, with labels of every class, as shards are asked. Raises WrongInput if that
     fails: it would fail on every shard and still be paid for."""
     rows, probe = (
-        read_frame(batches[0].ref, vault).head(REHEARSED),
+        read_frame(batches[0].ref, public).head(REHEARSED),
         cloudpickle.dumps(partial(fault_of, question.portable)),
     )
     labels = pl.Series(LABEL, np.arange(rows.height) % len(encoding.classes), pl.UInt16)

@@ -43,7 +43,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault, owner
+from concord.artifacts.home.vault import Staged, Vault, owner
 from concord.artifacts.learners import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, Ref
@@ -114,9 +114,9 @@ def positions_of(features: Sequence[str], encoding: Encoding, field: str) -> lis
     return [encoding.outputs.index(name) for name in features]
 
 
-def public_matrix(batches: Sequence[PublicBatch], encoding: Encoding, vault: Vault) -> Matrix:
+def public_matrix(batches: Sequence[PublicBatch], encoding: Encoding, rows: Staged) -> Matrix:
     """Staged public rows, encoded: (rows, encoding.width)."""
-    return np.concatenate([encode(read_frame(batch.ref, vault), encoding) for batch in batches])
+    return np.concatenate([encode(read_frame(batch.ref, rows), encoding) for batch in batches])
 
 
 def cut_points(X: Matrix, points: int) -> list[list[float]]:
@@ -150,11 +150,11 @@ class RelabelledRows(BaseModel):
     blocks: tuple[Ref, ...]
 
 
-def candidates(plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> HypothesisClass | None:
+def candidates(plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], rows: Staged) -> HypothesisClass | None:
     """The class that a plan relabels by, with cut points from its first public batch; None if it does not relabel."""
     if plan.relabel is None:
         return None
-    X = public_matrix(batches[:1], encoding, vault)
+    X = public_matrix(batches[:1], encoding, rows)
     return hypothesis_space(plan.relabel, encoding, X, "relabel", bounded=True)
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Staged
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch
 from concord.artifacts.sessions import LABELS
@@ -46,9 +46,9 @@ class HypothesisAsk(SingleAsk[Universal]):
     file: ClassVar[str] = "hypothesis.json"
 
     @classmethod
-    def of(cls, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> "HypothesisAsk":
+    def of(cls, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], rows: Staged) -> "HypothesisAsk":
         """The choice that a plan asks for. Raises WrongInput if its class cannot be listed on the public rows."""
-        X = public_matrix(batches, encoding, vault)
+        X = public_matrix(batches, encoding, rows)
         space = hypothesis_space(plan.student.space, encoding, X, "student")
         candidates = space.dichotomies(X.astype(np.float64))
         about = {

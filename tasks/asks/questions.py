@@ -24,10 +24,10 @@ import numpy as np
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asking.questions import Question
+from concord.tasks.asking.questions import Question, answers
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.door import Drawn, Step, batch_of, digest_in, publish_json
 from concord.tasks.door.exact import Exact
@@ -172,6 +172,14 @@ def keep_answers(vault: Vault, session: str, question: Question, answers: Sequen
     with vault.create(_kept(vault, session, question.name)) as sink:
         sink.write(canonical_json(kept).encode())
     return sink.ref
+
+
+def ask_shards(
+    stores: Stores, session: str, question: Question, shards: Sequence[tuple[range, Ref]], encoding: Encoding
+) -> Ref:
+    """Ask every shard of these blocks, and store their answers as `keep_answers` does."""
+    answered = answers(question.portable, shards, encoding, stores.vault)
+    return keep_answers(stores.vault, session, question, answered)
 
 
 def check_code(question: Question, released: bytes, session: str) -> bool:

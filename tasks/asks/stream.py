@@ -17,7 +17,6 @@ Not covered  as for `tallies`. The delay of a release after its tick reveals how
              Checked by tests/tasks/asks/test_periods.py, tests/flows/test_refresh.py and tests/promises
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -31,7 +30,7 @@ from concord.artifacts.home.released import ROUND_FILE
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
+from concord.artifacts.stores import Public
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.checkpoint import PublicSource
@@ -164,31 +163,31 @@ class SeasonAsk(TalliesAsk):
 
     def steps(
         self,
-        stores: Stores,
+        stores: Public,
         session: Session,
         counted: Sequence[PeriodCounts],
         again: Sequence[Sequence[Ref]],
+        released: Sequence[Mapping[str, Any]],
         reader: TotalsReader,
     ) -> Iterator[Step]:
         """The only step: the release of the last of these periods.
 
         counted  all periods so far, in order
         again    their sums in place of those on record, if units were erased since
+        released what the releases of the periods before say
         reader   public things that running totals are read with
         """
         if again and not any(remark.kind == "erased" for remark in stores.ledger.remarks(session.domain)):
             raise NotVerified("sums of a period are counted again if a unit was erased, and none was")
         *earlier, last = (canonical_json(period.model_dump(mode="json")) for period in counted)
         sums = tuple((file,) for period in again or [period.sums for period in counted] for file in period)
-        batches = stores.ledger.batches(session.id)[: len(earlier)]
-        past = [json.loads(stores.released.read(batch.outcome.released)) for batch in batches if batch.outcome]
         asking = {"questions": [question.record() for question in self.questions]}
         yield Step(
             question=canonical_json(asking),
             exact=Exact("periods", sums, last, tuple(earlier)),
             mechanism=self.mechanism,
             publish=release_file,
-            about=(asking, self.mechanism, [release["sums"] for release in past], reader),
+            about=(asking, self.mechanism, [release["sums"] for release in released], reader),
             draw="round-{:05d}",
             path=ROUND_FILE,
             number=len(earlier),

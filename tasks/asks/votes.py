@@ -16,7 +16,7 @@ import numpy as np
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import guarantee_of_labels
 from concord.artifacts.home.released import LABELS_FILE, labels_table, table_bytes
-from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.vault import Staged
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicBatch, PublicRows, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Session
@@ -47,7 +47,7 @@ class VotesAsk(StreamAsk[Mechanism]):
 
     @classmethod
     def of(
-        cls, plan: Plan, public: PublicRows, order: float, vault: Vault, session: Session | None = None
+        cls, plan: Plan, public: PublicRows, order: float, rows: Staged, session: Session | None = None
     ) -> "VotesAsk":
         """What a plan asks about its staged public rows, at a cost that is finite at the domain's `order`.
 
@@ -69,7 +69,7 @@ class VotesAsk(StreamAsk[Mechanism]):
         def made(epsilon: float, delta: float) -> Mechanism:
             return calibrate(labeling.mechanism, epsilon=epsilon, delta=delta, **terms)
 
-        space, known = candidates(plan, encoding, batches, vault), tuple(batch.ref.digest for batch in batches)
+        space, known = candidates(plan, encoding, batches, rows), tuple(batch.ref.digest for batch in batches)
         if space is None:
             return cls(made(plan.epsilon_of_labels, plan.privacy.delta), plan, known)
         return cls(calibrate_relabelled(relabelling(plan, space, encoding), made), plan, known)
@@ -108,7 +108,7 @@ class VotesAsk(StreamAsk[Mechanism]):
         for batch in batches:
             state, rows, begun, exact = stores.ledger.session(session.id), b"", None, None
             if ahead or batch.ref.digest in met or not state.ended:  # else it is not asked, and not read
-                rows = hashlib.sha256(stores.vault.read(batch.ref)).digest()
+                rows = hashlib.sha256(stores.staged.read(batch.ref)).digest()
                 begun = batch_of(stores, session.id, rows)
                 met.add(batch.ref.digest)
                 ahead.discard(begun.question_digest if begun else "")

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput, quoted
-from concord.artifacts.home.vault import Staged, Vault
+from concord.artifacts.home.vault import Staged
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import (
     Column,
@@ -205,7 +205,7 @@ def _differs(column: Column) -> bool:
 
 
 def stage_public(
-    path: str, encoding: Encoding, vault: Vault, folder: str, batch_rows: int, field: str = "data.public"
+    path: str, encoding: Encoding, vault: Staged, folder: str, batch_rows: int, field: str = "data.public"
 ) -> tuple[PublicBatch, ...]:
     """Write the public stream to the vault as cast rows, in batches of exactly `batch_rows` rows (the last smaller).
 
@@ -266,7 +266,7 @@ def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, 
     return {name: read[name] for name in groups}
 
 
-def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:
+def write_frame(frame: pl.DataFrame, vault: Staged, path: str) -> Ref:
     """Write a frame to the vault as an Arrow IPC file."""
     table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
     with vault.create(path) as sink, pa.ipc.new_file(sink, table.schema) as writer:

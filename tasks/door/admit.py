@@ -15,7 +15,7 @@ from concord import __version__
 from concord.artifacts.domains import NEIGHBOURS, Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.parts import EVERY
+from concord.artifacts.parts import EVERY, LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, canonical_json
 from concord.artifacts.sessions import Opening, Session
@@ -31,14 +31,14 @@ from concord.tasks.verify.recompute import SLACK, charge, least_delta
 Asking = TypeVar("Asking", bound=Ask[Any])
 
 
-def opening_of(plan: Plan, ask: Ask[Any], encoding: Encoding, vault: Vault) -> Opening:
+def opening_of(stores: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) -> Opening:
     """The session in which a plan asks that, as the ledger opens it; it has no name and no key yet."""
-    division = division_of(plan, vault)
+    division = division_of(plan, stores.vault)
     return Opening(
         id="asked for",
         domain=plan.privacy.domain,
         purpose=ask.purpose,
-        identity=_identity(vault, plan, encoding.identity, ask.depends(plan)),
+        identity=_identity(stores.vault, plan, encoding.identity, ask.depends(plan)),
         commitment="",
         ensemble="",
         data_version=plan.data.version,
@@ -145,9 +145,9 @@ def ensemble(vault: Vault, session: str, private_digests: Sequence[str]) -> str:
     return keyed_digest(derive(session_key(vault, session), "digests"), "ensemble", *private_digests)
 
 
-def check_ensemble(vault: Vault, session: Session | None, private_digests: Sequence[str]) -> None:
+def check_ensemble(stores: Stores, session: Session | None, private_digests: Sequence[str]) -> None:
     """Raise NotVerified if the private data has changed since the session was opened, if there is one."""
-    if session is not None and ensemble(vault, session.id, private_digests) != session.ensemble:
+    if session is not None and ensemble(stores.vault, session.id, private_digests) != session.ensemble:
         raise NotVerified(
             f"the private data of session {session.id} changed while [data] version stayed {session.data_version!r}; "
             "give the new data a new version and ask for --new-session, or end the session by `concord close "
@@ -161,6 +161,12 @@ def planned_domain(stores: Stores, plan: Plan) -> Domain:
     if division is not None:
         stores.ledger.check_division(plan.privacy.domain, division)
     return stores.ledger.plan_domain(plan.privacy.domain, **terms_of(plan))
+
+
+def is_clean(stores: Stores, plan: Plan, learned: Session) -> bool:
+    """Whether a session learned from no unit of the test part: it named the learning part of the same division."""
+    division = division_of(plan, stores.vault)
+    return division is not None and (learned.part, learned.division) == (LEARNING, division.commitment)
 
 
 def terms_of(plan: Plan) -> dict[str, Any]:

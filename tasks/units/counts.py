@@ -13,11 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.parts import LEARNING, TEST
-from concord.artifacts.plan import Plan
+from concord.artifacts.parts import TEST
 from concord.artifacts.schemas import Bounds, Encoding, Ref
-from concord.artifacts.sessions import Session
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.matrix import encode
@@ -25,7 +22,6 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.mechanisms.private_test import PLACES, placed
 from concord.tasks.units.guard import private_stage, silenced
-from concord.tasks.units.parts import division_of
 from concord.tasks.units.split import one_row_a_unit
 from concord.tasks.units.teachers import aligned_copy, read_only
 from concord.tasks.units.units import UNIT, PrivateRows, keyed_bits
@@ -39,12 +35,6 @@ Predictor = tuple[Says, Codes | None]
 def format_of_student(codes: Codes | None, rows: pl.DataFrame, encoding: Encoding) -> NDArray[Any]:
     """Cast rows as a student reads them (rows, width)."""
     return encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.weighed)]
-
-
-def is_clean(plan: Plan, learned: Session, vault: Vault) -> bool:
-    """Whether a session learned from no unit of the test part: it named the learning part of the same division."""
-    division = division_of(plan, vault)
-    return division is not None and (learned.part, learned.division) == (LEARNING, division.commitment)
 
 
 def classes_given(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:

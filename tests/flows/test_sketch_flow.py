@@ -173,9 +173,9 @@ def test_a_stored_type_that_is_not_what_is_declared_is_refused(tmp_path: Path, h
 def test_a_session_is_known_by_what_is_declared_and_not_by_rows_that_stand_in(tmp_path: Path, home: Path) -> None:
     def identity(plan: Plan, encoding: Encoding) -> str:
         ask = SketchAsk.of(plan, grid_of(plan.data.sketched))
-        return opening_of(plan, ask, encoding, vault).identity
+        return opening_of(stores, plan, ask, encoding).identity
 
-    vault, learned = Stores.of(home).vault, Encoding(columns=(), label="class", classes=("low", "high"))
+    stores, learned = Stores.of(home), Encoding(columns=(), label="class", classes=("low", "high"))
     plan = plan_of(tmp_path / "data")
     known = identity(plan, learned)
     assert identity(plan, learned.model_copy(update={"label": "of other rows"})) == known

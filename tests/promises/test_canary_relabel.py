@@ -62,7 +62,7 @@ def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkey
         claim(run.stores, run.plan, private.files)
         with suppress(BudgetRefused):
             for other in map(str, count()):
-                asked = opening_of(run.plan, admitted.ask, admitted.stream.encoding, run.stores.vault)
+                asked = opening_of(run.stores, run.plan, admitted.ask, admitted.stream.encoding)
                 asked = replace(asked, id=other, commitment=other, mechanism={"name": "another"})
                 run.stores.ledger.open_session(asked, further=True)
         return begin(run, admitted, private, *arguments, **named)

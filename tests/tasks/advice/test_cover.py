@@ -27,6 +27,7 @@ from tests.world import (
     PublicFacts,
     PublicRows,
     Relabelled,
+    Stores,
     TalliesAsk,
     Vault,
     VotesAsk,
@@ -85,8 +86,8 @@ def runs(plan: Plan, folder: Path) -> Ask[Any]:
 
 
 def opening(plan: Plan, ask: Ask[Any], name: str = "first") -> Opening:
-    encoding, vault = learn_encoding(plan), Vault(Path(plan.path("public")).parent / "vault")
-    return replace(opening_of(plan, ask, encoding, vault), id=name, commitment=name)
+    stores = Stores.of(Path(plan.path("public")).parent)
+    return replace(opening_of(stores, plan, ask, learn_encoding(plan)), id=name, commitment=name)
 
 
 def named(home: Path, plan: Plan) -> Ledger:
