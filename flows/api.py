@@ -25,7 +25,7 @@ from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.plan import Plan, parse_plan, read_tables
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
-from concord.flows.home import prepare, published_by, reopen
+from concord.flows.home import Memo, keep_frames, plan_and_home, prepare, published_by, reopen
 from concord.flows.results import Answer, Run, budget_of, checks_of
 from concord.flows.server import engine
 
@@ -65,8 +65,9 @@ def run(
         raise WrongInput(f"{', '.join(settings)} must be given in the plan, and beside a frame alone")
     frames = {"private": private, "public": public, "test": test}
     given = {field: frame for field, frame in frames.items() if frame is not None}
-    loaded, folder = _loaded(plan, given), _prepared(home)
+    loaded, folder = _loaded(plan, given), prepare(_home(home))
     from concord.tasks.data.frames import check_index
+    from concord.tasks.data.sources import check_tables
 
     data, columns = loaded.data, loaded.test and loaded.test.columns
     features = data.features or (data.declared and data.declared.names)
@@ -75,9 +76,6 @@ def run(
         if field != "private" and frame is private:
             raise WrongInput(f"data.{field} must not be the frame of data.private, which would then be published")
         check_index(frame, f"data.{field}", named)
-    from concord.flows.home import Memo, keep_frames
-    from concord.tasks.data.sources import check_tables
-
     if given:
         loaded = keep_frames(loaded, folder, given, named if data.features else None)
     summary = None if new_session else Memo(loaded, folder).read()
@@ -116,7 +114,7 @@ def refresh(
     new_session   if the units of earlier seasons are no longer known, begin another stream, which asks everybody again
                   and costs again
     """
-    loaded, folder = _loaded(plan), _prepared(home)
+    loaded, folder = plan_and_home(_loaded(plan), _home(home))
     with engine(folder):
         from concord.flows.refresh import refresh as release
 
@@ -155,7 +153,7 @@ def ask(
     form          for a question in its own session: optimal, or laplace, as in the papers
     new_session   open a further session, which costs again
     """
-    loaded, folder = _loaded(plan), _prepared(home)
+    loaded, folder = plan_and_home(_loaded(plan), _home(home))
     from concord.tasks.asking.questions import Question
     from concord.tasks.asks.questions import QuestionTerms
 
@@ -265,7 +263,3 @@ def export(subject: str | Path, to: str | Path, *, home: str | Path | None = Non
 
 def _home(home: str | Path | None) -> Path:
     return Path(home or Settings.now().home)
-
-
-def _prepared(home: str | Path | None) -> Path:
-    return prepare(_home(home))

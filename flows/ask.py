@@ -21,7 +21,8 @@ from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.admit import admit, begin, open_together
 from concord.flows.console import err
-from concord.flows.operation import PlanOrFile, given, operation
+from concord.flows.home import plan_and_home
+from concord.flows.operation import PlanOrFile, operation
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure
 from concord.flows.stages import blocks, encode, measure, split
@@ -48,7 +49,7 @@ def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dic
 
     @operation("ask", "ask")
     def asking() -> dict[str, Any]:  # without parameters: Prefect keeps those, and a question is code
-        return answer_of_shards(*given(plan, home), question, terms)
+        return answer_of_shards(*plan_and_home(plan, home), question, terms)
 
     return asking()
 
@@ -148,7 +149,7 @@ def estimate(
     beta    the probability that the suggested cutoff is too low
     again   open a further estimate in the domain, which costs again
     """
-    plan, home = given(plan, home)
+    plan, home = plan_and_home(plan, home)
     check_parameters(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
     instead = "choose a cutoff by a public guess, or estimate a copy of the plan without [relabel], "
     check_shards(plan, "an estimate evaluates the teachers", f"{instead}whose teachers have more rows and other labels")

@@ -18,35 +18,28 @@ Not covered  the content of MLflow's files, which verification reads; rows, teac
 """
 
 import errno
+import hmac
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.atomic import check_format, is_home, tidy
-from concord.artifacts.home.users import check_own
-from concord.artifacts.settings import Settings
-
-if TYPE_CHECKING:
-    from concord.artifacts.published import Published
-import hmac
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from concord import __version__
-from concord.artifacts.errors import ConcordError
-from concord.artifacts.home.atomic import make_folder, write_whole
-from concord.artifacts.home.released import sha256
+from concord.artifacts.errors import ConcordError, EnvironmentFailed
+from concord.artifacts.home.atomic import check_format, is_home, make_folder, tidy, write_whole
+from concord.artifacts.home.released import settle, sha256
 from concord.artifacts.home.signing import SigningKey
+from concord.artifacts.home.users import check_own
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
-from concord.artifacts.plan import Plan
+from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.schemas import canonical_json
-from concord.artifacts.settings import JOURNALS, own_store, own_store_file
+from concord.artifacts.settings import JOURNALS, Settings, own_store, own_store_file
 from concord.flows.server import is_named
 
 if TYPE_CHECKING:
+    from concord.artifacts.published import Published
     from concord.flows.outcome import Summary
 
 
@@ -56,8 +49,6 @@ def prepare(home: Path) -> Path:
     Raises EnvironmentFailed, such as for a home that another user made; NotVerified for a home of another
     format.
     """
-    from concord.artifacts.home.released import settle  # with NumPy and Arrow, while the server starts
-
     home = home.absolute()
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,6 +65,18 @@ def prepare(home: Path) -> Path:
         ) from None
     check_format(home)
     return home
+
+
+def plan_and_home(plan: Plan | Path, home: Path | None) -> tuple[Plan, Path]:
+    """The plan, whose tables are there, and the home folder, which is made if missing; by default, the settings' own.
+
+    Raises as `prepare`, WrongInput if the plan or a table is wrong.
+    """
+    from concord.tasks.data.sources import check_tables  # with Polars and Arrow, while a command says that it starts
+
+    loaded = plan if isinstance(plan, Plan) else load_plan(plan)
+    check_tables(loaded)
+    return loaded, prepare(home or Settings.now().home)
 
 
 def reopen(home: Path, *, reading: bool = False) -> Path:
@@ -101,8 +104,6 @@ def published_by(subject: str, home: Path) -> "Published":
     A home must exist for a model in MLflow's registry; for any other student, a publication that was killed is
     finished.
     """
-    from concord.artifacts.home.released import settle
-
     if subject.startswith(REGISTRY):
         reopen(home)
     with suppress(OSError):  # it cannot be written, and is read as it is

@@ -23,8 +23,8 @@ from concord.artifacts.stores import Stores
 from concord.flows import hypothesis, sketch, tally, vote
 from concord.flows.admit import Opened, admit, announce_room, open_together
 from concord.flows.ask import check_test, run_planned_test
-from concord.flows.home import Memo, prepare
-from concord.flows.operation import ByKey, PlanOrFile, given, operation
+from concord.flows.home import Memo, plan_and_home, prepare
+from concord.flows.operation import ByKey, PlanOrFile, operation
 from concord.flows.outcome import StageName, Summary, check_any_asked
 from concord.flows.run import (
     Admitted,
@@ -68,7 +68,7 @@ def learn(
                   a killed run left unpublished is finished first
     start_from    run this stage and those after it even if the cache could answer
     """
-    plan, home = given(plan, home)
+    plan, home = plan_and_home(plan, home)
     plan.labeling.check_end()
     if plan.stream is not None:
         raise WrongInput("a plan with [stream] is run by `concord refresh`, which makes one release after another")

@@ -26,12 +26,9 @@ from prefect.states import Completed, Failed
 from concord.artifacts import process
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.ledger.ledger import opened_once
-from concord.artifacts.plan import Plan, load_plan
-from concord.artifacts.settings import Settings
+from concord.artifacts.plan import Plan
 from concord.flows.cache import SealedResults
-from concord.flows.home import prepare
 from concord.flows.outcome import Summary, in_words, shown
-from concord.tasks.data.sources import check_tables
 
 P = ParamSpec("P")
 Result = TypeVar("Result", Summary, dict[str, Any])
@@ -61,15 +58,6 @@ def _by_type(schema: dict[str, Any]) -> dict[str, Any]:
 
 PlanOrFile = Annotated[Plan | Path, ByKey()]
 """A plan, or its TOML file."""
-
-
-def given(plan: Plan | Path, home: Path | None) -> tuple[Plan, Path]:
-    """The plan, whose tables are there, and the home folder, which is made if missing; without one, that of the
-    worker's settings. Raises as `prepare`, WrongInput if the plan or a table is wrong."""
-    folder = prepare(home or Settings.now().home)
-    loaded = plan if isinstance(plan, Plan) else load_plan(plan)
-    check_tables(loaded)
-    return loaded, folder
 
 
 def _of_plan() -> str:

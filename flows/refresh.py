@@ -21,7 +21,8 @@ from concord.artifacts.sessions import Session
 from concord.flows import tally
 from concord.flows.admit import admit, open_together
 from concord.flows.cache import digested, key_of, only
-from concord.flows.operation import PlanOrFile, given, operation
+from concord.flows.home import plan_and_home
+from concord.flows.operation import PlanOrFile, operation
 from concord.flows.outcome import Summary
 from concord.flows.run import PrivateFiles, RunContext, running
 from concord.flows.season import Periods, check_periods, published_mark
@@ -178,7 +179,7 @@ def refresh(plan: PlanOrFile, home: Path | None = None, new_session: bool = Fals
     plan, home    as for `learn`
     new_session   open a further session if the stream cannot go on, which asks everybody again and costs again
     """
-    plan, home = given(plan, home)
+    plan, home = plan_and_home(plan, home)
     if plan.stream is None:
         raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")
     with running(plan, home, new_session=new_session) as run:

@@ -218,15 +218,10 @@ class Call:
     def with_plan(self, path: Path, *, yes: bool) -> Iterator[tuple["Plan", Path]]:
         """The plan, whose tables are there, and the home, with its server within the context. The operator may be asked
         questions, unless `yes`."""
-        from concord.flows.home import prepare
-
         with self.starting():
-            from concord.artifacts.plan import load_plan
-            from concord.tasks.data.sources import check_tables
+            from concord.flows.home import plan_and_home
 
-            plan = load_plan(path)
-            check_tables(plan)
-            home = prepare(self.home)
+            plan, home = plan_and_home(path, self.home)
         with self.engine(home, ask=not yes):
             yield plan, home
 

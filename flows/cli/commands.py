@@ -70,11 +70,9 @@ def run_command(
 
     A second run of the same plan answers from cache and spends nothing.
     """
-    from concord.flows.home import prepare
-
     with call.starting():
         from concord.artifacts.plan import load_plan
-        from concord.flows.home import Memo
+        from concord.flows.home import Memo, prepare
         from concord.flows.outcome import stage_named
         from concord.tasks.data.sources import check_tables
 
