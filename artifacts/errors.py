@@ -91,7 +91,7 @@ def in_one_line(text: str) -> str:
     return _with_others(text, lambda _: "\N{REPLACEMENT CHARACTER}")
 
 
-def in_words(text: str) -> str:
+def single_spaced(text: str) -> str:
     """A text on one line, its words apart by single spaces."""
     return in_one_line(" ".join(text.split()))
 

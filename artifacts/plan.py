@@ -331,7 +331,7 @@ def parsed(kind: type[Parsed], tables: dict[str, Any]) -> Parsed:
         return kind.model_validate(tables)
     except ValidationError as wrong:
         first = min(wrong.errors(), key=lambda error: error["type"] != "extra_forbidden")
-        raise WrongInput(in_one_sentence(first, kind)) from None
+        raise WrongInput(error_in_words(first, kind)) from None
 
 
 RULES = {
@@ -357,7 +357,7 @@ BRANCHES = ("constrained-float", A_PATH, A_SOURCE)
 """Pydantic's names for the types of a field, which are not keys of the plan."""
 
 
-def in_one_sentence(error: Any, kind: type[BaseModel]) -> str:
+def error_in_words(error: Any, kind: type[BaseModel]) -> str:
     """What an error of pydantic's says of a plan, or of a section of that kind: the field, its value and the rule."""
     steps = [step for step in error["loc"] if step not in BRANCHES]
     field = ".".join(map(str, steps)) or "plan"

@@ -158,7 +158,7 @@ def certificate_file(path: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedStudent:
     """A student that was found to be the published one: only `tasks.verify.certificate` makes one.
 
     student   the content of its file; `documents` those of the files of DOCUMENTS that were published, by name

@@ -112,10 +112,10 @@ def certified(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> d
             "certificate": str(stores.released.root / certificate.path),
             "certificate_text": stores.released.read(certificate).decode(),
         }
-        return details | recorded(run, admitted, passed, logged, answer=file.path)
+        return details | record_release(run, admitted, passed, logged, answer=file.path)
 
 
-def recorded(
+def record_release(
     run: RunContext, admitted: Admitted[Any], passed: Disclosure, logged: dict[str, Any], answer: str = ""
 ) -> dict[str, Any]:
     """Record in MLflow, if it is new, what was released and no student learns from. Returns what the details of each
@@ -172,7 +172,7 @@ def estimate(
         suggestion = Suggestion.of(held_out, released.read(file), queries=admitted.stream.rows, beta=beta).model_dump()
         details = {**suggestion, "teachers": passed.session.teachers, "estimate": str(released.root / file.path)}
         with run.stores.publishing(passed.session.id):
-            return details | recorded(run, admitted, passed, suggestion | passed.session.mechanism)
+            return details | record_release(run, admitted, passed, suggestion | passed.session.mechanism)
 
 
 def check_test(run: RunContext, admitted: Admitted[Any]) -> None:

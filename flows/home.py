@@ -39,7 +39,7 @@ from concord.artifacts.settings import JOURNALS, Settings, own_store, own_store_
 from concord.flows.server import is_named
 
 if TYPE_CHECKING:
-    from concord.artifacts.published import Published
+    from concord.artifacts.published import PublishedStudent
     from concord.flows.outcome import Summary
 
 
@@ -98,7 +98,7 @@ def reopen(home: Path, *, reading: bool = False) -> Path:
 REGISTRY = "models:/"
 
 
-def published_by(subject: str, home: Path) -> "Published":
+def published_by(subject: str, home: Path) -> "PublishedStudent":
     """The published student that a command is given, as `handed_on` checks it.
 
     A home must exist for a model in MLflow's registry; for any other student, a publication that was killed is

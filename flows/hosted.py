@@ -58,16 +58,16 @@ class Guarded:
         if scope["type"] == "http" and any(part in scope["path"] for part in REFUSED):
             asked = scope["method"] == "GET"  # of its settings, which are none; a page would complain of no answer
             text = b"{}" if asked else b"Switched off: an audit view sends nothing elsewhere.\n"
-            await answer(send, 200 if asked else 404, text, (b"content-type", b"application/json"))
+            await respond(send, 200 if asked else 404, text, (b"content-type", b"application/json"))
         elif scope["type"] == "lifespan" or self.knows(dict(scope["headers"])):
             await self.application(scope, receive, send)
         elif scope["type"] != "http":
             await send({"type": "websocket.close"})
         elif hmac.compare_digest(scope["query_string"], self.address):
             cookie = self.cookie + b"; Path=/; HttpOnly; SameSite=Strict"
-            await answer(send, 200, OPENING, (b"content-type", b"text/html"), (b"set-cookie", cookie))
+            await respond(send, 200, OPENING, (b"content-type", b"text/html"), (b"set-cookie", cookie))
         else:
-            await answer(send, 403, b"Open the address that `concord ui` has printed.\n")
+            await respond(send, 403, b"Open the address that `concord ui` has printed.\n")
 
     def knows(self, headers: dict[bytes, bytes]) -> bool:
         """Whether a request with those headers has the token."""
@@ -77,7 +77,7 @@ class Guarded:
         )
 
 
-async def answer(send: Any, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+async def respond(send: Any, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

@@ -82,7 +82,7 @@ def operation(
                 with process.our_settings(), opened_once():  # by its module: workers are sent this function
                     return _state_of(function(*values, **named), asks=asks)
             except ConcordError as error:
-                return refused(error)
+                return failed_state(error)
 
         made = flow(name=name, flow_run_name=run_name, result_storage=NOWHERE, persist_result=False)(run)
         return cast("Flow[P, Result]", made)
@@ -100,7 +100,7 @@ def _state_of(result: Result, *, asks: bool) -> State[Result]:
     return Completed(name=name, message=in_words(result), data=result)
 
 
-def refused(error: ConcordError) -> State[Any]:
+def failed_state(error: ConcordError) -> State[Any]:
     """The state of a run that the error ended. It is named for the kind of error that the guide and alerts name, since
     BudgetRefused, say, has kinds of its own."""
     name = next(kind.__name__ for kind in type(error).__mro__ if kind.__base__ is ConcordError)

@@ -124,7 +124,7 @@ def study(
     """Learn the student from released files, measure it on public test rows, or if there are none only on the public
     rows, and publish its file. The path of the test table is kept, by which verification finds it."""
     encoding, test, figures, named = public.encoding, public.test, None, None
-    student = student_study.fit(plan, public.rows, files, codes, place.staged, place.released)
+    student = student_study.fit_student(plan, public.rows, files, codes, place.staged, place.released)
     if test is not None:
         figures = evaluate(student, test.path, encoding, public.groups)
         keep_table_path(place.home, figures, test.path)

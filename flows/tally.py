@@ -72,7 +72,7 @@ def recode(place: Place, plan: Plan, private: PrivateInput, codes: Codes, units:
 def gather_in(folder: str, place: Place, plan: Plan, private: PrivateInput, codes: Codes) -> list[Ref]:
     """Write private rows as codes and classes into a folder of the vault, with the flow's workers."""
 
-    def each(step: units_blocks.Step, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def each(step: units_blocks.BlockStep, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         given = (place, plan, private, codes)
         return on_workers(gather_part, [{"given": given, "step": step, "call": call} for call in calls])
 
@@ -80,7 +80,9 @@ def gather_in(folder: str, place: Place, plan: Plan, private: PrivateInput, code
 
 
 @task(name="gather", persist_result=False, cache_policy=NO_CACHE)
-def gather_part(given: tuple[Place, Plan, PrivateInput, Codes], step: units_blocks.Step, call: tuple[Any, ...]) -> Any:
+def gather_part(
+    given: tuple[Place, Plan, PrivateInput, Codes], step: units_blocks.BlockStep, call: tuple[Any, ...]
+) -> Any:
     """A step of `gather` for a part of the rows. A worker is sent no key: it opens the vault itself."""
     place, plan, private, codes = given
     return step(units_blocks.Coding(private.at(place, plan), codes), *call)

@@ -20,7 +20,7 @@ import pytest
 
 from tests.house import House, imported
 from tests.promises.kinds import KINDS, Kind
-from tests.world import Batch, Drawn, Exact, Ledger, Opened, Ref, Session, SessionStep, Stores, Vault, door_door
+from tests.world import Batch, Drawn, Exact, Ledger, OpenedNumbers, Ref, Session, SessionStep, Stores, Vault, door_door
 
 HOUSE = House(Path(__file__).parents[1])
 FOLDERS = ("tasks/mechanisms/", "tasks/units/", "tasks/door/")
@@ -166,7 +166,7 @@ def test_what_publishes_is_a_function_of_a_module_and_reaches_no_exact_number(
     kind.prepare(tmp_path)
     true, met = door_door.pass_step, list[bool]()
 
-    def watched(stores: Stores, before: Session, step: SessionStep, batch: Batch, numbers: Opened) -> Ref:
+    def watched(stores: Stores, before: Session, step: SessionStep, batch: Batch, numbers: OpenedNumbers) -> Ref:
         publish = step.publish
         assert "<" not in publish.__qualname__
         assert publish.__closure__ is None
@@ -197,7 +197,7 @@ def _not_values(about: object) -> Iterator[object]:
         left += gc.get_referents(part)
 
 
-def _exact(numbers: Opened) -> set[bytes]:
+def _exact(numbers: OpenedNumbers) -> set[bytes]:
     """The exact numbers as bytes, as an array or a file has them; of answers, all together."""
     return {found for value in vars(numbers).values() for found in _bytes_in(value)}
 

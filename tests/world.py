@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from concord.artifacts.properties import PROPERTIES
     from concord.artifacts.published import (
         ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EVIDENCE, NOBODYS, PREDICATE_TYPE, SYNTHETIC, LedgerHead,
-        PrivacyClaim, Published as PublishedSet, Statement, Subject, attestation_schema
+        PrivacyClaim, PublishedStudent as PublishedSet, Statement, Subject, attestation_schema
     )
     from concord.artifacts.records import Counts, MechanismRecord, SessionRecord, promised
     from concord.artifacts.schemas import (
@@ -106,14 +106,14 @@ if TYPE_CHECKING:
         planned_sketch, planned_tallies, rounds_of, rounds_of_spaces
     )
     from concord.tasks.advice.rehearse import (
-        SIGNALS, ClassRehearsed, Rehearsed, clearest, expect_classes, in_words, principal_components, random_logits,
-        separated, span, typical_truth, with_shares
+        SIGNALS, ClassRehearsed, Rehearsed, clearest, expect_classes, principal_components, random_logits,
+        rehearsed_in_words, separated, span, typical_truth, with_shares
     )
     from concord.tasks.advice.rehearse_sketch import (
         MOST_COLUMNS, SketchAhead, SketchStage, expect_sketch, plausible_cells, rehearsed_columns
     )
     from concord.tasks.advice.rehearse_tallies import (
-        DRAWS, MOST_WORK, SumsStage, TalliesAhead, TalliesStage, expect_tallies, rehearse
+        DRAWS, MOST_WORK, SumsStage, TalliesAhead, TalliesStage, expect_tallies, rehearse_sums
     )
     from concord.tasks.advice.rehearse_votes import (
         LEAST_TRAINED, MOST_ASKED, MOST_NOT_LINEAR, MOST_SHARD, MOST_TRAINED, USUAL_SHARD, SimulatedNoise,
@@ -191,7 +191,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.door.door import Drawn, Step as SessionStep, release
     from concord.tasks.door.erase import close, erase, erased_units, forget
-    from concord.tasks.door.exact import Exact, Opened, read_votes
+    from concord.tasks.door.exact import Exact, OpenedNumbers, read_votes
     from concord.tasks.door.locks import RUN, a_run_in
     from concord.tasks.door.randomness import Randomness, commitment
     from concord.tasks.mechanisms import (
@@ -206,8 +206,8 @@ if TYPE_CHECKING:
         expected, odds_table, residuals, row_square, row_sums, tally, unit_mean
     )
     from concord.tasks.mechanisms.distance import (
-        FLOOR, REFUSED, WHOLE, Answers, Draws, Floats, Ints, RandomSource, Table, distance_to_instability,
-        greedy_table, margin, per_refusal, plurality, probabilities
+        FLOOR, REFUSED, WHOLE, Answers, Draws, Floats, Ints, RandomSource, RefusalTable, distance_to_instability,
+        greedy_table, margin, per_refusal, plurality, table_probabilities
     )
     from concord.tasks.mechanisms.error_estimate import RATE_STEPS, ErrorEstimate, exact_cutoff
     from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
@@ -228,7 +228,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.mechanisms.published import PublishedAlgorithm, noise_scale, printed_cost, teachers_required
     from concord.tasks.mechanisms.queries import (
-        FORMS, LaplaceRelease, OptimalRelease, SingleRelease, ask as ask_query, leaders
+        FORMS, LaplaceRelease, OptimalRelease, SingleRelease, release_answers as ask_query, leaders
     )
     from concord.tasks.mechanisms.relabelled import (
         Relabelled, Relabelling, amplified, boost, calibrate_relabelled, choose_hypothesis, inner_budget,
@@ -254,7 +254,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.publish.describe import Outcomes, caveats, counted, describe
     from concord.tasks.publish.export import (
-        FORMS as EXPORT_FORMS, Form, _needed, columns_of, example_row, export, holds
+        FORMS as EXPORT_FORMS, ExportForm, _needed, columns_of, example_row, export, holds
     )
     from concord.tasks.publish.figures import (
         PLANS, Spending, _svg, budget_figure, charge_of, epsilon_if_stopped_early, labels_figure, spend_figure,
@@ -264,7 +264,7 @@ if TYPE_CHECKING:
         CsvFile, Thresholded, as_named, at_point, csv_text, in_spreadsheet, student_of
     )
     from concord.tasks.publish.report import (
-        CellPoints, Scorecard, first_page, guarantees_of, most_found, render, scorecard as explained_scorecard,
+        CellPoints, Scorecard, first_page, guarantees_of, most_found, render, shown_scorecard as explained_scorecard,
         small_counts, verdict_of
     )
     from concord.tasks.student import (
@@ -276,7 +276,7 @@ if TYPE_CHECKING:
     from concord.tasks.student.concord_published import EMPTY, LOOKED_AT, Published, unread
     from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber, added
     from concord.tasks.student.decode import (
-        Decoded, NoisyRound, decode, estimated_units, guess_of, joined, logits, measured as decode_measured,
+        Decoded, NoisyRound, decode, estimated_units, guess_of, joined, logits, measured_column as decode_measured,
         next_fields, next_model, odds_scores, scores, unlike_fields
     )
     from concord.tasks.student.directions import Directions, most_rows
@@ -288,22 +288,22 @@ if TYPE_CHECKING:
         auc, average_precision, explained, mean_of_shares, root_mean_square, share
     )
     from concord.tasks.student.joint import MeasuredRounds, Search
-    from concord.tasks.student.margins import Margins, drawn, margins_of, nearest as nearest_margins
+    from concord.tasks.student.margins import Margins, drawn, margins_of, nearest_counts as nearest_margins
     from concord.tasks.student.model import canonical_file, dump, load, modules_needed, published_student
     from concord.tasks.student.prior import (
         SPREADS, Linear, Prior, correlations, evidence, improved, likelihood, posterior, prior_of, straightened,
         straighter, whitened
     )
     from concord.tasks.student.public_rows import (
-        SAMPLE, CrossedRows, ReducedRows, Totals, digests, repaired, sampled_of, sampled as sampled_pairs
+        SAMPLE, CrossedRows, ReducedRows, Totals, digests, repaired, sampled_of, sampled_rows as sampled_pairs
     )
     from concord.tasks.student.questions import RoundFile, RoundPlanner, SeasonReader, with_pairs
-    from concord.tasks.student.scorecard import has_statement, is_linear, scorecard, scorecard_json, scorecard_sql
+    from concord.tasks.student.scorecard import has_statement, has_scorecard, scorecard, scorecard_json, scorecard_sql
     from concord.tasks.student.sketch import (
         SketchPlanner, published_cells, rehearse_steps, synthetic_features, synthetic_file
     )
     from concord.tasks.student.study import (
-        Refused, Student, even_sample, fit as fit_student, fitted, inferred, lessons, linear_student,
+        Refused, Student, even_sample, fit_student as fit_student, fitted, inferred, lessons, linear_student,
         named_by, publish_student, teaching
     )
     from concord.tasks.student.synthetic import (
@@ -328,7 +328,7 @@ if TYPE_CHECKING:
         teach, votes_schema
     )
     from concord.tasks.units.blocks import (
-        BLOCKS, Coding, Step, _in_blocks, _labels, code_rows, columns_asked, gather, known_codes
+        BLOCKS, Coding, BlockStep, _in_blocks, _labels, code_rows, columns_asked, gather, known_codes
     )
     from concord.tasks.units.guard import private_stage, silenced
     from concord.tasks.units.identifiers import LONGEST_TEXT, PLAIN, _named, name_of
@@ -347,7 +347,7 @@ if TYPE_CHECKING:
     from concord.tasks.verify.certificate import handed_on
     from concord.tasks.verify.checks import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, equal, limited
     from concord.tasks.verify.forms import NumberTestForm, ReleaseForm, RoundForm
-    from concord.tasks.verify.kinds import KINDS, Kind, Unknown, Votes
+    from concord.tasks.verify.kinds import KINDS, KindSettings, Unknown, VotesSettings
     from concord.tasks.verify.published import (
         _consistent, excerpt_as_certified, guarantee_as_proved, proved, verify_published
     )
@@ -380,7 +380,7 @@ if TYPE_CHECKING:
         extend, extend as start_extension, latest, learn, learn as start, study_again
     )
     from concord.flows.home import Memo, prepare, published_by, reopen
-    from concord.flows.operation import refused
+    from concord.flows.operation import failed_state
     from concord.flows.outcome import (
         STAGES, RowsNotPaid, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,
         spent_in_words, stage_named

@@ -69,7 +69,7 @@ def show_written(written: Mapping[str, Any]) -> None:
     for name, taken_for in written["columns"].items():
         if taken_for not in KINDS:
             out.print(f"column {name!r}: {taken_for}", markup=False, soft_wrap=True)
-    show_classes(written["classes"])
+    show_simulated_classes(written["classes"])
     if written["releases"]:
         show_releases(written["releases"])
     command = "run" if written["releases"] is None else "refresh"
@@ -135,11 +135,11 @@ def _show_rehearsed(simulated: dict[str, Any]) -> None:
         table.add_row(signal, *(span(draw[name] for draw in draws) for name in ("right", "possible", "largest")))
     if simulated["rehearsed"]:
         out.print(table)
-    show_classes(simulated["classes"])
+    show_simulated_classes(simulated["classes"])
     out.print(f"{simulated['reason'][:1].upper()}{simulated['reason'][1:]}.", markup=False, soft_wrap=True)
 
 
-def show_classes(classes: list[dict[str, Any]]) -> None:
+def show_simulated_classes(classes: list[dict[str, Any]]) -> None:
     """Print share, recall and AUC of each class, from the least to the greatest that was simulated."""
     table = _table("simulated, by class", "class", "share of rows", "recall", "AUC")
     for item in classes:

@@ -212,7 +212,7 @@ def span(values: Iterable[float | None], digits: int = 0) -> str:
     return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
 
 
-def in_words(rehearsed: Sequence[Rehearsed], rows: str = "the public rows") -> str:
+def rehearsed_in_words(rehearsed: Sequence[Rehearsed], rows: str = "the public rows") -> str:
     """The range of results on these rows, beside those without privacy and the majority-class baseline."""
     right, possible = (span(getattr(draw, name) for draw in rehearsed) for name in ("right", "possible"))
     simulated = f"simulated with synthetic {{}} on {rows}: expect {{}} of {right}"
@@ -257,7 +257,7 @@ class Ahead:
         more    what else its reason says
         """
         classes = expect_classes(names, rehearsed)
-        reason = f"{in_words(rehearsed, rows)}{missed_in_words(classes)}{more}"
+        reason = f"{rehearsed_in_words(rehearsed, rows)}{missed_in_words(classes)}{more}"
         return Ahead(rehearsed=tuple(rehearsed), classes=classes, feasible=learned(rehearsed), reason=reason)
 
 

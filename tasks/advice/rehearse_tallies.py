@@ -41,11 +41,11 @@ from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.decode import Decoded, scores
-from concord.tasks.student.public_rows import sampled
+from concord.tasks.student.public_rows import sampled_rows
 from concord.tasks.student.questions import RoundFile, RoundPlanner
 from concord.tasks.student.sketch import SketchPlanner
 
-Planner = RoundPlanner | SketchPlanner
+SumsPlanner = RoundPlanner | SketchPlanner
 Noisy = Callable[[int, RoundQuestion, Codes], Ints]
 """Noisy sums of a step, by its number, its question and its codes."""
 PRIVATE_ROWS = 20_000
@@ -74,7 +74,7 @@ class SumsStage(Stage):
     units: float
 
     @abstractmethod
-    def planner(self, mechanism: Tallies, drawn: int) -> Planner:
+    def planner(self, mechanism: Tallies, drawn: int) -> SumsPlanner:
         """The planner of all steps, for `drawn` private rows and a mechanism scaled to them."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ class TalliesStage(SumsStage):
         if deepens(self.codes):
             first = [planned.what for planned in mechanism.rounds].index("labels") + 1
             mechanism = mechanism.with_(rounds=mechanism.rounds[:first])
-        public = sampled(self.rows, self.codes, self.public)
+        public = sampled_rows(self.rows, self.codes, self.public)
         return RoundPlanner(mechanism, self.codes, public, units=drawn if mechanism.secret == "labels" else None)
 
     def coded(self, codes: Codes) -> CodeMatrix:
@@ -229,7 +229,10 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     of_labels = next(round_ahead for round_ahead in rounds if round_ahead.what == "labels")
     seen = 4 * of_labels.noise  # units whose sum exceeds the noise by two deviations: each moves it by half a vote
     stage = TalliesStage.planned(plan, planned, codes, codes.of(public.sample), rows)
-    rehearsed, group = rehearse(plan, stage, public.shares), f"; smallest detectable group: about {seen:,.0f} units"
+    rehearsed, group = (
+        rehearse_sums(plan, stage, public.shares),
+        f"; smallest detectable group: about {seen:,.0f} units",
+    )
     return TalliesAhead(
         **vars(Ahead.of(plan.data.classes, rehearsed, more=group)),
         columns=len(codes.coarse),
@@ -252,7 +255,7 @@ def _releases(plan: Plan, whole: TalliesStage, shares: Sequence[float] | None) -
         yield ReleaseAhead(release=release, units=units, noise=noise, rehearsed=typical)
 
 
-def rehearse(plan: Plan, whole: TalliesStage, shares: Sequence[float] | None = None) -> tuple[Rehearsed, ...]:
+def rehearse_sums(plan: Plan, whole: TalliesStage, shares: Sequence[float] | None = None) -> tuple[Rehearsed, ...]:
     """Rehearse tallies for each strength of signal, several draws of it; of a stream, at the end of a season.
 
     shares   of the classes; if they are not known equal and uneven ones, or those of clusters
@@ -313,7 +316,7 @@ def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float)
 
 
 def simulated_steps(
-    planner: Planner, noisy: Noisy, before: Sequence[RoundFile] = (), steps: int | None = None
+    planner: SumsPlanner, noisy: Noisy, before: Sequence[RoundFile] = (), steps: int | None = None
 ) -> list[RoundFile]:
     """The files of the first `steps` steps, or of all; `before` are those released already."""
     released = [*before]

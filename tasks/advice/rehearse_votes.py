@@ -40,7 +40,7 @@ from concord.tasks.advice.rehearse import (
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.distance import Draws, Floats, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.student.evaluate import probabilities
+from concord.tasks.student.evaluate import class_probabilities
 from concord.tasks.student.study import SEED, fitted, lessons
 from concord.tasks.units.guard import silenced
 from concord.tasks.units.linear import is_linear
@@ -85,7 +85,7 @@ class SimulatedNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ensemble:
+class RehearsedEnsemble:
     """An ensemble for `classes` classes: `trained` teachers are trained, on `size` rows each.
 
     X   public rows as a matrix (m, width)
@@ -98,7 +98,7 @@ class Ensemble:
     size: int
 
     @classmethod
-    def of(cls, teachers: TeachersPlan, X: Matrix, classes: int, rows: float | None) -> "Ensemble":
+    def of(cls, teachers: TeachersPlan, X: Matrix, classes: int, rows: float | None) -> "RehearsedEnsemble":
         """Teachers that have so many private rows each, if that is known, as far as the bounds of work allow."""
         size = USUAL_SHARD if rows is None else max(1, min(MOST_SHARD, round(rows)))
         most = MOST_TRAINED if is_linear(teachers) else MOST_NOT_LINEAR
@@ -129,7 +129,7 @@ def expected_answers(plan: Plan, public: PublicFacts, planned: PlannedVotes) -> 
     codes, classes, rng = public.codes(plan), len(plan.data.classes), np.random.default_rng(1)
     if not codes.fine:
         return None
-    ensemble = Ensemble.of(plan.teachers, encode(public.sample, public.encoding), classes, planned.shard)
+    ensemble = RehearsedEnsemble.of(plan.teachers, encode(public.sample, public.encoding), classes, planned.shard)
     truth = typical_truth(codes, codes.of(public.sample), public.shares or assumed_shares(classes, 0).tolist(), rng)
     private = ensemble.private(rng)
     votes = ensemble.votes(private, labels_of(private, truth, rng)).astype(np.float64)
@@ -144,7 +144,7 @@ class VotesStage(Stage):
     asked  number of public rows that are asked
     """
 
-    ensemble: Ensemble
+    ensemble: RehearsedEnsemble
     names: Sequence[str]
     asked: int
     student: StudentPlan
@@ -158,7 +158,9 @@ class VotesStage(Stage):
             codes=codes,
             rows=codes.of(public.sample),
             classes=len(names),
-            ensemble=Ensemble.of(plan.teachers, encode(public.sample, public.encoding), len(names), planned.shard),
+            ensemble=RehearsedEnsemble.of(
+                plan.teachers, encode(public.sample, public.encoding), len(names), planned.shard
+            ),
             names=names,
             asked=min(planned.queries, MOST_ASKED),
             student=plan.student,
@@ -180,7 +182,7 @@ class VotesStage(Stage):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as of too few iterations, on labels that noise has changed
             model = fitted(self.student, X[queried[used]], targets, self.names)
-        odds = probabilities(model, X, self.names)
+        odds = class_probabilities(model, X, self.names)
         if odds is not None:
             return odds
         return np.asarray(model.predict(X)[:, None] == np.array(self.names), np.float64)

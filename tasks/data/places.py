@@ -164,10 +164,10 @@ class SnapshotTable(str):
         return [(Sealed(file.name, file.origins, vault, file.content), file.format) for file in listed]
 
 
-Place = Path | StoredFile
+FileAt = Path | StoredFile
 
 
-def files_of(places: Iterable[Place]) -> dict[str, str]:
+def files_of(places: Iterable[FileAt]) -> dict[str, str]:
     """Files by public facts, whatever they hold: by real path or address, each with its inode if it is a local one."""
     origins = (origin for place in places for origin in ([str(place)] if isinstance(place, Path) else place.origins))
     names = [origin.rstrip("/") if "://" in origin else str(Path(origin).resolve()) for origin in origins]
@@ -192,7 +192,7 @@ def is_shared(files: Mapping[str, str], earlier: Mapping[str, str]) -> bool:
     return not files.keys().isdisjoint(earlier) or not inodes.isdisjoint(files.values())
 
 
-def check_not_private(field: str, public: Iterable[Place], private: Mapping[str, str]) -> None:
+def check_not_private(field: str, public: Iterable[FileAt], private: Mapping[str, str]) -> None:
     """Raise WrongInput if a private file is also named as a public one: its rows would be published as they are."""
     if is_shared(files_of(public), private):
         rule = f"{field} must not hold a file of data.private, which would then be published"

@@ -112,7 +112,7 @@ def with_snapshots(plan: Plan, vault: Vault, *fields: str, again: bool = False) 
     return plan.model_copy(update={"data": plan.data.model_copy(update=snapshots)}) if snapshots else plan
 
 
-class Reading:
+class SnapshotWriter:
     """A snapshot that is being written, file by file."""
 
     def __init__(self, vault: Vault, folder: str) -> None:
@@ -132,7 +132,9 @@ class Reading:
                 writer.write_table(table.cast(schema), max_chunksize=1 << 16)
 
 
-def snapshot_at(vault: Vault, place: str, write: Callable[[Reading], None], *, again: bool = False) -> SnapshotTable:
+def snapshot_at(
+    vault: Vault, place: str, write: Callable[[SnapshotWriter], None], *, again: bool = False
+) -> SnapshotTable:
     """The table at a place of the vault; written by `write` if it is not there whole, or `again`.
 
     What was there before is removed once all is written, so that a table that cannot be read again stays as it was. Of
@@ -147,7 +149,7 @@ def snapshot_at(vault: Vault, place: str, write: Callable[[Reading], None], *, a
                     file.raw()
                 return table
         number = 1 + max((int(folder.rpartition("/")[2].partition("-")[0]) for folder in earlier), default=0)
-        reading = Reading(vault, f"{place}/{number:08d}-{token_hex(8)}")
+        reading = SnapshotWriter(vault, f"{place}/{number:08d}-{token_hex(8)}")
         write(reading)
         with vault.create(f"{reading.folder}/files.json") as sink:
             sink.write(FILES.dump_json(reading.files))
@@ -163,7 +165,7 @@ def snapshot_place(field: str, domain: str, key: str) -> str:
 
 
 @private_stage
-def read_table(source: str | TableSource, field: str, reading: Reading) -> None:
+def read_table(source: str | TableSource, field: str, reading: SnapshotWriter) -> None:
     """Read a table that is not a local file."""
     if isinstance(source, str):
         for file in find_files(source, field):
@@ -178,7 +180,7 @@ def read_table(source: str | TableSource, field: str, reading: Reading) -> None:
         raise WrongInput(f"{field}: the frame is no longer in the vault: give it to concord.run again")
 
 
-def _read_query(query: str, variable: str, field: str, reading: Reading) -> None:
+def _read_query(query: str, variable: str, field: str, reading: SnapshotWriter) -> None:
     """Read a query's rows into one file, in the order of keyed digests of their cells."""
     vault, key = reading.vault, derive(reading.vault.secret("installation"), "rows of a query")
     with rows_of_query(query, variable, field) as (names, parts):
@@ -204,7 +206,7 @@ def keep_frame(
         writer.write_table(table)
     key = vault.digest("frame", content.getvalue())[:32]
     name = f"the frame of data.{field}"
-    write = partial(Reading.arrow_file, name=name, form="ipc", schema=table.schema, tables=[table])
+    write = partial(SnapshotWriter.arrow_file, name=name, form="ipc", schema=table.schema, tables=[table])
     snapshot_at(vault, snapshot_place(field, domain, key), write)
     return TableSource(frame=key)
 

@@ -48,10 +48,10 @@ TEXT_KINDS: tuple[Kind, ...] = ("boolean", "numeric", "date")
 """Kinds of a column of text besides categories; the first that fits every cell is taken."""
 UTC_NAMES = (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 """Time zones of moments whose names are those in UTC."""
-Share = tuple[int, int]
+Slice = tuple[int, int]
 """A share of a table: `number` and `of`, for every `of`-th of its pieces from that number on. It follows from the order
 of files and of their pieces alone."""
-WHOLE: Share = (0, 1)
+WHOLE: Slice = (0, 1)
 
 PANDAS_INDEX = re.compile("__index_level_[0-9]+__")
 """Names of columns in which pandas stores row numbers and other indices without a name."""
@@ -124,7 +124,7 @@ class Table:
         columns: Iterable[str] | Mapping[str, str],
         names: Collection[str] = (),
         once: Collection[str] = (),
-        share: Share = WHOLE,
+        share: Slice = WHOLE,
     ) -> Iterator[pl.DataFrame]:
         """The columns of all rows in order, in frames that hold at least one.
 
@@ -148,7 +148,7 @@ class Table:
         names: Collection[str],
         once: Collection[str],
         missing: Mapping[str, Collection[str]],
-        share: Share,
+        share: Slice,
     ) -> Iterator[pl.DataFrame]:
         number, of = share
         rows = pieces_before = 0

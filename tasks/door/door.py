@@ -31,7 +31,7 @@ from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.artifacts.stores import Stores
-from concord.tasks.door.exact import NOTHING_DRAWN, Exact, Opened, opened
+from concord.tasks.door.exact import NOTHING_DRAWN, Exact, OpenedNumbers, opened
 from concord.tasks.door.locks import alone
 from concord.tasks.door.randomness import Randomness, check_key, session_key
 from concord.tasks.mechanisms.distance import Ints
@@ -180,7 +180,7 @@ def _place(stores: Stores, before: Session, step: Step, on_record: Batch | None)
     return before.batches, before.next_row
 
 
-def pass_step(stores: Stores, before: Session, step: Step, batch: Batch, numbers: Opened) -> Ref:
+def pass_step(stores: Stores, before: Session, step: Step, batch: Batch, numbers: OpenedNumbers) -> Ref:
     """Pass one step through the open door, or replay it; returns its released file.
 
     Raises NotVerified if question or exact answer are not those on record, BudgetRefused if the session has ended.

@@ -33,7 +33,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import REFUSED, Ints, RandomSource
-from concord.tasks.mechanisms.queries import ask, leaders
+from concord.tasks.mechanisms.queries import leaders, release_answers
 from concord.tasks.units.sums import added, npy_bytes, question_digest
 
 FormName = Literal["votes", "sums", "periods", "answers", "counts", "errors", "scores"]
@@ -55,7 +55,7 @@ class Exact:
     earlier: tuple[str, ...] = ()
 
 
-class Opened(ABC):
+class OpenedNumbers(ABC):
     """Numbers that were opened.
 
     keyed    whether what a keyed mechanism draws from them need not be kept
@@ -77,7 +77,7 @@ class Opened(ABC):
         return batch.released_as(file)
 
 
-def opened(exact: Exact, vault: Vault) -> Opened:
+def opened(exact: Exact, vault: Vault) -> OpenedNumbers:
     """The numbers behind a handle, for the door alone. Raises NotVerified if a file is not what was written."""
     groups = [[vault.read(file) for file in group] for group in exact.files]
     match exact.form:
@@ -93,7 +93,7 @@ def opened(exact: Exact, vault: Vault) -> Opened:
             return _Numbers(exact.form, b"".join(groups[0]))
 
 
-class _Votes(Opened):
+class _Votes(OpenedNumbers):
     keyed = True
 
     def __init__(self, votes: Ints) -> None:
@@ -117,7 +117,7 @@ class _Votes(Opened):
         return batch.released_as(file, answered=len(drawn[0]) - refused, refused=refused)
 
 
-class _Sums(Opened):
+class _Sums(OpenedNumbers):
     def __init__(self, files: Sequence[bytes]) -> None:
         self.sums, self.questions = added(files)
         self.content = [npy_bytes(self.sums)]
@@ -129,7 +129,7 @@ class _Sums(Opened):
         return [mechanism.release(batch.index, self.sums, source)]
 
 
-class _Periods(Opened):
+class _Periods(OpenedNumbers):
     def __init__(self, groups: Sequence[Sequence[bytes]], record: str) -> None:
         self.arrived = [added(files) for files in groups]
         self.content = [record]
@@ -147,7 +147,7 @@ class _Periods(Opened):
         return [mechanism.release(batch.index * rounds + at, own, source) for at, own in enumerate(mixed)]
 
 
-class _Answers(Opened):
+class _Answers(OpenedNumbers):
     def __init__(self, kept: Mapping[str, Any]) -> None:
         self.question, self.answers = str(kept["question"]), [str(answer) for answer in kept["answers"]]
         self.content = self.answers
@@ -162,7 +162,7 @@ class _Answers(Opened):
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:
         """One for an answer and zero for a refusal, and the bytes of what was answered."""
         winner, _ = leaders(self.answers)
-        answered = ask(mechanism, [self.answers], source, batch.first, before.refused) == [winner]
+        answered = release_answers(mechanism, [self.answers], source, batch.first, before.refused) == [winner]
         text = winner.encode() if answered else b""
         return [np.array([int(answered)]), np.frombuffer(text, np.uint8).astype(np.int64)]
 
@@ -171,7 +171,7 @@ class _Answers(Opened):
         return batch.released_as(file, answered=answered, refused=1 - answered)
 
 
-class _Numbers(Opened):
+class _Numbers(OpenedNumbers):
     def __init__(self, form: str, content: bytes) -> None:
         self.form, self.bytes, self.content = form, content, [content]
 

@@ -119,7 +119,7 @@ def _table_text(table: NDArray[np.uint64]) -> str:
     return base64.b64encode(table.astype("<u8").tobytes()).decode("ascii")
 
 
-Table = Annotated[NDArray[np.uint64], PlainValidator(_table), PlainSerializer(_table_text)]
+RefusalTable = Annotated[NDArray[np.uint64], PlainValidator(_table), PlainSerializer(_table_text)]
 """A refusal table; in JSON, base64 of little-endian 64-bit integers."""
 
 WHOLE = 2**64
@@ -149,14 +149,14 @@ def both_ways(order: Any, refused: tuple[Any, Any], answered: tuple[Any, Any], g
     return np.maximum(renyi(order, p, q, not_q, gap), renyi(order, q, p, not_p, -gap))
 
 
-def probabilities(table: Table) -> tuple[Floats, Floats]:
+def table_probabilities(table: RefusalTable) -> tuple[Floats, Floats]:
     """Refusal and answer probabilities of a table, two arrays (L + 1,), each to full relative precision."""
     return table / WHOLE, (~table + np.uint64(1)) / WHOLE
 
 
-def per_refusal(table: Table, order: float) -> float:
+def per_refusal(table: RefusalTable, order: float) -> float:
     """κ(α): the most one refusal costs between adjacent entries, in nats times (α − 1); rounded up."""
-    p, not_p = probabilities(table)
+    p, not_p = table_probabilities(table)
     gap = (table[:-1] - table[1:]) / WHOLE
     cost = both_ways(order, (p[:-1], p[1:]), (not_p[:-1], not_p[1:]), gap)
     return float(cost.max(initial=0.0)) * (1 + ROUNDING) + ROUNDING
@@ -174,10 +174,10 @@ def steepest(logit: Floats, order: Any, kappa: Any) -> Floats:
     return low
 
 
-def greedy_table(slip: float, order: float, kappa: float) -> Table:
+def greedy_table(slip: float, order: float, kappa: float) -> RefusalTable:
     """The table that starts at 1 − slip and falls as fast as κ(order) ≤ kappa allows, down to FLOOR."""
     start = WHOLE - math.floor(slip * WHOLE)
-    grid = np.linspace(log_odds(start), log_odds(FLOOR), 2049)
+    grid = np.linspace(entry_log_odds(start), entry_log_odds(FLOOR), 2049)
     falls = steepest(grid, order, kappa)
     while True:
         table = _descend(start, grid, falls)
@@ -188,13 +188,13 @@ def greedy_table(slip: float, order: float, kappa: float) -> Table:
         falls = falls * max(0.9, math.sqrt(kappa / cost)) * (1 - 1e-6)
 
 
-def _descend(start: int, grid: Floats, falls: Floats) -> Table:
+def _descend(start: int, grid: Floats, falls: Floats) -> RefusalTable:
     """Follow `falls` (of log-odds, at the points of `grid`) in integers, each rounded towards the one before."""
     top, spacing = float(grid[0]), float(grid[0] - grid[1])
     fall, slope = falls.tolist(), np.diff(falls, append=falls[-1]).tolist()
     table = [start]
     while table[-1] > FLOOR:
-        here = log_odds(table[-1])
+        here = entry_log_odds(table[-1])
         place = (top - here) / spacing
         index = min(int(place), len(fall) - 1)
         logit = here - fall[index] - (place - index) * slope[index]
@@ -202,7 +202,7 @@ def _descend(start: int, grid: Floats, falls: Floats) -> Table:
     return np.array(table, np.uint64)
 
 
-def log_odds(refused: int) -> float:
+def entry_log_odds(refused: int) -> float:
     """ln p/(1 − p) of an entry over 2^64, to full precision at both ends."""
     return math.log(refused / (WHOLE - refused))
 

@@ -99,7 +99,7 @@ class Gaussian(PublicSettings, ABC):
         return gaussian_delta(epsilon, *draws[0]) if len(draws) == 1 else gaussians_delta(epsilon, draws)
 
 
-class Priced(Protocol):
+class Budgeted(Protocol):
     """A mechanism with a budget and a cost."""
 
     @property
@@ -110,7 +110,7 @@ class Priced(Protocol):
     def cost(self) -> Cost: ...
 
 
-M = TypeVar("M", bound=Priced)
+M = TypeVar("M", bound=Budgeted)
 
 
 PRECISION = 1e-9
@@ -142,7 +142,7 @@ def least_noise(build: Callable[[float], M]) -> M:
     return build(high)
 
 
-def within_budget(mechanism: Priced) -> bool:
+def within_budget(mechanism: Budgeted) -> bool:
     """Whether the mechanism's cost is within its budget."""
     return mechanism.cost.epsilon(mechanism.delta) <= mechanism.epsilon
 

@@ -61,7 +61,7 @@ from concord.tasks.mechanisms.distance import (
     Draws,
     Ints,
     RandomSource,
-    Table,
+    RefusalTable,
     distance_to_instability,
     plurality,
 )
@@ -148,7 +148,7 @@ class OptimalRelease(PublicSettings):
 
     epsilon: float
     delta: float
-    refusal: Table
+    refusal: RefusalTable
     question: str = ""
 
     @classmethod
@@ -210,7 +210,7 @@ class Refusing(Protocol):
 AnswerT = TypeVar("AnswerT", bound=Hashable)
 
 
-def ask(
+def release_answers(
     mechanism: Refusing,
     answers: Iterable[Sequence[AnswerT]],
     source: RandomSource,

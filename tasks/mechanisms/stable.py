@@ -40,10 +40,10 @@ from concord.tasks.mechanisms.distance import (
     Floats,
     Ints,
     RandomSource,
-    Table,
+    RefusalTable,
     distance_to_instability,
+    entry_log_odds,
     greedy_table,
-    log_odds,
     per_refusal,
     plurality,
     steepest,
@@ -86,7 +86,7 @@ class StableVoting(PublicSettings):
     delta: float
     cutoff: int
     order: float
-    refusal: Table
+    refusal: RefusalTable
 
     def model_post_init(self, context: Any) -> None:
         """Raises ValueError if the table is none that is proved, or if nothing may be refused."""
@@ -104,7 +104,7 @@ class StableVoting(PublicSettings):
         order   Rényi order of the domain that will be charged: a table's curve is infinite a little above the order it
                 is built for
         """
-        built_at, refusal = fit(float(epsilon), float(delta), int(cutoff), float(order))
+        built_at, refusal = fitted_table(float(epsilon), float(delta), int(cutoff), float(order))
         return cls(epsilon=float(epsilon), delta=float(delta), cutoff=int(cutoff), order=built_at, refusal=refusal)
 
     @cached_property
@@ -154,7 +154,7 @@ class StableVoting(PublicSettings):
 
 
 @cache
-def fit(epsilon: float, delta: float, cutoff: int, least_order: float) -> tuple[float, Table]:
+def fitted_table(epsilon: float, delta: float, cutoff: int, least_order: float) -> tuple[float, RefusalTable]:
     """The Rényi order and the table for (epsilon, delta) at `cutoff` refusals. Raises WrongInput if there is none."""
     if not 0 < epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:
         raise WrongInput(
@@ -172,7 +172,7 @@ def fit(epsilon: float, delta: float, cutoff: int, least_order: float) -> tuple[
     orders, room = orders[room > 0], room[room > 0]
     kappa = room * (orders - 1) / cutoff
     # approximately the distance at which refusal has fallen to TARGET, for a table of each order: ∫ 1/fall
-    grid = np.linspace(log_odds(WHOLE - math.floor(slip * WHOLE)), math.log(TARGET / (1 - TARGET)), 65)
+    grid = np.linspace(entry_log_odds(WHOLE - math.floor(slip * WHOLE)), math.log(TARGET / (1 - TARGET)), 65)
     falls = steepest(np.broadcast_to(grid, (len(orders), 65)), orders[:, None], kappa[:, None])
     distance = np.asarray(np.trapezoid(1 / falls, -grid, axis=1))
     if not len(distance) or distance.min() > LARGEST_TABLE:

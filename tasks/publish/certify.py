@@ -81,7 +81,7 @@ from concord.tasks.publish.figures import (
     spending,
     what_if_figure,
 )
-from concord.tasks.publish.report import render, scorecard
+from concord.tasks.publish.report import render, shown_scorecard
 from concord.tasks.student import concord_tallied
 from concord.tasks.student.concord_tallied import Tallied, TalliedNumber
 from concord.tasks.student.model import load, modules_needed
@@ -149,7 +149,7 @@ def write(certificate: Certificate, classes: Sequence[str], stores: Public) -> C
     card = None
     if certificate.student.estimator.startswith(f"{concord_tallied.NAME}."):  # any other would be loaded in vain
         learned = certificate.student.file
-        card = scorecard(load(released.read(waiting[learned.path] or learned)))
+        card = shown_scorecard(load(released.read(waiting[learned.path] or learned)))
     documents = {"report.html": render(certificate, drawn, card).encode()}
     documents |= {f"{name}.svg": svg.encode() for name, svg in drawn.items()}
     files = publish_certificate(certificate, {**held, **documents}, stores)

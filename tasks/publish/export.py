@@ -32,13 +32,13 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate, reworded
-from concord.artifacts.errors import WrongInput, in_words
+from concord.artifacts.errors import WrongInput, single_spaced
 from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, NumberTested
-from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, Published
+from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, PublishedStudent
 from concord.tasks.data.concord_student import Spelled, truth_words
 from concord.tasks.publish.predict import csv_text
 from concord.tasks.student.model import load, modules_needed, strangers
-from concord.tasks.student.scorecard import has_statement, is_linear, scorecard_json, scorecard_sql
+from concord.tasks.student.scorecard import has_scorecard, has_statement, scorecard_json, scorecard_sql
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
@@ -59,7 +59,7 @@ print(chance >= {least!r})
 
 
 @dataclass(frozen=True)
-class Form:
+class ExportForm:
     """A form of an exported student.
 
     use     how to use it, for the model card and the guide
@@ -68,11 +68,11 @@ class Form:
     """
 
     use: str
-    suits: Callable[[Published, Pipeline], bool]
-    files: Callable[[Published, Pipeline], Mapping[str, bytes]]
+    suits: Callable[[PublishedStudent, Pipeline], bool]
+    files: Callable[[PublishedStudent, Pipeline], Mapping[str, bytes]]
 
 
-def export(published: Published, target: Path) -> dict[str, list[str]]:
+def export(published: PublishedStudent, target: Path) -> dict[str, list[str]]:
     """Write a published student to the new or empty folder `target`; returns the names of its files, by form, and of
     those that were published with it.
 
@@ -101,7 +101,7 @@ def export(published: Published, target: Path) -> dict[str, list[str]]:
     return {form: sorted(files) for form, files in forms.items()}
 
 
-def _program(published: Published, student: Pipeline) -> dict[str, bytes]:
+def _program(published: PublishedStudent, student: Pipeline) -> dict[str, bytes]:
     """The student, estimators of it that scikit-learn lacks, a program that predicts, and the packages it needs."""
     trusted = trusted_types(published.student)
     modules = modules_needed(trusted)
@@ -118,7 +118,7 @@ def _program(published: Published, student: Pipeline) -> dict[str, bytes]:
     }
 
 
-def _synthetic_rows(published: Published, student: Pipeline) -> pl.DataFrame:
+def _synthetic_rows(published: PublishedStudent, student: Pipeline) -> pl.DataFrame:
     """The synthetic rows, truth values and dates as the published schema has them written, which the student reads."""
     rows = pl.read_parquet(published.documents[SYNTHETIC_FILE])
     for name, (part, _) in columns_of(student).items():
@@ -133,20 +133,20 @@ def _synthetic_rows(published: Published, student: Pipeline) -> pl.DataFrame:
 
 
 FORMS = {
-    "scikit-learn": Form(
+    "scikit-learn": ExportForm(
         "`pip install -r requirements.txt`, then `python example.py` in the folder", lambda *_: True, _program
     ),
-    "scorecard": Form(
+    "scorecard": ExportForm(
         f"`{SCORECARD}` lists the points of every cell and how a cell is read",
-        lambda _, student: is_linear(student),
+        lambda _, student: has_scorecard(student),
         lambda published, student: {SCORECARD: scorecard_json(student, published.certificate.thresholds).encode()},
     ),
-    "SQL": Form(
+    "SQL": ExportForm(
         f'`{SQL}` scores a table in a database: put its name in place of `"rows"`',
         lambda _, student: has_statement(student),
         lambda published, student: {SQL: scorecard_sql(student, published.certificate.thresholds).encode()},
     ),
-    "synthetic rows": Form(
+    "synthetic rows": ExportForm(
         f"`{ROWS}` has synthetic rows that resemble the private ones, with inferred labels. {NOBODYS}",
         lambda published, _: SYNTHETIC_FILE in published.documents,
         lambda published, student: {ROWS: csv_text(_synthetic_rows(published, student)).encode()},
@@ -192,7 +192,7 @@ def _needed(trusted: Sequence[str], modules: Sequence[ModuleType]) -> list[str]:
     return sorted({*NEEDED, *distributions})
 
 
-def _to_check(published: Published) -> Iterator[str]:
+def _to_check(published: PublishedStudent) -> Iterator[str]:
     """The card's section on the evidence, if it was published, as it is since the third format."""
     if ATTESTATION_FILE in published.documents:
         yield (
@@ -203,7 +203,7 @@ def _to_check(published: Published) -> Iterator[str]:
         )
 
 
-def _thresholds(published: Published, student: Pipeline) -> dict[str, float]:
+def _thresholds(published: PublishedStudent, student: Pipeline) -> dict[str, float]:
     """The thresholds of the certificate, of classes that the student knows."""
     named = [*getattr(student, "classes_", ())]
     return {name: least for name, least in published.certificate.thresholds.items() if name in named}
@@ -242,7 +242,7 @@ LEADING = re.compile(r"^(\d+)(?=[.)](?!\S))|^(?=[#>+=~-])")
 
 def in_markdown(text: str) -> str:
     """A text as words of Markdown that say it and do nothing else."""
-    return LEADING.sub(r"\1\\", ACTIVE.sub(r"\\\g<0>", in_words(text)))
+    return LEADING.sub(r"\1\\", ACTIVE.sub(r"\\\g<0>", single_spaced(text)))
 
 
 def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:

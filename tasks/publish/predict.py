@@ -25,7 +25,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line, is_printable, quoted
-from concord.artifacts.published import Published
+from concord.artifacts.published import PublishedStudent
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import kind_of
 from concord.tasks.data.files import format_of
@@ -38,7 +38,7 @@ POINTS = ("default", "prior-odds")
 
 
 @strangers()
-def student_of(published: Published) -> AnyRows:
+def student_of(published: PublishedStudent) -> AnyRows:
     """A published student, to be asked. Raises NotVerified as `load` does."""
     return AnyRows(load(published.student).steps)
 

@@ -37,7 +37,7 @@ from markupsafe import Markup, escape
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate, reworded
-from concord.artifacts.errors import in_lines, in_words
+from concord.artifacts.errors import in_lines, single_spaced
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord, compared
 from concord.artifacts.published import NOBODYS
@@ -46,7 +46,7 @@ from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import NOT_MEASURED, warnings_of
 from concord.tasks.asks.kinds import delta_of
 from concord.tasks.mechanisms.catalogue import recorded
-from concord.tasks.student.scorecard import is_linear
+from concord.tasks.student.scorecard import has_scorecard
 from concord.tasks.student.scorecard import scorecard as points_of
 
 CODE = re.compile("`([^`]*)`")
@@ -94,10 +94,10 @@ class Measured:
 class FirstPage:
     """The whole page: what a certificate states.
 
-    reasons  warnings
-    found    what an attacker gains, in a sentence; `curve` in points of a square of 100, from its upper left corner
-    own      share of the lifetime budget that this session is charged, and what others are, in percent
-    checks   those that `concord verify` makes
+    reasons        warnings
+    attacker       what one gains, in a sentence; `curve` in points of a square of 100, from its upper left corner
+    session_share  of the lifetime budget that this session is charged, in percent; `other_share` what others are
+    checks         those that `concord verify` makes
     """
 
     title: str
@@ -109,11 +109,11 @@ class FirstPage:
     reasons: tuple[str, ...]
     claim: str
     meaning: str
-    found: str
+    attacker: str
     curve: str
     measured: tuple[Measured, ...]
-    own: float
-    others: float
+    session_share: float
+    other_share: float
     lifetime: str
     checks: tuple[str, ...] = CHECKS
 
@@ -151,11 +151,11 @@ def first_page(certificate: Certificate) -> FirstPage:
         reasons=tuple(reason for reason in warnings if reason not in worded or NOT_MEASURED in reason),
         claim=guarantee.in_words,
         meaning=f"Differential privacy under the relation “{guarantee.neighbours}”. {certificate.delta_in_words}",
-        found=_found(certificate, most_found(guarantees, FEW_WRONG)),
+        attacker=_attacker(certificate, most_found(guarantees, FEW_WRONG)),
         curve=" ".join(f"{100 * wrong:.0f},{100 - _up(share):.1f}" for wrong, share in steps),
         measured=tuple(_measured(certificate)),
-        own=100 * share,
-        others=100 * max(0.0, domain.used - share),
+        session_share=100 * share,
+        other_share=100 * max(0.0, domain.used - share),
         lifetime=_lifetime(certificate, share),
     )
 
@@ -208,7 +208,7 @@ def _up(share: float) -> float:
     return min(100.0, math.ceil(1000 * share) / 10)
 
 
-def _found(certificate: Certificate, share: float) -> str:
+def _attacker(certificate: Certificate, share: float) -> str:
     """What an attacker gains, in a sentence, and whom the unit does not protect."""
     guarantee = certificate.guarantee
     what = (
@@ -315,9 +315,9 @@ class Scorecard:
         return max((abs(points) for cell in cells for points in cell.points), default=0) or 1
 
 
-def scorecard(student: Pipeline) -> Scorecard | None:
+def shown_scorecard(student: Pipeline) -> Scorecard | None:
     """The card of a student that was decoded from tallies of single columns; None for any other."""
-    if not is_linear(student) or "pairs" in student.named_steps:
+    if not has_scorecard(student) or "pairs" in student.named_steps:
         return None
     card, names = points_of(student), [str(name) for name in getattr(student[-1], "classes", ("number",))]
     columns = {column["name"]: tuple(_cells(column)) for column in card["columns"]}
@@ -373,12 +373,15 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
     card   of an additive student
     """
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
-    shown, context = reworded(certificate, in_words), {"nobodys": NOBODYS, "small_counts": small_counts(certificate)}
+    shown, context = (
+        reworded(certificate, single_spaced),
+        {"nobodys": NOBODYS, "small_counts": small_counts(certificate)},
+    )
     return _template().render(certificate=shown, page=first_page(shown), figures=drawn, card=card, **context)
 
 
 def small_counts(certificate: Certificate) -> str:
-    """Why counts below ten may be released, or that none is."""
+    """Why counts below ten may be released, or that there are no such counts."""
     noise = [scale for record in certificate.sessions for scale in recorded(record.mechanism.settings).scales]
     if not noise:
         return "No count or sum of records is released, only labels of public rows or the choice of a model."

@@ -41,7 +41,7 @@ from concord.tasks.student.concord_tallied import added, over_prior, probabiliti
 from concord.tasks.student.directions import Directions, most_rows
 from concord.tasks.student.joint import DecodedColumn, MeasuredColumn, MeasuredRounds, Search, decode_column
 from concord.tasks.student.prior import prior_of, straighter
-from concord.tasks.student.public_rows import CrossedRows, Totals, repaired, sampled, unlike
+from concord.tasks.student.public_rows import CrossedRows, Totals, repaired, sampled_rows, unlike
 
 LABEL_VARIANCE = 0.125
 """p(1 − p) of a typical row, in votes²."""
@@ -129,7 +129,7 @@ def decode(
     labels = [of_round for of_round in rounds if of_round.question.what == "labels"]
     if not labels:
         raise ValueError("decoding needs a round that asked for labels")
-    rows, totals = sampled(rows, codes, most_rows(codes)), _totals(rounds, codes, private, private_noise)
+    rows, totals = sampled_rows(rows, codes, most_rows(codes)), _totals(rounds, codes, private, private_noise)
     if totals is not None:
         repairs = [repaired(rows, codes, totals, together=together) for together in (True, False)]
         if repairs[0][1]:
@@ -158,7 +158,9 @@ def _decode_on(
     guesses = [guess_of(of_round.question, rows) for of_round in rounds]
 
     def decoded_column(column: int) -> DecodedColumn:
-        of_column = (measured(of_round, guess, codes, column) for of_round, guess in zip(rounds, guesses, strict=True))
+        of_column = (
+            measured_column(of_round, guess, codes, column) for of_round, guess in zip(rounds, guesses, strict=True)
+        )
         sums = [along.measured(of_round.question, part) for of_round, part in zip(rounds, of_column, strict=True)]
         start = None
         if before is not None:  # its evidence is not known any more
@@ -254,7 +256,7 @@ def guess_of(question: RoundQuestion, rows: CodeMatrix) -> Floats | None:
     return guess if question.model is not None else guess[0]
 
 
-def measured(of_round: NoisyRound, guess: Floats | None, codes: Codes, column: int) -> MeasuredColumn:
+def measured_column(of_round: NoisyRound, guess: Floats | None, codes: Codes, column: int) -> MeasuredColumn:
     """A round's sums for one column of weights, and the fine codes (cells, weights) that add to each of them; the last
     weight, the intercept's, adds to none."""
     starts = dict(zip(codes.weighed, np.cumsum([0, *(codes.fields[at].size for at in codes.weighed)]), strict=False))

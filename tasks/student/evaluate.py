@@ -89,7 +89,7 @@ def evaluate(student: "Pipeline", path: str, encoding: Encoding, groups: Sequenc
 def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, path: str) -> PublicTest:
     """Measures of a fitted model on its matrix X of the rows at `path`, whose class indices are `truth` (rows,)."""
     classes, names = list(encoding.classes), np.array(encoding.classes)[truth]
-    answers, odds = model.predict(X), probabilities(model, X, classes)
+    answers, odds = model.predict(X), class_probabilities(model, X, classes)
     matrix = _counted(truth, answers, classes)
     figures = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
     ranked = (ranking(truth == at, odds[:, at]) if odds is not None else {} for at in range(len(classes)))
@@ -175,7 +175,7 @@ def number_measured(truth: NDArray[Any], answers: NDArray[Any], label: str, tabl
     )
 
 
-def probabilities(model: Any, X: Any, classes: Sequence[str]) -> NDArray[np.float64] | None:
+def class_probabilities(model: Any, X: Any, classes: Sequence[str]) -> NDArray[np.float64] | None:
     """Probabilities (rows, classes), 0 of a class that the model does not know; None if it gives none."""
     if not hasattr(model, "predict_proba"):
         return None

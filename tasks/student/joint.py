@@ -54,7 +54,7 @@ MAXIMISATIONS = 3
 ONE, P = 0, 1
 """The first two factors of a product: 1 and p; the others are guesses that differ between rows."""
 
-Tables = Mapping[tuple[int, int], Floats]
+CrossTables = Mapping[tuple[int, int], Floats]
 """Cross tables (d, d) of products of two factors."""
 
 
@@ -149,11 +149,11 @@ class MeasuredRounds:
             noise=self.noise,
         )
 
-    def _tables(self, pairs: Sequence[tuple[int, int]], factors: Sequence[Floats]) -> Tables:
+    def _tables(self, pairs: Sequence[tuple[int, int]], factors: Sequence[Floats]) -> CrossTables:
         tables = self.rows.tables([factors[one] * factors[other] for one, other in pairs])
         return dict(zip(pairs, tables, strict=True))
 
-    def _varying(self, tables: Tables) -> Floats:
+    def _varying(self, tables: CrossTables) -> Floats:
         """The part of the variance of drawing public rows, (P, P), that these tables give."""
         variance = np.zeros((len(self.sums), len(self.sums)))
         for r, s in combinations_with_replacement(range(len(self.views)), 2):

@@ -105,13 +105,13 @@ def _settled(column: _Column, units: float, noise: float) -> Floats:
     tails, body = np.nan_to_num(settled), np.flatnonzero(np.isnan(settled))
     totals: Floats = np.bincount(column.group, column.narrow - tails).astype(np.float64)
     places, group = np.unique(column.group[body], return_inverse=True)
-    wide = nearest(totals[places], max(0.0, units - float(tails.sum())))
+    wide = nearest_counts(totals[places], max(0.0, units - float(tails.sum())))
     for at, total in enumerate(wide):
         members = body[group == at]
         parts = column.narrow[members]
         apart = parts - parts.mean()
         explained = (len(parts) - 1) * noise**2 / max(1e-9, float(apart @ apart))
-        settled[members] = nearest(total / len(parts) + max(0.0, 1 - explained) * apart, total)
+        settled[members] = nearest_counts(total / len(parts) + max(0.0, 1 - explained) * apart, total)
     return settled
 
 
@@ -147,7 +147,7 @@ def _tail(counts: Floats, group: Ints, edges: Floats, most: float, noise: float)
     return np.full(len(counts), np.nan)
 
 
-def nearest(counts: Floats, total: float) -> Floats:
+def nearest_counts(counts: Floats, total: float) -> Floats:
     """The nearest non-negative counts that add up to `total` (Held, Wolfe & Crowder 1974)."""
     falling = np.sort(counts)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)

@@ -61,13 +61,13 @@ def digests(rows: CodeMatrix, codes: Codes) -> Digests:
     return sums
 
 
-def sampled(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatrix:
+def sampled_rows(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatrix:
     """At most that many of the rows, in the order of their digests."""
     return np.asfortranarray(rows[_evenly(digests(rows, codes), most)])
 
 
 def sampled_of(frames: Callable[[], Iterable[pl.DataFrame]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
-    """`sampled` of the cast rows of all frames. Frames are read twice; memory holds eight bytes a row, and the
+    """`sampled_rows` of the cast rows of all frames. Frames are read twice; memory holds eight bytes a row, and the
     sample."""
     of_rows = np.concatenate([np.empty(0, np.uint64), *(digests(codes.of(rows), codes) for rows in frames())])
     kept = np.zeros(len(of_rows), bool)
@@ -76,7 +76,7 @@ def sampled_of(frames: Callable[[], Iterable[pl.DataFrame]], codes: Codes, most:
     for rows in frames():
         parts.append(codes.of(rows.filter(kept[first : first + rows.height])))
         first += rows.height
-    return sampled(np.concatenate(parts), codes, most)
+    return sampled_rows(np.concatenate(parts), codes, most)
 
 
 def write_sample(batches: Sequence[PublicBatch], codes: Codes, staged: Staged, path: str) -> Ref:

@@ -65,7 +65,7 @@ TABLE = "concord_rows"
 """What the statement calls the table."""
 
 
-def is_linear(student: Pipeline) -> bool:
+def has_scorecard(student: Pipeline) -> bool:
     """Whether the student is a sum of points, which alone has a scorecard."""
     return isinstance(student[-1], Tallied | TalliedNumber)
 
@@ -73,7 +73,7 @@ def is_linear(student: Pipeline) -> bool:
 def has_statement(student: Pipeline) -> bool:
     """Whether a statement of standard SQL can score a table: not if texts are hashed or cells spelled otherwise, nor if
     a name or a word has a letter that is not printed, which could hide a part of the statement."""
-    if not is_linear(student) or any(
+    if not has_scorecard(student) or any(
         type(cells) is not Cells or cells.kind not in SQL_TYPES for _, cells, _ in _parts(student)
     ):
         return False

@@ -73,7 +73,7 @@ class Student(BaseModel):
         return getattr(self.test, "accuracy", None)
 
 
-def fit(
+def fit_student(
     plan: Plan, public: PublicRows, files: Sequence[Ref], codes: Codes | None, staged: Staged, released: Released
 ) -> Pipeline:
     """The student by what was released, from raw public columns to class names, or to a number.

@@ -32,7 +32,7 @@ from scipy.special import softmax
 from concord.tasks.data.codes import MOST_CODES, CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
 from concord.tasks.data.grid import groups_of
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.student.margins import Margins, drawn, nearest
+from concord.tasks.student.margins import Margins, drawn, nearest_counts
 from concord.tasks.student.prior import correlations
 
 ROWS = 10_000
@@ -259,7 +259,7 @@ def _mixture(
     if tables.labels:
         precision = np.array([1 / len(table) for table in tables.labels])
         totals = precision @ np.array([table.sum(axis=0) for table in tables.labels]) / precision.sum()
-        counts.append(nearest(np.maximum(totals, margins.units / LEAST_CLASS), margins.units))
+        counts.append(nearest_counts(np.maximum(totals, margins.units / LEAST_CLASS), margins.units))
         deviations.append(tables.label_noise / precision.sum() ** 0.5)
         alike.append(np.eye(len(totals)))
         pairs |= {(at, len(coarse)): table for at, table in enumerate(tables.labels)}

@@ -116,7 +116,7 @@ def trusted_types(file: bytes, planned: str | None = None) -> list[str]:
 
 # Values -------------------------------------------------------------------------------------------------------------
 
-Rule = Callable[[Any], bool]
+ValueRule = Callable[[Any], bool]
 
 LARGEST_SIZE = 2**24
 """Most numbers in a list of a row, and most columns that words of free text are hashed to."""
@@ -171,11 +171,11 @@ def _numbers(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value) if items is None else all(map(_numbers, items))
 
 
-def _between(least: int, most: int) -> Rule:
+def _between(least: int, most: int) -> ValueRule:
     return lambda value: type(value) is int and least <= value <= most
 
 
-def _one_of(allowed: Iterable[str]) -> Rule:
+def _one_of(allowed: Iterable[str]) -> ValueRule:
     return lambda value: _text(value) and value in allowed
 
 
@@ -189,12 +189,12 @@ def _categories(value: Any) -> bool:
     return len(value) == 1 and (_texts(value[0]) or _numbers(value[0]))
 
 
-WHOLE: dict[str, Rule] = {"classes_": lambda value: value is None or _names(value), "feature_names_in_": _names}
-OF_CELLS: dict[str, Rule] = {
+WHOLE: dict[str, ValueRule] = {"classes_": lambda value: value is None or _names(value), "feature_names_in_": _names}
+OF_CELLS: dict[str, ValueRule] = {
     "kind": _one_of((*READ, "hashed", "uint8", "float32")),
     "size": _between(1, LARGEST_SIZE),
 }
-RULES: dict[type, dict[str, Rule]] = {
+RULES: dict[type, dict[str, ValueRule]] = {
     ColumnTransformer: {"transformers_": _by_name},
     Cells: OF_CELLS,
     Spelled: {

@@ -36,7 +36,7 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.files import PRIVATE
-from concord.tasks.data.tables import Share, Table
+from concord.tasks.data.tables import Slice, Table
 from concord.tasks.mechanisms.tallies import STEPS
 from concord.tasks.units.arrivals import Arriving
 from concord.tasks.units.guard import private_stage
@@ -72,7 +72,7 @@ class Coding:
         coded = _schema(self.codes, self.private.encoding)
         return coded if self.table.unit is None else pl.Schema({**coded, UNIT: pl.Binary()})
 
-    def rows(self, share: Share) -> Iterator[pl.DataFrame]:
+    def rows(self, share: Slice) -> Iterator[pl.DataFrame]:
         """The rows of a share of the table as codes and classes."""
         plan, encoding = self.private.plan, self.private.encoding
         columns = columns_asked(plan, encoding)
@@ -102,8 +102,8 @@ class Coding:
         return 1 << max(0, pieces.bit_length() - 1)
 
 
-Step = Callable[..., Any]
-Each = Callable[[Step, Sequence[tuple[Any, ...]]], list[Any]]
+BlockStep = Callable[..., Any]
+Each = Callable[[BlockStep, Sequence[tuple[Any, ...]]], list[Any]]
 """The results of a step of `gather` for each of these arguments: of a function of a `Coding` and them."""
 
 
@@ -115,7 +115,7 @@ def gather(coding: Coding, folder: str, each: Each | None = None) -> tuple[Ref, 
     """
     shares = coding.shares
 
-    def here(step: Step, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def here(step: BlockStep, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         return [step(coding, *call) for call in calls]
 
     if each is None or shares == 1:
@@ -134,7 +134,7 @@ def gather(coding: Coding, folder: str, each: Each | None = None) -> tuple[Ref, 
 
 
 @private_stage
-def code_rows(coding: Coding, share: Share, files: Sequence[str], folder: str) -> tuple[Ref, ...]:
+def code_rows(coding: Coding, share: Slice, files: Sequence[str], folder: str) -> tuple[Ref, ...]:
     """Write the rows of a share as blocks, each row a unit: as many files as make BLOCKS of all shares."""
     _check_same(coding, files)
     own = BLOCKS // share[1]
@@ -142,7 +142,7 @@ def code_rows(coding: Coding, share: Share, files: Sequence[str], folder: str) -
 
 
 @private_stage
-def spread_units(coding: Coding, share: Share, files: Sequence[str], folder: str) -> dict[int, Ref]:
+def spread_units(coding: Coding, share: Slice, files: Sequence[str], folder: str) -> dict[int, Ref]:
     """Write the rows of a share by parts of the units, and return the file of each of PARTS that has rows."""
     _check_same(coding, files)
     allow_open_files()

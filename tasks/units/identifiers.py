@@ -157,7 +157,9 @@ def _number(number: re.Match[str]) -> str:
 
 def _moment(parts: re.Match[str]) -> str:
     day, minute, second, part, utc, hours, minutes = parts.groups(default="")
-    zone = "+00:00" if utc else f"{hours}:{minutes or '00'}" if hours else ""
+    zone = f"{hours}:{minutes or '00'}" if hours else ""
+    if utc:
+        zone = "+00:00"
     try:
         moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
         at = moment.astimezone(UTC) if zone else moment

@@ -46,7 +46,7 @@ from concord.artifacts.sources import TableSource
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import write_frame
 from concord.tasks.data.matrix import row_digests
-from concord.tasks.data.sources import Reading, snapshot_at, snapshot_place
+from concord.tasks.data.sources import SnapshotWriter, snapshot_at, snapshot_place
 from concord.tasks.data.tables import kind_in
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.parts import columns_of_names, of_part, public_key
@@ -85,23 +85,24 @@ def split(private: PrivateRows, folder: str, share: float | None = None, aside: 
     if private.named_by_content:
         rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
     blocks = -(-shards // block)
-    together = -(-blocks // SPILLS)  # blocks that share a spill file
+    blocks_per_spill = -(-blocks // SPILLS)
     places = {SHARD: pl.UInt32()} | ({} if aside is None else {ASIDE: pl.Boolean()})
     with spilling(vault, f"{folder}/spill-blocks", pl.Schema({**schema, **places})) as spill:
         for frame in rows:
-            some = frame if share is None else frame.filter(sampled(frame[UNIT], derive(key, "subset"), share))
-            placed = some.with_columns(shards_of(some[UNIT], key, shards).alias(SHARD))
+            subset = frame if share is None else frame.filter(sampled(frame[UNIT], derive(key, "subset"), share))
+            with_shard = subset.with_columns(shards_of(subset[UNIT], key, shards).alias(SHARD))
             if aside is not None:
-                placed = placed.with_columns(sampled(some[UNIT], derive(key, "aside"), aside).alias(ASIDE))
-            spill.add(placed, placed[SHARD] // (block * together))
+                is_aside = sampled(subset[UNIT], derive(key, "aside"), aside)
+                with_shard = with_shard.with_columns(is_aside.alias(ASIDE))
+            spill.add(with_shard, with_shard[SHARD] // (block * blocks_per_spill))
         written = []
-        for first, part in enumerate(spill.read(-(-blocks // together))):
-            for index in range(first * together, min((first + 1) * together, blocks)):
-                found = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT, UNIT)
+        for first, part in enumerate(spill.read(-(-blocks // blocks_per_spill))):
+            for index in range(first * blocks_per_spill, min((first + 1) * blocks_per_spill, blocks)):
+                block_rows = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT, UNIT)
                 if share is not None:
-                    found = found.unique(UNIT, keep="first", maintain_order=True)
-                found = found.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
-                written.append(write_frame(found, vault, f"{folder}/block-{index:05d}.arrow"))
+                    block_rows = block_rows.unique(UNIT, keep="first", maintain_order=True)
+                block_rows = block_rows.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
+                written.append(write_frame(block_rows, vault, f"{folder}/block-{index:05d}.arrow"))
         return tuple(written)
 
 
@@ -178,7 +179,7 @@ def with_public(
     key = vault.digest("unlabelled", domain, what, *private, *erased)[:32]
     place = snapshot_place("unlabelled", domain, key)
 
-    def write(reading: Reading) -> None:
+    def write(reading: SnapshotWriter) -> None:
         if vault.paths(place, "*"):
             say("public rows are not what was written: made again")
         secret = derive(vault.secret(f"domains/{domain}"), "split")
@@ -195,7 +196,7 @@ def public_by_name(made: Plan) -> TableSource:
 
 
 @private_stage
-def set_apart(plan: Plan, key: bytes, reading: Reading, erased: Erased) -> None:
+def set_apart(plan: Plan, key: bytes, reading: SnapshotWriter, erased: Erased) -> None:
     """Write features of the public part of the private rows."""
     table = private_table(plan)
     spoken_for = {plan.data.label, plan.data.unit}

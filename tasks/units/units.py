@@ -31,7 +31,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import NO_NAMES, Encoding
 from concord.tasks.data.cells import canonical_id
 from concord.tasks.data.files import PRIVATE
-from concord.tasks.data.tables import UNIT_FIELD, WHOLE, Share, Table, open_private
+from concord.tasks.data.tables import UNIT_FIELD, WHOLE, Slice, Table, open_private
 
 UNIT = "concord.unit"
 
@@ -64,7 +64,7 @@ NOBODY = Erased()
 
 
 def rows_with_units(
-    table: Table, columns: Mapping[str, str], erased: Erased = NOBODY, once: Collection[str] = (), share: Share = WHOLE
+    table: Table, columns: Mapping[str, str], erased: Erased = NOBODY, once: Collection[str] = (), share: Slice = WHOLE
 ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
     """Frames of a private table without rows of erased units, each with the units of its rows as UNIT: the name in the
     table's column of units, null if it has none; without such a column, the row's position in the share that is read.

@@ -33,7 +33,7 @@ from concord.artifacts.home.atomic import is_home
 from concord.artifacts.home.released import Released, sha256
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.published import ATTESTATION_FILE, DOCUMENTS, SYNTHETIC_FILE, Published
+from concord.artifacts.published import ATTESTATION_FILE, DOCUMENTS, SYNTHETIC_FILE, PublishedStudent
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.publish.describe import counted, describe
@@ -203,7 +203,7 @@ def holds_answers(released: Released, path: str) -> bool:
         raise NotVerified(f"the released file {path} is not what was written") from None
 
 
-def handed_on(subject: str, home: Path) -> Published:
+def handed_on(subject: str, home: Path) -> PublishedStudent:
     """The published student of a session, of a folder that holds one, or of a model in MLflow's registry.
 
     Raises WrongInput if no student is published there, NotVerified as said above.
@@ -244,7 +244,7 @@ def _agrees(session: str, home: Path) -> None:
         raise NotVerified(str(unknown)) from None
 
 
-def _signed(at: PublishedSession) -> Published:
+def _signed(at: PublishedSession) -> PublishedStudent:
     """The files of a session, each as it was signed. Raises NotVerified."""
     student = at.certificate.student.file
     there = (name for name in DOCUMENTS if os.path.lexists(at.folder / name))
@@ -255,4 +255,4 @@ def _signed(at: PublishedSession) -> Published:
     for name, data in (*files.items(), (Path(student.path).name, content)):
         if name != ATTESTATION_FILE:  # the statement's own file is compared byte by byte
             at.check_signed(at.path(name), data)
-    return Published(at.certificate, content, files)
+    return PublishedStudent(at.certificate, content, files)

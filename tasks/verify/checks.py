@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.measures import Estimate
 from concord.artifacts.schemas import CertificatePart
-from concord.tasks.verify.kinds import Kind
+from concord.tasks.verify.kinds import KindSettings
 
 MEMORY = 4 << 30
 """Most memory of a check, in bytes."""
@@ -112,7 +112,7 @@ def _numbers(figure: Estimate | float) -> tuple[float, ...]:
     return (figure.value, figure.low, figure.high) if isinstance(figure, Estimate) else (figure,)
 
 
-def stated_bounds(kind: Kind) -> tuple[float, float]:
+def stated_bounds(kind: KindSettings) -> tuple[float, float]:
     """The bounds of a number that the settings state. Raises NotVerified if there are none."""
     match kind.bounds:
         case [low, high] if low < high:

@@ -26,19 +26,19 @@ from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, Codes
 from concord.tasks.verify.checks import equal
 from concord.tasks.verify.kinds import (
-    Kind,
+    KindSettings,
     PrivateTestSettings,
     SketchSettings,
     StreamSettings,
     TalliesSettings,
     UniversalSettings,
-    Votes,
+    VotesSettings,
 )
 
 Whole = tuple[int, ...]
-Numbers = tuple[float, ...]
-Table = tuple[Numbers, ...]
-Share = Annotated[float, Field(ge=0, le=1)]
+FloatNumbers = tuple[float, ...]
+NumberRows = tuple[FloatNumbers, ...]
+Probability = Annotated[float, Field(ge=0, le=1)]
 CountsOfErrors = Annotated[Whole, Field(min_length=8, max_length=8)]
 """Noisy counts of units by the places that errors are rounded to."""
 
@@ -116,14 +116,14 @@ class ModelForm(Frozen):
 class DecodedForm(Frozen):
     """A decoded model: see `tasks.student.decode.Decoded`."""
 
-    weights: Table
-    intercept: Numbers
+    weights: NumberRows
+    intercept: FloatNumbers
     units: Annotated[int | float, Field(ge=0)]
-    prior: tuple[Share, ...]
-    importance: Numbers
-    spread: Table
-    kappa: Numbers
-    moved: Share
+    prior: tuple[Probability, ...]
+    importance: FloatNumbers
+    spread: NumberRows
+    kappa: FloatNumbers
+    moved: Probability
 
 
 class NextForm(Frozen):
@@ -212,7 +212,7 @@ class ReleaseForm(LearnedForm):
     format: Literal["concord release 2"]
     release: int
     season: int
-    scales: Numbers
+    scales: FloatNumbers
     questions: tuple[QuestionForm, ...]
     sums: tuple[Whole, ...]
     totals: tuple[Whole, ...]
@@ -243,7 +243,10 @@ class AnswerForm(Form):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """The mechanism, the shards, the question if the session has one alone, and the certified answer."""
-        alone, repeated = Kind.of(record.mechanism.settings).only(Votes).question, record.outcomes[number]
+        alone, repeated = (
+            KindSettings.of(record.mechanism.settings).only(VotesSettings).question,
+            record.outcomes[number],
+        )
         assert isinstance(repeated, AnswerRecord)
         equal(f"the question in answer {number}", self.question, self.question if alone is None else alone)
         equal(f"whether answer {number} is none", self.answer is None, self.outcome != "answered")
@@ -315,14 +318,14 @@ class ConfusionForm(Form):
         return {"settings": record.mechanism.settings, "classes": classes, **listed}
 
 
-def form_of(kind: Kind) -> type[Form]:
+def form_of(kind: KindSettings) -> type[Form]:
     """The form of the files that a session of that kind releases, besides tables."""
     if isinstance(kind, PrivateTestSettings):
         return ConfusionForm if kind.classes else NumberTestForm
     return FORMS.get(type(kind), AnswerForm)
 
 
-FORMS: dict[type[Kind], type[Form]] = {
+FORMS: dict[type[KindSettings], type[Form]] = {
     TalliesSettings: RoundForm,
     SketchSettings: SketchForm,
     StreamSettings: ReleaseForm,

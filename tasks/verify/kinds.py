@@ -1,6 +1,6 @@
 """The settings of sessions as the referee reads them: a type for each kind, apart from the mechanisms that write them.
 
-    the ledger's or a certificate's JSON ─ Kind.of ─ Stable, Tallies, PrivateTest …, or Unknown
+    the ledger's or a certificate's JSON ─ KindSettings.of ─ StableSettings, TalliesSettings …, or Unknown
 
 Assumes      nothing: settings are JSON that anyone may have written
 Guarantees   a key, or a value, that a kind does not have makes the settings Unknown, and nothing is recomputed of them
@@ -42,10 +42,10 @@ class RelabellingSettings(Frozen):
     delta: float
 
 
-Some = TypeVar("Some", bound="Kind")
+SomeKind = TypeVar("SomeKind", bound="KindSettings")
 
 
-class Kind(Frozen):
+class KindSettings(Frozen):
     """The settings of a session. These fields are of several kinds, and each kind states which of them it has.
 
     epsilon, delta  the claim, of relabelled rows before amplification; delta None if the mechanism is pure
@@ -68,13 +68,13 @@ class Kind(Frozen):
     student: str | None = None
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "Kind":
+    def of(cls, settings: Mapping[str, Any]) -> "KindSettings":
         """The settings on record as an object of their kind; `Unknown` if no kind fits."""
         name = settings.get("name")
         kind = KINDS.get(name, Unknown) if isinstance(name, str) else Unknown
         why = "this version has no such kind"
         try:
-            if foreign := sorted(settings.keys() & Kind.model_fields.keys() - _own(kind) - {"name"}):
+            if foreign := sorted(settings.keys() & KindSettings.model_fields.keys() - _own(kind) - {"name"}):
                 why = f"this version's has no {foreign[0]}"
             elif kind is not Unknown:
                 return kind.model_validate(settings)
@@ -83,7 +83,7 @@ class Kind(Frozen):
             why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         return Unknown(name=str(name), relabel=True if settings.get("relabel") is not None else None, why=why)
 
-    def only(self, kind: type[Some]) -> Some:
+    def only(self, kind: type[SomeKind]) -> SomeKind:
         """These settings, which must be of that kind. Raises NotVerified if they are of another."""
         if not isinstance(self, kind):
             why = f": {self.why}" if isinstance(self, Unknown) else ""
@@ -97,14 +97,14 @@ class Kind(Frozen):
         return whole.epsilon, whole.delta
 
 
-class Unknown(Kind):
+class Unknown(KindSettings):
     """Settings of another version, or none of Concord's: `why`, in words. `relabel` is True if they have any."""
 
     relabel: Any = None
     why: str
 
 
-class Votes(Kind):
+class VotesSettings(KindSettings):
     """Labels of public rows by votes, or answers to questions that shards share; `question` is a session's only one."""
 
     epsilon: float
@@ -113,7 +113,7 @@ class Votes(Kind):
     question: str | None = None
 
 
-class StableSettings(Votes):
+class StableSettings(VotesSettings):
     """Stable voting; `refusal` is the table in base64, and `order` the Rényi order that it was made for."""
 
     cutoff: int
@@ -121,7 +121,7 @@ class StableSettings(Votes):
     refusal: str
 
 
-class NoisyThresholdSettings(Votes):
+class NoisyThresholdSettings(VotesSettings):
     """The sparse vector technique."""
 
     cutoff: int
@@ -138,7 +138,7 @@ class PublishedSettings(NoisyThresholdSettings):
     teachers: int
 
 
-class NoisyCountsSettings(Votes):
+class NoisyCountsSettings(VotesSettings):
     """Noisy counts of votes, Gaussian or Laplace."""
 
     queries: int
@@ -154,20 +154,20 @@ class ConfidentSettings(NoisyCountsSettings):
     test_scale: float
 
 
-class OptimalReleaseSettings(Votes):
+class OptimalReleaseSettings(VotesSettings):
     """A single question, by a table of refusals."""
 
     refusal: str
 
 
-class LaplaceReleaseSettings(Votes):
+class LaplaceReleaseSettings(VotesSettings):
     """A single question, by a noisy threshold."""
 
     scale: float
     threshold: float
 
 
-class TalliesSettings(Kind):
+class TalliesSettings(KindSettings):
     """Rounds of noisy sums about the codes of that digest; `many` says whether a unit may have several rows."""
 
     epsilon: float
@@ -193,7 +193,7 @@ class StreamSettings(TalliesSettings):
     matrix: str
 
 
-class UniversalSettings(Kind):
+class UniversalSettings(KindSettings):
     """The choice of a hypothesis among `candidates`, of the class of that name and digest."""
 
     epsilon: float
@@ -204,7 +204,7 @@ class UniversalSettings(Kind):
     candidates: int = 0
 
 
-class PrivateTestSettings(Kind):
+class PrivateTestSettings(KindSettings):
     """A private test: noise of `scale` and `pair_scale`; of a number, beside the errors of a constant."""
 
     epsilon: float
@@ -221,7 +221,7 @@ class PrivateTestSettings(Kind):
     constant: float = 0.0
 
 
-class ErrorEstimateSettings(Kind):
+class ErrorEstimateSettings(KindSettings):
     """An estimate of how much teachers err, from so many shards; a `share` of the units is set aside."""
 
     epsilon: float
@@ -231,7 +231,7 @@ class ErrorEstimateSettings(Kind):
     share: float = 0.0
 
 
-KINDS: dict[str, type[Kind]] = {
+KINDS: dict[str, type[KindSettings]] = {
     "stable": StableSettings,
     "noisy_votes": NoisyCountsSettings,
     "confident": ConfidentSettings,
@@ -250,7 +250,7 @@ KINDS: dict[str, type[Kind]] = {
 """The kinds by the names of their mechanisms."""
 
 
-def _own(kind: type[Kind]) -> set[str]:
-    """The fields of a kind, without those of `Kind` that it does not state to have."""
-    stated = (base for base in kind.__mro__ if issubclass(base, Kind) and base is not Kind)
+def _own(kind: type[KindSettings]) -> set[str]:
+    """The fields of a kind, without those of `KindSettings` that it does not state to have."""
+    stated = (base for base in kind.__mro__ if issubclass(base, KindSettings) and base is not KindSettings)
     return {name for base in stated for name in get_annotations(base)}

@@ -50,7 +50,7 @@ from concord.artifacts.student_warnings import student_warnings
 from concord.tasks.asks.kinds import mechanism_of
 from concord.tasks.publish.describe import caveats, followers
 from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, stated_bounds
-from concord.tasks.verify.kinds import Kind, StreamSettings
+from concord.tasks.verify.kinds import KindSettings, StreamSettings
 from concord.tasks.verify.recompute import SLACK, least_delta
 from concord.tasks.verify.records import PublishedSession
 from concord.tasks.verify.released import released_as_certified
@@ -177,7 +177,7 @@ def guarantee_as_proved(certificate: Certificate) -> str:
     proofs, several = list[str](), len(certificate.sessions) > 1
     for record in certificate.sessions:
         claim, mechanism = record.guarantee, record.mechanism
-        kind = Kind.of(mechanism.settings)
+        kind = KindSettings.of(mechanism.settings)
         equal("the mechanism's name", kind.name, mechanism.name)
         equal("what is protected", whole.neighbours, NEIGHBOURS[kind.secret or _secret(whole.neighbours)])
         of = f" of session {record.session}" if several else ""
@@ -202,7 +202,7 @@ def proved(settings: Mapping[str, Any], claim: tuple[float, float], of: str = ""
 
     of   whose settings they are, in the words of a sentence
     """
-    kind = Kind.of(settings)
+    kind = KindSettings.of(settings)
     for term, claimed, stated in zip(("epsilon", "delta"), claim, kind.claim, strict=True):
         equal(f"the {term} that is claimed{of}", claimed, claimed if stated is None else stated)
     if kind.classes == 0:

@@ -24,7 +24,7 @@ import numpy as np
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.kinds import (
     ErrorEstimateSettings,
-    Kind,
+    KindSettings,
     LaplaceReleaseSettings,
     NoisyCountsSettings,
     NoisyThresholdSettings,
@@ -32,7 +32,7 @@ from concord.tasks.verify.kinds import (
     StableSettings,
     UniversalSettings,
     Unknown,
-    Votes,
+    VotesSettings,
 )
 from concord.tasks.verify.recompute_gaussian import VOTES_MOVED, converted, moved_counts, noise_charge, noise_delta
 
@@ -60,12 +60,12 @@ QuestionKind = OptimalReleaseSettings | LaplaceReleaseSettings
 
 
 @lru_cache(maxsize=256)
-def least_delta(kind: Kind, epsilon: float) -> float:
+def least_delta(kind: KindSettings, epsilon: float) -> float:
     """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified if it cannot be recomputed."""
     return _route(kind).least_delta(kind, epsilon)
 
 
-def stated_budget(kind: Kind) -> tuple[float, float]:
+def stated_budget(kind: KindSettings) -> tuple[float, float]:
     """The (ε, δ) that the settings state for the whole session. Raises NotVerified unless they prove it."""
     epsilon, delta = kind.claim
     if epsilon is None or delta is None:
@@ -77,17 +77,17 @@ def stated_budget(kind: Kind) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=256)
-def charge(kind: Kind, order: float) -> tuple[float, float]:
+def charge(kind: KindSettings, order: float) -> tuple[float, float]:
     """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
     return _route(kind).charge(kind, order)
 
 
-def charge_of_refusal(kind: Kind, order: float) -> tuple[float, float] | None:
+def charge_of_refusal(kind: KindSettings, order: float) -> tuple[float, float] | None:
     """Nats and δ of one refusal; None if the session is charged whole. Raises NotVerified."""
     return charge(kind.model_copy(update={"cutoff": 1}), order) if _route(kind).by_refusal else None
 
 
-def _relabelled_delta(kind: Votes, epsilon: float) -> float:
+def _relabelled_delta(kind: VotesSettings, epsilon: float) -> float:
     """From the whole ε back to that of the inner mechanism: amplification (Li, Qardaji & Su 2012) and LabelBoost for an
     added or removed row; then δ forward again."""
     relabel, inner = kind.relabel, kind.model_copy(update={"relabel": None})
@@ -101,17 +101,17 @@ def _relabelled_delta(kind: Votes, epsilon: float) -> float:
         return float(share * Decimal(least_delta(inner, float(left))))
 
 
-def releases(kind: Kind, purpose: str = LABELS) -> Releases:
+def releases(kind: KindSettings, purpose: str = LABELS) -> Releases:
     """What a session of that purpose releases. Raises NotVerified if its guarantee cannot be recomputed."""
     return _named(kind).releases if purpose == LABELS else "answers"
 
 
-def _route(kind: Kind) -> "Route":
+def _route(kind: KindSettings) -> "Route":
     named = _named(kind)
     return named if kind.relabel is None else RELABELLED
 
 
-def _named(kind: Kind) -> "Route":
+def _named(kind: KindSettings) -> "Route":
     if isinstance(kind, Unknown) or kind.name not in ROUTES:
         why = f": {kind.why}" if isinstance(kind, Unknown) else ""
         raise NotVerified(f"the guarantee of {kind.name!r} cannot be recomputed by another path{why}")
@@ -252,7 +252,7 @@ def _tail(scale: Decimal, least: int) -> tuple[Decimal, Decimal]:
     return (small, 1 - small) if least > 0 else (1 - small, small)
 
 
-def _stated_answer(kind: Kind) -> PureAnswers:
+def _stated_answer(kind: KindSettings) -> PureAnswers:
     """One answer of the (ε, δ) that the settings state."""
     epsilon, delta = stated_budget(kind)
     return epsilon, 1, delta
@@ -298,11 +298,11 @@ class Route:
     def of_answers(cls, answers: Callable[[Any], PureAnswers], releases: Releases = "labels") -> "Route":
         """That of a session which comes to pure answers."""
 
-        def least_delta(kind: Kind, epsilon: float) -> float:
+        def least_delta(kind: KindSettings, epsilon: float) -> float:
             of_one, times, besides = answers(kind)
             return _responses_delta(of_one, times, epsilon) + besides
 
-        def charge(kind: Kind, order: float) -> tuple[float, float]:
+        def charge(kind: KindSettings, order: float) -> tuple[float, float]:
             of_one, times, besides = answers(kind)
             return _responses_nats(of_one, times, order), besides
 

@@ -38,7 +38,7 @@ import numpy as np
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.kinds import (
     ConfidentSettings,
-    Kind,
+    KindSettings,
     NoisyCountsSettings,
     PrivateTestSettings,
     RoundSettings,
@@ -46,7 +46,7 @@ from concord.tasks.verify.kinds import (
     TalliesSettings,
 )
 
-Move = tuple[int, int, Decimal]
+MovedNumbers = tuple[int, int, Decimal]
 """Squared norm N of what a unit moves, how many numbers it may move, and the scale of their noise."""
 VOTES_MOVED = {"rows": 1, "labels": 2}
 """Counts that a unit moves by one, by what is secret of it."""
@@ -67,13 +67,13 @@ ORDERS = 1 + np.geomspace(1e-3, 1e5, 20_000)
 """Rényi orders at which ρ is converted."""
 
 
-def noise_charge(kind: Kind, order: float) -> tuple[float, float]:
+def noise_charge(kind: KindSettings, order: float) -> tuple[float, float]:
     """Rényi nats at `order`: ρ·order (Bun & Steinke 2016), ρ = Σ N/2σ² (Canonne, Kamath & Steinke 2020)."""
     with localcontext(prec=DIGITS):
         return float(_rho(moves(kind)) * Decimal(order)), 0.0
 
 
-def noise_delta(kind: Kind, epsilon: float) -> float:
+def noise_delta(kind: KindSettings, epsilon: float) -> float:
     """δ at ε of all that is released, the smaller of two proofs, and at least LEAST_DELTA."""
     with localcontext(prec=DIGITS):
         moved = moves(kind)
@@ -81,7 +81,7 @@ def noise_delta(kind: Kind, epsilon: float) -> float:
         return max(LEAST_DELTA, min(sharper, converted(ORDERS * float(_rho(moved)), ORDERS, epsilon)))
 
 
-def moves(kind: Kind) -> list[Move]:
+def moves(kind: KindSettings) -> list[MovedNumbers]:
     """The change between neighbours of all that is released. Raises NotVerified if it cannot be recomputed."""
     if isinstance(kind, TalliesSettings):
         weights = [weight**2 for weight in season_weights(kind)] if isinstance(kind, StreamSettings) else [1]
@@ -150,7 +150,7 @@ def season_weights(kind: StreamSettings) -> list[int]:
     return rounded
 
 
-def _rho(moved: Sequence[Move]) -> Decimal:
+def _rho(moved: Sequence[MovedNumbers]) -> Decimal:
     return sum((square / (2 * scale**2) for square, _, scale in moved), Decimal(0))
 
 
@@ -160,7 +160,7 @@ def converted(nats: Any, order: Any, epsilon: float) -> float:
     return math.exp(min(0.0, float(np.min(logs))))
 
 
-def by_ones(moved: Sequence[Move], epsilon: float) -> float:
+def by_ones(moved: Sequence[MovedNumbers], epsilon: float) -> float:
     """δ at ε of numbers that move by one each."""
     mu = math.sqrt(2 * _rho(moved))
     groups = [(count, float(scale)) for _, count, scale in moved]
@@ -183,7 +183,7 @@ def _log_peak(mu: float, epsilon: float) -> float:
     return min(0.0, float(minimize_scalar(bound, bounds=(-40.0, 40.0), method="bounded", options={"xatol": 1e-9}).fun))
 
 
-def by_rounding(moved: Sequence[Move], epsilon: float) -> float:
+def by_rounding(moved: Sequence[MovedNumbers], epsilon: float) -> float:
     """δ at ε of vectors that move by any whole numbers; 1 if a scale is too small for the proof."""
     if min(scale for _, _, scale in moved) <= 2 * LATTICE_SCALE:
         return 1.0

@@ -32,7 +32,6 @@ from concord.artifacts.published import (
     ATTESTATION_FILE,
     CARD_FILE,
     DOCUMENTS,
-    EVIDENCE,
     KEY_FILE,
     Statement,
     certificate_file,
@@ -41,7 +40,7 @@ from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.tasks.verify.checks import NotIncluded
 from concord.tasks.verify.forms import Form, form_of
-from concord.tasks.verify.kinds import Kind
+from concord.tasks.verify.kinds import KindSettings
 
 Schema = Callable[[int, dict[str, str]], pa.Schema]
 """The schema of a table of labels, for a number of classes and metadata."""
@@ -59,7 +58,6 @@ class PublishedSession:
     text: bytes
     folder: Path
     _digests: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    _evidence: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     _forms: dict[tuple[type[Form], Ref], Form] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -75,14 +73,8 @@ class PublishedSession:
         return cls(Certificate.read(text, str(file)), text, file.parent)
 
     def read(self, path: str) -> bytes:
-        """The content of a published file; that of evidence is read once. Raises NotVerified if it is missing, lies
-        elsewhere or is too large."""
-        if path in self._evidence:
-            return self._evidence[path]
-        content = b"".join(self._content(path, LARGEST))
-        if path in map(self.path, EVIDENCE):
-            self._evidence[path] = content
-        return content
+        """The content of a published file. Raises NotVerified if it is missing, lies elsewhere or is too large."""
+        return b"".join(self._content(path, LARGEST))
 
     def digest(self, path: str) -> str:
         """SHA-256 in hex of a published file, computed once. Raises NotVerified as `read` does."""
@@ -106,7 +98,7 @@ class PublishedSession:
     def forms(self, record: SessionRecord, files: Iterable[Ref]) -> list[Form]:
         """The content of JSON files that a session released, each in the form of its kind and compared with the record
         in all that follows from it. Raises NotVerified."""
-        form, forms = form_of(Kind.of(record.mechanism.settings)), list[Form]()
+        form, forms = form_of(KindSettings.of(record.mechanism.settings)), list[Form]()
         for number, ref in enumerate(files):
             if (form, ref) not in self._forms:
                 self._forms[form, ref] = form.read(self.named(ref), ref.path)

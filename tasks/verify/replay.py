@@ -39,7 +39,7 @@ from functools import reduce
 from typing import Any, Protocol
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify.kinds import Kind, StreamSettings
+from concord.tasks.verify.kinds import KindSettings, StreamSettings
 from concord.tasks.verify.recompute import charge, charge_of_refusal
 
 RecordBody = dict[str, Any]
@@ -67,33 +67,33 @@ Price = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Amount:
+class RenyiAmount:
     """Rényi nats at a domain's order, and additive δ."""
 
     nats: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
 
     @classmethod
-    def of(cls, body: RecordBody) -> "Amount":
+    def of(cls, body: RecordBody) -> "RenyiAmount":
         """The amount in a record."""
         return cls(Fraction(body["renyi"]), Fraction(body["delta"]))
 
-    def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.nats + other.nats, self.delta + other.delta)
+    def __add__(self, other: "RenyiAmount") -> "RenyiAmount":
+        return RenyiAmount(self.nats + other.nats, self.delta + other.delta)
 
-    def __le__(self, other: "Amount") -> bool:
+    def __le__(self, other: "RenyiAmount") -> bool:
         return self.nats <= other.nats and self.delta <= other.delta
 
     def __str__(self) -> str:
         return f"{float(self.nats):.6g} nats and δ {float(self.delta):.3g}"
 
-    def times(self, count: int | Fraction) -> "Amount":
+    def times(self, count: int | Fraction) -> "RenyiAmount":
         """The amount multiplied by `count`."""
-        return Amount(self.nats * count, self.delta * count)
+        return RenyiAmount(self.nats * count, self.delta * count)
 
-    def most(self, other: "Amount") -> "Amount":
+    def most(self, other: "RenyiAmount") -> "RenyiAmount":
         """The larger of each component."""
-        return Amount(max(self.nats, other.nats), max(self.delta, other.delta))
+        return RenyiAmount(max(self.nats, other.nats), max(self.delta, other.delta))
 
 
 @dataclass
@@ -109,8 +109,8 @@ class DomainSums:
     order: Fraction
     cap: tuple[Fraction, Fraction]
     split: tuple[Fraction, Fraction]
-    alone: dict[str, Amount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), Amount()))
-    seasons: dict[str, dict[str, tuple[str, Amount]]] = field(default_factory=dict)
+    alone: dict[str, RenyiAmount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), RenyiAmount()))
+    seasons: dict[str, dict[str, tuple[str, RenyiAmount]]] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
     divided: RecordBody | None = None
     relabelled: bool = False
@@ -122,12 +122,12 @@ class DomainSums:
         cap, split = cap_of(body["filter"])
         return cls(body["neighbours"], Fraction(body["filter"]["order"]), cap, split)
 
-    def charge(self, amount: Amount, part: str = "") -> None:
+    def charge(self, amount: RenyiAmount, part: str = "") -> None:
         """Charge one part of the units, or with no name each part."""
         for name in self.alone if part == "" else (part,):
             self.alone[name] += amount
 
-    def hold(self, session: str, amount: Amount, held: "SessionAccount") -> None:
+    def hold(self, session: str, amount: RenyiAmount, held: "SessionAccount") -> None:
         """Charge a session this amount in place of what it was charged before."""
         if held.stream:
             self.seasons.setdefault(held.stream, {})[session] = held.part, amount
@@ -136,13 +136,13 @@ class DomainSums:
         held.charged = amount
 
     @property
-    def charged(self) -> dict[str, Amount]:
+    def charged(self) -> dict[str, RenyiAmount]:
         """What each part is charged: of each stream, the most of any season."""
         totals = dict(self.alone)
         for seasons in self.seasons.values():
             for name in totals:
                 touching = [amount for part, amount in seasons.values() if part in ("", name)]
-                totals[name] += reduce(Amount.most, touching, Amount())
+                totals[name] += reduce(RenyiAmount.most, touching, RenyiAmount())
         return totals
 
     def touched(self, body: RecordBody) -> str:
@@ -151,11 +151,11 @@ class DomainSums:
         return str(body["part"]) if is_recorded else ""
 
     @property
-    def budget(self) -> Amount:
+    def budget(self) -> RenyiAmount:
         """B and δ_A."""
         with localcontext(prec=BUDGET_DIGITS):
             nats = _budget(self.cap[0], self.split[0], self.order)
-            return Amount(Fraction(nats - abs(nats) * Decimal(10) ** (10 - BUDGET_DIGITS)), self.split[1])
+            return RenyiAmount(Fraction(nats - abs(nats) * Decimal(10) ** (10 - BUDGET_DIGITS)), self.split[1])
 
     def faults(self) -> Iterator[str]:
         """Sentences about faults in its split of δ."""
@@ -180,13 +180,13 @@ class SessionAccount:
     """A session: the amount held for it, and its progress."""
 
     domain: str
-    reserved: Amount
-    per_refusal: Amount | None
+    reserved: RenyiAmount
+    per_refusal: RenyiAmount | None
     cutoff: int | None
     queries: int | None
     part: str = ""
     stream: str = ""
-    charged: Amount = Amount()
+    charged: RenyiAmount = RenyiAmount()
     open: bool = True
     batches: int = 0
     rows: int = 0
@@ -201,7 +201,7 @@ class SessionAccount:
         return self.refused >= or_endless(self.cutoff) or self.asked >= or_endless(self.queries)
 
     @property
-    def owed(self) -> Amount:
+    def owed(self) -> RenyiAmount:
         """Its charge by refusals. A batch that may have been drawn counts as refused, up to the cutoff."""
         if self.per_refusal is None:
             return self.reserved
@@ -309,14 +309,18 @@ class LedgerReplay:
         account.restored, account.unknown = True, account.unknown | account.seasons.keys()
 
     def _open(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
-        account, kind, of_refusal = self.accounts[record.domain], Kind.of(body["mechanism"]), body["per_refusal"]
+        account, kind, of_refusal = (
+            self.accounts[record.domain],
+            KindSettings.of(body["mechanism"]),
+            body["per_refusal"],
+        )
         if record.session in self.holdings or body["commitment"] in self._keys:
             yield "the session was opened before, or its key has served another"
         self._keys.add(body["commitment"])
         holding = SessionAccount(
             domain=record.domain,
-            reserved=Amount.of(body["reserved"]),
-            per_refusal=None if of_refusal is None else Amount.of(of_refusal),
+            reserved=RenyiAmount.of(body["reserved"]),
+            per_refusal=None if of_refusal is None else RenyiAmount.of(of_refusal),
             cutoff=body["cutoff"],
             queries=body["queries"],
             part=account.touched(body),
@@ -372,7 +376,7 @@ class LedgerReplay:
             yield "the counts of the batch cannot be"
 
     def _settle(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
-        holding, charge = self._of(record), Amount.of(body["charge"])
+        holding, charge = self._of(record), RenyiAmount.of(body["charge"])
         if not holding.open or (body["status"] == "spent") != holding.exhausted:
             yield "the session had ended before, or was not at its end"
         due = [holding.owed] if holding.exhausted else [holding.owed, holding.reserved]
@@ -407,7 +411,7 @@ def _covered(account: DomainSums, by: str) -> Iterator[str]:
             break
 
 
-def _priced(holding: SessionAccount, kind: Kind, order: Fraction) -> Iterator[str]:
+def _priced(holding: SessionAccount, kind: KindSettings, order: Fraction) -> Iterator[str]:
     """Sentences about faults in a session's charges, if the cost of its settings can be recomputed."""
     try:
         whole, of_refusal = charge(kind, float(order)), charge_of_refusal(kind, float(order))
@@ -422,13 +426,13 @@ def _priced(holding: SessionAccount, kind: Kind, order: Fraction) -> Iterator[st
         yield from _charged("a refusal", holding.per_refusal, of_refusal, 1)
 
 
-def _charged(what: str, charged: Amount, due: Price, refusals: int) -> Iterator[str]:
+def _charged(what: str, charged: RenyiAmount, due: Price, refusals: int) -> Iterator[str]:
     if not all(map(math.isfinite, due)):
         yield f"{what} costs more than any charge at the domain's order"
         return
-    least = Amount(*map(Fraction, due))
+    least = RenyiAmount(*map(Fraction, due))
     nats, delta = QUANTA
-    quanta = Amount(nats if least.nats else Fraction(0), delta)
+    quanta = RenyiAmount(nats if least.nats else Fraction(0), delta)
     most = least + least.times(MOST_ROUNDED_UP) + quanta.times(refusals)
     if not least <= charged or not charged <= most:
         yield f"{what} is charged {charged}, but its settings cost {least}"

@@ -44,17 +44,17 @@ from concord.tasks.student.evaluate import (
     Predictions,
     at_prior_odds,
     at_threshold,
+    class_probabilities,
     digest_of_table,
     measured,
     number_measured,
-    probabilities,
     remembered,
     shares,
 )
 from concord.tasks.student.intervals import share
 from concord.tasks.verify.checks import ROUNDED, alike, equal, stated_bounds
 from concord.tasks.verify.forms import HypothesisForm, LearnedForm
-from concord.tasks.verify.kinds import Kind
+from concord.tasks.verify.kinds import KindSettings
 from concord.tasks.verify.records import PublishedSession
 from concord.tasks.verify.released import NOT_DECODED
 
@@ -104,7 +104,7 @@ def student_as_released(at: PublishedSession) -> str:
         equal(
             "the bounds of the student",
             [student.low, student.high],
-            [*stated_bounds(Kind.of(record.mechanism.settings))],
+            [*stated_bounds(KindSettings.of(record.mechanism.settings))],
         )
     return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.facts.of_rows)}"
 
@@ -213,7 +213,7 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
     else:
         encoding = Encoding(columns=(), label=test.label, classes=names)
         _check_answers(test, measured(student, rows, truth, encoding, path))
-        if test.thresholds and (odds := probabilities(student, rows, names)) is not None:
+        if test.thresholds and (odds := class_probabilities(student, rows, names)) is not None:
             for threshold in test.thresholds:
                 at, what = names.index(threshold.name), f"of {threshold.name!r} at its threshold"
                 due = at_threshold(threshold.name, threshold.least, odds[:, at], truth == at)

@@ -58,7 +58,7 @@ DRIFT = 0.1
 """Share of synthetic rows that may lie in other wide cells than the released table has, besides noise: rows are fitted
 to tables of two columns as well."""
 
-Spans = Mapping[int, tuple[int, int]]
+FieldSpans = Mapping[int, tuple[int, int]]
 """The first code of each field that was asked for, and the one after its last."""
 
 
@@ -215,7 +215,7 @@ def _laid_out(number: int, question: QuestionForm, codes: Codes | None, spans: d
             raise NotVerified(f"the codes of field {following} in round {number} do not follow those of the one before")
 
 
-def _fits(number: int, model: DecodedForm, kind: TalliesSettings, spans: Spans) -> None:
+def _fits(number: int, model: DecodedForm, kind: TalliesSettings, spans: FieldSpans) -> None:
     """Check that a decoded model has the codes and classes of the query."""
     columns, last = kind.classes if kind.classes > 2 else 1, max(spans)
     widths = {len(row) for row in (*model.weights, *model.spread, model.intercept, model.prior, model.kappa)}

@@ -19,6 +19,7 @@ from tests.support.at_door import TEACHERS, files_of, labels_by, opened, write
 from tests.support.openings import batch, named, opening
 from tests.world import (
     Block,
+    BlockStep,
     Coding,
     Encoding,
     Ints,
@@ -29,7 +30,6 @@ from tests.world import (
     Ref,
     Session,
     StableVoting,
-    Step,
     Stores,
     Tallies,
     Teacher,
@@ -302,7 +302,7 @@ def two_workers(folder: Path) -> Iterator[Measured]:
     for workers in (1, 2):
         with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
 
-            def each(step: Step, calls: Sequence[tuple[Any, ...]], pool: ProcessPoolExecutor = pool) -> list[Any]:
+            def each(step: BlockStep, calls: Sequence[tuple[Any, ...]], pool: ProcessPoolExecutor = pool) -> list[Any]:
                 return [done.result() for done in [pool.submit(step, coding, *call) for call in calls]]
 
             list(pool.map(learn_encoding, [coding.private.plan] * 2 * workers))  # packages are loaded

@@ -29,7 +29,7 @@ from prefect.utilities.schema_tools.validation import validate
 
 from tests.deployments.services import COMPOSE, ROOT
 from tests.support import postgresql
-from tests.world import MECHANISMS, BudgetRefused, EnvironmentFailed, NotVerified, WrongInput, load_plan, refused
+from tests.world import MECHANISMS, BudgetRefused, EnvironmentFailed, NotVerified, WrongInput, failed_state, load_plan
 
 FOLDER = ROOT / "deployments"
 PREFECT: dict[str, Any] = yaml.safe_load((FOLDER / "prefect.yaml").read_text())
@@ -232,7 +232,9 @@ def test_alerts_are_of_all_errors_and_runs_that_were_killed_are_ended() -> None:
     assert isinstance(alert.trigger, EventTrigger)
     assert isinstance(alert.actions[0], SendNotification)
     kinds = (BudgetRefused, EnvironmentFailed, NotVerified, WrongInput)
-    states = {refused(error.__new__(error, "no")).name for kind in kinds for error in (kind, *kind.__subclasses__())}
+    states = {
+        failed_state(error.__new__(error, "no")).name for kind in kinds for error in (kind, *kind.__subclasses__())
+    }
     assert states == {kind.__name__ for kind in kinds}  # before, a refusal that says how much is left had its own
     assert alert.trigger.expect == {f"prefect.flow-run.{name}" for name in (*states, "Failed", "Crashed", "Late")}
     assert isinstance(killed.trigger, EventTrigger)

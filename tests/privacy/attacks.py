@@ -40,8 +40,8 @@ from tests.world import (
     Stream,
     Tallies,
     columns,
-    probabilities,
     sum_tail,
+    table_probabilities,
     tally,
 )
 
@@ -128,7 +128,9 @@ def _(mechanism: StableVoting, classes: int, teachers: int) -> Attacks:  # noqa:
     """Waiting asks one row over and over, at adjacent distances, and counts the answers before the last refusal. The
     pair chosen is the one whose waiting times overlap least: their Bhattacharyya coefficient is
     √(pq) / (1 − √((1−p)(1−q))) for refusal probabilities p and q. The other rows are those whose labels differ."""
-    refused, answered = probabilities(mechanism.refusal.repeat(2) if len(mechanism.refusal) == 1 else mechanism.refusal)
+    refused, answered = table_probabilities(
+        mechanism.refusal.repeat(2) if len(mechanism.refusal) == 1 else mechanism.refusal
+    )
     p, q, not_p, not_q = refused[:-1], refused[1:], answered[:-1], answered[1:]
     overlap = np.sqrt(p * q) / (1 - np.sqrt(not_p * not_q))
     overlap[1:][q[1:] < LEAST_REFUSED] = 1.0

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from tests.world import UP, WHOLE, Floats, Table, per_refusal, probabilities
+from tests.world import UP, WHOLE, Floats, RefusalTable, per_refusal, table_probabilities
 
 Indices = NDArray[np.int64]
 
@@ -77,9 +77,9 @@ class Queries:
     slip: float
 
     @classmethod
-    def of(cls, table: Table, width: float) -> "Queries":
+    def of(cls, table: RefusalTable, width: float) -> "Queries":
         """Every adjacent pair, both ways round; pairs whose label moves x by little are merged, one for each way."""
-        p, answered = probabilities(table)
+        p, answered = table_probabilities(table)
         gap = (table[:-1] - table[1:]) / WHOLE
         fall, rise = np.log1p(gap / p[1:]), np.log1p(gap / answered[:-1])
         small = rise <= width
@@ -137,13 +137,13 @@ def _level(queries: Queries, before: Floats, choice: Indices, last: float) -> tu
         choice = np.where(better, best, choice)
 
 
-def adaptive_delta(table: Table, cutoff: int, epsilon: float, order: float, points: int = 20) -> float:
+def adaptive_delta(table: RefusalTable, cutoff: int, epsilon: float, order: float, points: int = 20) -> float:
     """Upper bound of the δ that the best adversary reaches at `epsilon` and `cutoff` refusals.
 
     `order` is a Rényi order at which the table's cost is finite; `points` grid points make up a typical step of log x.
     Time and sharpness grow with `points`: about cutoff · (points · log-range / step) · queries.
     """
-    p, answered = probabilities(table)
+    p, answered = table_probabilities(table)
     step = float(np.log(p[:-1] / p[1:]).max(initial=0.0))
     width = epsilon / max(1, round(min(MOST_GRID_CELLS, epsilon * points / max(step, 1e-300))))
     start = round(epsilon / width)

@@ -29,7 +29,7 @@ from tests.world import (
     PublicSettings,
     RandomSource,
     Route,
-    Votes,
+    VotesSettings,
     calibrate,
     expectation,
     plurality,
@@ -79,7 +79,7 @@ class Responses(PublicSettings):
         return Odds(np.zeros(len(votes)), np.full(len(votes), self.flipped))
 
 
-class Referee(Votes):
+class Referee(VotesSettings):
     """How its settings are read again, to recompute what they cost."""
 
     queries: int

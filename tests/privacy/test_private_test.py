@@ -16,7 +16,7 @@ from tests.world import (
     ORDERS,
     PLACES,
     Ints,
-    Kind,
+    KindSettings,
     PrivateTest,
     measured_error,
     measured_share,
@@ -85,7 +85,9 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, label: dict[s
     exact = exact_delta(mechanism)
     assert 0.3 * DELTA < exact <= DELTA + LEFT_OUT
     assert (
-        exact <= verify_recompute.least_delta(Kind.of(mechanism.model_dump(mode="json")), EPSILON) + LEFT_OUT <= DELTA
+        exact
+        <= verify_recompute.least_delta(KindSettings.of(mechanism.model_dump(mode="json")), EPSILON) + LEFT_OUT
+        <= DELTA
     )
 
 
@@ -129,7 +131,7 @@ def test_it_costs_no_more_than_learning(secret: str, label: dict[str, Any]) -> N
         mechanism = PrivateTest.calibrate(**given, most=(order, nats))
         assert mechanism.cost.renyi[ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
-        due, additive = verify_recompute.charge(Kind.of(mechanism.model_dump(mode="json")), order)
+        due, additive = verify_recompute.charge(KindSettings.of(mechanism.model_dump(mode="json")), order)
         assert due == pytest.approx(mechanism.cost.renyi[ORDERS.index(order)], rel=1e-12)
         assert additive == 0
         assert recorded(json.loads(mechanism.model_dump_json())) == mechanism

@@ -45,7 +45,7 @@ def one_percent(mechanism: StableVoting) -> int:
 def test_the_published_distances_are_reproduced(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanisms_stable, "ORDERS", PAGE_ORDERS)
     for cutoff, distance in zip(PAGE_CUTOFFS, PAGE[epsilon], strict=True):
-        _, table = mechanisms_stable.fit.__wrapped__(epsilon, 1e-6, cutoff, 1.5)
+        _, table = mechanisms_stable.fitted_table.__wrapped__(epsilon, 1e-6, cutoff, 1.5)
         assert np.count_nonzero(table > 0.01 * WHOLE) == pytest.approx(distance, rel=0.02)
 
 
@@ -158,8 +158,8 @@ def test_votes_and_draws_must_fit() -> None:
 
 
 def test_calibration_is_deterministic_and_its_table_cannot_be_changed() -> None:
-    _, first = mechanisms_stable.fit.__wrapped__(1.0, 1e-6, 20, 1.5)
-    _, again = mechanisms_stable.fit.__wrapped__(1.0, 1e-6, 20, 1.5)
+    _, first = mechanisms_stable.fitted_table.__wrapped__(1.0, 1e-6, 20, 1.5)
+    _, again = mechanisms_stable.fitted_table.__wrapped__(1.0, 1e-6, 20, 1.5)
     assert first.tolist() == again.tolist()
     with pytest.raises(ValueError, match="read-only"):
         StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=20).refusal[0] = 0

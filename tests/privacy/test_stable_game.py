@@ -20,12 +20,12 @@ from tests.world import (
     REFUSED,
     WHOLE,
     Floats,
+    RefusalTable,
     StableVoting,
-    Table,
     greedy_table,
     mechanisms_distance,
     per_refusal,
-    probabilities,
+    table_probabilities,
 )
 
 PAGE = [
@@ -40,28 +40,28 @@ STEEPER = {2: 3.0, 3: 2.0}
 """By cutoff, how many times the cost of a refusal that runs a steeper table has."""
 
 
-def table_at(order: float, epsilon: float, delta: float, cutoff: int) -> Table:
+def table_at(order: float, epsilon: float, delta: float, cutoff: int) -> RefusalTable:
     """The Rényi table of one order: a tenth of δ for labels, the rest for the conversion."""
     slip = delta / 10 / (cutoff + delta / 10)
     conversion = math.log1p(-1 / order) - (math.log(0.9 * delta) + math.log(order)) / (order - 1)
     return greedy_table(slip, order, (epsilon - conversion) * (order - 1) / cutoff)
 
 
-def sharp(epsilon: float, delta: float, cutoff: int) -> tuple[float, Table]:
+def sharp(epsilon: float, delta: float, cutoff: int) -> tuple[float, RefusalTable]:
     """The order, and a table steeper than the one that runs, of the same slip, that brings the adversary near δ."""
     made = StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
-    slip, kappa = float(probabilities(made.refusal)[1][0]), per_refusal(made.refusal, made.order)
+    slip, kappa = float(table_probabilities(made.refusal)[1][0]), per_refusal(made.refusal, made.order)
     return made.order, greedy_table(slip, made.order, STEEPER[cutoff] * kappa)
 
 
-def best_attack(table: Table, cutoff: int, epsilon: float, jump: int = 1) -> float:
+def best_attack(table: RefusalTable, cutoff: int, epsilon: float, jump: int = 1) -> float:
     """δ of the best strategy found by value iteration on a grid of log x, each landing rounded against the adversary.
 
     Neighbours differ by `jump` in distance. Every sweep is the gain of an actual strategy, so any number of them is a
     lower bound; queries that are hardly ever refused are left out.
     """
     width, below, above = epsilon / 400, 600, 800
-    p, not_p = probabilities(table)
+    p, not_p = table_probabilities(table)
     pairs = [(d, d + jump) for d in range(len(p) - jump) if p[d] > 0.02]
     queries = [(p[a], p[b], not_p[a], not_p[b]) for low, high in pairs for a, b in ((low, high), (high, low))]
     value = np.maximum(0.0, -np.expm1(width * np.arange(-below, above)))
@@ -175,7 +175,7 @@ def test_planted_bug_a_slip_of_delta_at_each_refusal() -> None:
 
 def test_planted_bug_a_table_built_in_one_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     order, steep = sharp(4.0, 0.01, 2)
-    kappa, slip = per_refusal(steep, order), float(probabilities(steep)[1][0])
+    kappa, slip = per_refusal(steep, order), float(table_probabilities(steep)[1][0])
     monkeypatch.setattr(
         mechanisms_distance, "both_ways", lambda a, p, n, gap: mechanisms_distance.renyi(a, p[0], p[1], n[1], gap)
     )

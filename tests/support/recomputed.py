@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.world import (
-    Kind,
+    KindSettings,
     Relabelling,
     Sketch,
     Stream,
@@ -22,11 +22,11 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA}
 
 
 def least_delta(settings: Mapping[str, Any], epsilon: float) -> float:
-    return verify_recompute.least_delta(Kind.of(settings), epsilon)
+    return verify_recompute.least_delta(KindSettings.of(settings), epsilon)
 
 
 def charge(settings: Mapping[str, Any], order: float) -> tuple[float, float]:
-    return verify_recompute.charge(Kind.of(settings), order)
+    return verify_recompute.charge(KindSettings.of(settings), order)
 
 
 def settings_of(mechanism: Any) -> dict[str, Any]:

@@ -50,13 +50,13 @@ from tests.world import (
     expected_answers,
     grid_of,
     groups_of,
-    in_words,
     learn_codes,
     parse_plan,
     planned_tallies,
     plausible_cells,
-    rehearse,
+    rehearse_sums,
     rehearsed_columns,
+    rehearsed_in_words,
     schema_of,
     student_questions,
 )
@@ -192,7 +192,9 @@ def test_a_class_that_no_draw_has_is_not_foreseen_and_words_have_the_whole_range
     strong = Rehearsed(signal="strong", right=0.9, possible=0.95, largest=0.6)
     (absent,) = expect_classes(["never"], [weak])
     assert (absent.recall, absent.auc, absent.missed) == (None, None, ())
-    assert in_words([weak, strong]).endswith("61% to 90% (without privacy 70% to 95%; majority-class baseline 60%)")
+    assert rehearsed_in_words([weak, strong]).endswith(
+        "61% to 90% (without privacy 70% to 95%; majority-class baseline 60%)"
+    )
 
 
 # Tallies --------------------------------------------------------------------------------------------------------------
@@ -237,7 +239,7 @@ def test_pictures_are_rehearsed_by_their_first_round(folder: Path) -> None:
     pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
     plan = asked(folder, rows=10**6)
     stage = stage_of(plan, pictures, [Passed(name="image", element="uint8", size=196)])
-    assert {each.signal for each in rehearse(plan, stage)} == set(SIGNALS)
+    assert {each.signal for each in rehearse_sums(plan, stage)} == set(SIGNALS)
 
 
 @pytest.mark.parametrize(("columns", "classes", "bins", "kept"), [(14, 2, 32, 14), (16, 26, 32, 15), (300, 2, 4, 152)])
@@ -263,7 +265,7 @@ def test_a_rehearsal_is_of_as_many_columns_as_its_work_allows(
         return Decoded(weights=zero, spread=zero, kappa=zero[0], moved=0.0, **found)
 
     monkeypatch.setattr(student_questions, "decode", decoded)
-    rehearse(plan, stage)
+    rehearse_sums(plan, stage)
     fields, public, work = max(given, key=lambda each: each[2])
     assert (fields, public) == (kept, np.ceil(400 * kept / columns))
     assert work <= MOST_WORK["strong"]
@@ -283,7 +285,7 @@ def test_a_strong_signal_tells_classes_of_rows_in_clumps(folder: Path) -> None:
     ):
         plan = asked(folder, rows=5000, data={"classes": ["x", "y", "z"][: len(shares)]})
         stage = stage_of(plan, rows, [OneHot(name=name, vocabulary=(), missing=False) for name in rows.columns])
-        strong = rehearse(plan, stage, shares)[-1]
+        strong = rehearse_sums(plan, stage, shares)[-1]
         assert (strong.signal, strong.right > least) == ("strong", True)
 
 

@@ -13,7 +13,7 @@ from tests.world import (
     CATALOGUE,
     MECHANISMS,
     ROUTES,
-    Kind,
+    KindSettings,
     Ledger,
     NotVerified,
     Session,
@@ -39,8 +39,8 @@ def test_producer_and_referee_know_the_same_mechanisms(session: tuple[Session, L
     for name in CATALOGUE.keys() - MECHANISMS.keys() - UNCERTIFIED:
         asked = replace(session[0], mechanism=RECORDED[name])
         answers = asks_shards(asked) or name == "private_test"
-        assert (releases(Kind.of(RECORDED[name])) == "answers") is answers, name
-    assert {releases(Kind.of(RECORDED[name])) for name in MECHANISMS} == {"labels"}
+        assert (releases(KindSettings.of(RECORDED[name])) == "answers") is answers, name
+    assert {releases(KindSettings.of(RECORDED[name])) for name in MECHANISMS} == {"labels"}
 
 
 def test_promises_are_tested_on_every_kind() -> None:
@@ -69,7 +69,7 @@ def test_pairs_of_columns_that_were_asked_about_are_said(
 def test_questions_to_a_mechanism_of_labels_are_answers_by_both(session: tuple[Session, Ledger]) -> None:
     asked = replace(session[0], purpose="questions")
     assert asks_shards(asked)
-    assert releases(Kind.of(asked.mechanism), asked.purpose) == "answers"
+    assert releases(KindSettings.of(asked.mechanism), asked.purpose) == "answers"
     assert mechanism_of(asked).releases != mechanism_of(session[0]).releases
 
 

@@ -12,7 +12,7 @@ from tests.support.sentences import facts
 from tests.support.sums import LABELS, PERIODS, QUESTIONS, ROWS, STREAM, Season
 from tests.world import (
     BudgetRefused,
-    Kind,
+    KindSettings,
     NotVerified,
     Period,
     ReleaseForm,
@@ -107,7 +107,7 @@ def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_the_referee_rejects_releases_that_are_not_those_of_a_season(season: Season) -> None:
-    released, settings = season.all(), Kind.of(season.session.mechanism).only(verify_kinds.StreamSettings)
+    released, settings = season.all(), KindSettings.of(season.session.mechanism).only(verify_kinds.StreamSettings)
     for number in range(4):
         check_season(settings, [ReleaseForm.model_validate(release) for release in released[:number]])
     for wrong in planted(released).values():

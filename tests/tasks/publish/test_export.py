@@ -21,7 +21,7 @@ from tests.world import (
     EXPORT_FORMS,
     Certificate,
     Estimate,
-    Form,
+    ExportForm,
     PublishedSet,
     Threshold,
     _needed,
@@ -73,9 +73,11 @@ def test_a_form_is_written_for_every_student_that_it_suits_and_for_no_other(
     small: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(
-        EXPORT_FORMS, "suiting", Form("open `it`", lambda *_: True, lambda *_: {"suiting": b"as it is"})
+        EXPORT_FORMS, "suiting", ExportForm("open `it`", lambda *_: True, lambda *_: {"suiting": b"as it is"})
     )
-    monkeypatch.setitem(EXPORT_FORMS, "other", Form("open `it`", lambda *_: False, lambda *_: {"other": b"as it is"}))
+    monkeypatch.setitem(
+        EXPORT_FORMS, "other", ExportForm("open `it`", lambda *_: False, lambda *_: {"other": b"as it is"})
+    )
     folder = tmp_path / "to"
     status, printed, _ = concord("export", SESSION, "--to", str(folder), "--home", str(small.home), "--json")
     answer = json.loads(printed)

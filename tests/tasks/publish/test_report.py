@@ -263,30 +263,30 @@ def test_what_an_attacker_gains_is_the_bound_rounded_up(certificate: Certificate
         gain = 100 * most_found(guarantees, across / 100)
         assert gain <= 100 - down + 1e-9 < gain + 0.1 + 1e-6
     share = 100 * most_found(guarantees, 0.01)
-    stated = float(facts.found.split("at most ")[1].split("%")[0])
+    stated = float(facts.attacker.split("at most ")[1].split("%")[0])
     assert share <= stated < share + 0.1
-    assert says(facts.found, "one row", "1% false positives")
+    assert says(facts.attacker, "one row", "1% false positives")
     for unit, whole in (("one row", False), ("all rows with one person", True)):
         named = Guarantee.at(1.0, 1e-5, unit, NEIGHBOURS["rows"])
-        found = first_page(certificate.model_copy(update={"guarantee": named})).found
+        found = first_page(certificate.model_copy(update={"guarantee": named})).attacker
         assert ("A person with several rows is not protected as a whole." in found) != whole
     labels = Guarantee.at(1.0, 1e-5, "the labels of one row", NEIGHBOURS["labels"])
     alone = first_page(certificate.model_copy(update={"guarantee": labels}))
-    assert says(alone.found, "the labels of one row")
-    assert "treated as public" in alone.found
+    assert says(alone.attacker, "the labels of one row")
+    assert "treated as public" in alone.attacker
     assert (alone.claim, facts.claim) == ("ε = 1, δ = 1e-05 for the labels of one row", "ε = 1, δ = 1e-05 for one row")
 
 
 def test_the_lifetime_budget_says_why_a_share_is_no_ratio_of_epsilons(certificate: Certificate) -> None:
     facts, domain = first_page(certificate), certificate.domain
     (charge,) = domain.charges
-    assert (facts.own, facts.others) == (100 * charge.share, 0.0)
+    assert (facts.session_share, facts.other_share) == (100 * charge.share, 0.0)
     assert says(facts.lifetime, "ε = 1 of 4", f"{charge.share:.1%}", "not 25%")
     assert "the square of ε" in facts.lifetime
     dear = charge.model_copy(update={"share": 0.3})
     two = domain.model_copy(update={"charges": (dear, charge.model_copy(update={"session": "other"})), "sessions": 2})
     facts = first_page(certificate.model_copy(update={"domain": two}))
-    assert [facts.own, facts.others] == pytest.approx([30.0, 100 * charge.share])
+    assert [facts.session_share, facts.other_share] == pytest.approx([30.0, 100 * charge.share])
     assert "costs a fixed amount once" in facts.lifetime
     assert f"{two.used:.1%} is used, by 2 sessions" in facts.lifetime
 

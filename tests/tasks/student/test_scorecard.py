@@ -22,8 +22,8 @@ from tests.world import (
     POINTS,
     Thresholded,
     bucket,
+    has_scorecard,
     has_statement,
-    is_linear,
     scorecard,
     scorecard_json,
     scorecard_sql,
@@ -213,7 +213,7 @@ def test_of_hashed_text_there_are_points_by_bucket_and_no_statement() -> None:
     assert (made.predict_proba(rows) == made.predict_proba(known)).all()
     hides = linear(table(0), encoding_of(table(0), ("no", "\u202eyes")))  # which would hide a part of the statement
     assert [has_statement(each) for each in (student("no", "yes"), made, hides)] == [True, False, False]
-    assert [is_linear(each) for each in (made, fitted(table(0), DummyClassifier()))] == [True, False]
+    assert [has_scorecard(each) for each in (made, fitted(table(0), DummyClassifier()))] == [True, False]
 
 
 # The JSON -------------------------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from tests.support.processes import FRESH
 from tests.world import (
     BLOCKS,
     UNIT,
+    BlockStep,
     Coding,
     NotVerified,
     PrivateRows,
     Ref,
-    Step,
     Vault,
     cast_rows,
     code_rows,
@@ -49,7 +49,7 @@ def rows_of(coding: Coding, blocks: tuple[Ref, ...]) -> list[pl.DataFrame]:
     return [pl.read_ipc_stream(coding.private.vault.read(block)) for block in blocks]
 
 
-def worked(root: Path, coding: Coding, step: Step, call: tuple[Any, ...]) -> Any:
+def worked(root: Path, coding: Coding, step: BlockStep, call: tuple[Any, ...]) -> Any:
     """A step by a worker, which opens the vault and the table itself."""
     return step(replace(coding, private=replace(coding.private, vault=Vault(root), key=KEY)), *call)
 
@@ -63,7 +63,7 @@ def test_workers_write_the_same_blocks(tmp_path: Path, unit: str | None, pool: t
     no_key = replace(coding.private, vault=None, key=b"")  # type: ignore[arg-type]
     sent = replace(coding, private=no_key)
 
-    def each(step: Step, calls: Any) -> list[Any]:
+    def each(step: BlockStep, calls: Any) -> list[Any]:
         with pool(2, **({"mp_context": FRESH} if pool is ProcessPoolExecutor else {})) as workers:
             found = list(workers.map(partial(worked, coding.private.vault.root, sent, step), list(reversed(calls))))
         return found[::-1]

@@ -30,7 +30,7 @@ from tests.world import (
     MECHANISMS,
     ORDERS,
     ErrorEstimate,
-    Kind,
+    KindSettings,
     NotVerified,
     Stream,
     Universal,
@@ -112,7 +112,7 @@ def test_it_proves_the_claim_and_the_charge_of_every_kind_and_is_no_loose_bound(
         assert (1 - 1e-6) * reserved <= nats <= (1 + 1e-12) * reserved
         assert (1 - 1e-6) * cost.delta <= additive <= (1 + 1e-6) * cost.delta
     if rounds := getattr(case.mechanism, "rounds", None):
-        kind: Any = Kind.of(settings)
+        kind: Any = KindSettings.of(settings)
         assert additive == 0.0
         assert charge_of_refusal(kind, 2.0) is None
         if not isinstance(case.mechanism, Stream):

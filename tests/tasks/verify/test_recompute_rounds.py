@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tests.support.recomputed import DELTA, least_delta, season, settings_of, sums
 from tests.world import (
-    Kind,
+    KindSettings,
     NotVerified,
     Round,
     RoundForm,
@@ -26,7 +26,7 @@ from tests.world import (
 
 
 def kind_of(settings: dict[str, Any]) -> verify_kinds.TalliesSettings:
-    return Kind.of(settings).only(verify_kinds.TalliesSettings)
+    return KindSettings.of(settings).only(verify_kinds.TalliesSettings)
 
 
 def test_labels_of_units_of_many_rows_cost_more() -> None:
@@ -124,7 +124,7 @@ def test_a_released_round_is_what_was_paid_for_and_another_is_found(classes: int
 def test_running_totals_follow_from_releases_by_another_path_and_others_do_not(releases: int, bits: int) -> None:
     mechanism, rng = season(1.0, 52, bits=bits), np.random.default_rng(5)
     released = [rng.integers(-(2**45), 2**45, 30) for _ in range(releases)]
-    totals, kind = mechanism.totals(released), Kind.of(settings_of(mechanism)).only(verify_kinds.StreamSettings)
+    totals, kind = mechanism.totals(released), KindSettings.of(settings_of(mechanism)).only(verify_kinds.StreamSettings)
     assert totals_off(kind, released, totals) <= 0
     moved = totals + 2**20 * (np.arange(30) == 7)
     assert totals_off(kind, released, moved) > 2**19

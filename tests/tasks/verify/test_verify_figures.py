@@ -19,7 +19,7 @@ from tests.support.published import SESSION, World
 from tests.world import (
     Certificate,
     Encoding,
-    Kind,
+    KindSettings,
     NotVerified,
     NumberTested,
     NumberTestForm,
@@ -198,7 +198,7 @@ def figures_of(settings: dict[str, Any], released: dict[str, Any]) -> Any:
 
 def check_figures(test: Any, settings: dict[str, Any], released: dict[str, Any]) -> None:
     """As the referee does, by its own reading of the settings."""
-    check_tested(test, Kind.of(settings).only(verify_kinds.PrivateTestSettings), released)
+    check_tested(test, KindSettings.of(settings).only(verify_kinds.PrivateTestSettings), released)
 
 
 def of_classes(scale: float = 5.0) -> Made:
