@@ -37,7 +37,8 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.measures import LEAST_OF_GROUP, AnyPublicTest, GroupMeasured, NumberTest, PublicTest
 from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.data.cells import cast_numbers, class_index, group_word
+from concord.tasks.data.cells import cast_numbers, class_index
+from concord.tasks.data.encode import grouping
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.student.evaluate import (
@@ -224,12 +225,15 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
             at_odds = at_prior_odds(student["student"], student[:-1].transform(rows), truth, names)
             for what, figure in test.prior_odds:
                 alike(f"the {what.replace('_', ' ')} at prior odds", getattr(at_odds, what), figure, RANKED)
-    for column, words in _words(test, path).items():
-        of_words = [group.group for group in test.groups if group.column == column]
-        equal(f"the groups by {column!r}", sorted(map(str, of_words)), sorted(map(str, words.unique().to_list())))
-        for group in (group for group in test.groups if group.column == column):
-            of_group = np.asarray(words.eq_missing(group.group))
-            _check_group(group, predictions.group(column, group.group, of_group), test)
+    if columns := [*dict.fromkeys(group.column for group in test.groups)]:
+        encoding = Encoding(columns=(), label=test.label, classes=names, format=format_of(path, field="--test"))
+        for column, words in grouping(path, columns, encoding).items():
+            groups = [group for group in test.groups if group.column == column]
+            named = sorted(str(group.group) for group in groups)
+            equal(f"the groups by {column!r}", named, sorted(map(str, words.unique().to_list())))
+            for group in groups:
+                of_group = np.asarray(words.eq_missing(group.group))
+                _check_group(group, predictions.group(column, group.group, of_group), test)
 
 
 def _check_answers(test: PublicTest, again: PublicTest) -> None:
@@ -296,12 +300,3 @@ def _rows(features: Sequence[str], test: AnyPublicTest, path: str) -> tuple[pl.D
     names = tuple(item.name for item in test.classes)
     truth = rows.select(class_index(test.label, rows.schema[test.label], names)).to_series().to_numpy()
     return rows.drop(test.label), truth.astype(np.int64)
-
-
-def _words(test: AnyPublicTest, path: str) -> dict[str, pl.Series]:
-    """The word of each row at `path` in each column that makes groups."""
-    if not (columns := [*dict.fromkeys(group.column for group in test.groups)]):
-        return {}
-    frames = open_public(path, "--test", format_of(path, field="--test")).frames(columns)
-    words = pl.concat(frame.select(group_word(name, frame.schema[name]) for name in columns) for frame in frames)
-    return {name: words[name] for name in columns}
