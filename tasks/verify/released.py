@@ -49,7 +49,7 @@ from concord.tasks.verify.recompute import releases
 from concord.tasks.verify.records import PublishedSession
 from concord.tasks.verify.sums import check_models, check_rounds, check_season, check_sketch
 
-ROUNDED = 1e-5
+SINGLE_PRECISION = 1e-5
 """Tolerance for the sum of probabilities, which are stored in single precision."""
 LEAST = 1e-9
 """Least distance of a class's share from 0 and 1, and tolerance for doubles."""
@@ -189,7 +189,11 @@ class LabelTable:
                     raise NotVerified(f"labels in {ref.path} are not between {low:g} and {high:g}")
                 continue
             odds = batch["scores"].flatten().to_numpy().astype(np.float64).reshape(batch.num_rows, -1)
-            if odds.shape[1] != classes or not np.all(np.abs(odds.sum(axis=1) - 1) < ROUNDED) or odds.min() < 0:
+            if (
+                odds.shape[1] != classes
+                or not np.all(np.abs(odds.sum(axis=1) - 1) < SINGLE_PRECISION)
+                or odds.min() < 0
+            ):
                 raise NotVerified(f"the scores in {ref.path} are no probabilities of {classes} classes")
             self.scored(ref.path, batch["label"], odds)
             if model is not None:
