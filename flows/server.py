@@ -30,9 +30,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, chdir, contextmanager, suppress
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,8 +66,9 @@ GRACE = 5.0
 STARTUP = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
 PATIENCE = "90"
 """Seconds to wait for a server's first answer, unless the environment has others."""
-NEEDED_LATER = ("skops.io", "concord.artifacts.mlflow.write", "matplotlib.figure", "matplotlib.backends.backend_svg")
-"""Modules that every run that is not cached loads before it ends; skops looks through all that are there already."""
+FIGURES = ("matplotlib.figure", "matplotlib.backends.backend_svg")
+NEEDED = ("concord.flows.learn", "skops.io", "concord.artifacts.mlflow.write", *FIGURES)
+"""Modules that a run loads before it ends; skops looks through all that are there already."""
 
 
 class Hosted:
@@ -271,14 +272,10 @@ def engine(home: Path, waiting: Callable[[str], None] = lambda _: None) -> Itera
     Raises EnvironmentFailed if Prefect's server does not answer.
     """
     with serving(home), ExitStack() as stack:
-        importlib.import_module("concord.flows.learn")
+        for name in NEEDED:  # while the server starts
+            importlib.import_module(name)
         waiting("Prefect's server")
-        with ThreadPoolExecutor(1) as thread:
-            answered = thread.submit(copy_context().run, awake)
-            for name in NEEDED_LATER:
-                if not answered.done():
-                    importlib.import_module(name)
-            answered.result()
+        awake()
         stack.enter_context(_silently())
         stack.enter_context(_set(_ours, True))
         started = own_server.get()
