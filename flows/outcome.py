@@ -293,9 +293,11 @@ def shown(summary: Summary) -> None:
 def outcome_in_markdown(summary: Summary) -> str:
     """The outcome of a run, in Markdown."""
     report = f"[{Path(summary.report).name}]({Path(summary.report).absolute().as_uri()}), `{summary.report}`"
-    recorded = {"model": f"`{summary.student['model_uri']}`", "MLflow run": f"`{summary.run_id}`"}
-    linked = {"neighbours": summary.guarantee["neighbours"], "report": report, **recorded}
-    head, *lines = [f"| {label} | {text} |" for label, text in (facts(summary) | linked).items()]
+    names = {"certificate": summary.certificate, "model": summary.student["model_uri"], "MLflow run": summary.run_id}
+    queried = {f"{summary.asks} queried": f"{summary.asked:,} ({summary.asked_now:,} by this command)"}
+    named = {label: f"`{name}`" for label, name in names.items()}
+    listed = facts(summary) | queried | {"neighbours": summary.guarantee["neighbours"], "report": report} | named
+    head, *lines = [f"| {label} | {text} |" for label, text in listed.items()]
     warned = "".join(f"**Warning:** {warning}.\n\n" for warning in summary.warnings)
     table = "\n".join([head, "|---|---|", *lines])
     return f"{warned}{table}\n\nTo verify it: `concord verify {summary.session}`\n"

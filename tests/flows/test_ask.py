@@ -104,7 +104,7 @@ def test_a_question_is_certified_shown_and_answered_again_by_the_same_run(plan: 
     certificate = first.certificate
     assert (certificate.guarantee.epsilon, certificate.teachers) == (1.0, 150)
     more = certificate.leading.model_copy(update={"teachers": 9})
-    with pytest.raises(NotVerified, match="the teachers"):
+    with pytest.raises(NotVerified, match="teachers is 9"):
         excerpt_as_certified(
             certificate.model_copy(update={"sessions": (more,)}),
             PublishedSession.at(home / "released" / session.id).excerpt,
