@@ -189,11 +189,8 @@ class LabelTable:
                     raise NotVerified(f"labels in {ref.path} are not between {low:g} and {high:g}")
                 continue
             odds = batch["scores"].flatten().to_numpy().astype(np.float64).reshape(batch.num_rows, -1)
-            if (
-                odds.shape[1] != classes
-                or not np.all(np.abs(odds.sum(axis=1) - 1) < SINGLE_PRECISION)
-                or odds.min() < 0
-            ):
+            add_up = np.all(np.abs(odds.sum(axis=1) - 1) < SINGLE_PRECISION)
+            if odds.shape[1] != classes or not add_up or odds.min() < 0:
                 raise NotVerified(f"the scores in {ref.path} are no probabilities of {classes} classes")
             self.scored(ref.path, batch["label"], odds)
             if model is not None:
