@@ -209,25 +209,24 @@ def _subjects(
 ) -> Iterator[CheckedSession]:
     """The sessions to verify. Those of other homes are verified there, where their files are; one that the ledger does
     not know cannot be."""
-    unknown, others = held.unknown(ledger), held.others(ledger)
-    if subject in unknown:
+    elsewhere = held.unknown(ledger) | held.others(ledger)
+    everywhere = [session for domain in ledger.domains() for session in ledger.sessions(domain.name)]
+    here = {session.id: session for session in everywhere if session.id not in elsewhere}
+    if subject in elsewhere:
         return
-    everywhere = {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}
-    sessions = {name: session for name, session in everywhere.items() if name not in others}
-    if subject is None or subject in everywhere:
-        for session in sessions.values() if subject is None else [sessions[subject]] if subject in sessions else []:
+    if subject is None or subject in here:
+        for session in here.values() if subject is None else [here[subject]]:
             latest = next(iter(records.runs(session.id)), None)
             run = records.recorded(latest) if latest else None
             yield CheckedSession(session, ledger, released, run, latest=True)
         return
     run = records.recorded(subject)
     name = "" if run is None else run.tags.get("session", "")
-    if name in unknown | others:
+    if name in elsewhere:
         return
-    if name not in sessions:
+    if name not in here:
         raise WrongInput(f"there is no session and no run {subject!r}")
-    session = sessions[name]
-    yield CheckedSession(session, ledger, released, run, latest=records.runs(session.id)[:1] == [subject])
+    yield CheckedSession(here[name], ledger, released, run, latest=records.runs(name)[:1] == [subject])
 
 
 def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
