@@ -34,7 +34,7 @@ from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import REFUSED, Ints, RandomSource
 from concord.tasks.mechanisms.queries import leaders, release_answers
-from concord.tasks.units.sums import added, npy_bytes, question_digest
+from concord.tasks.units.sums import npy_bytes, question_digest, summed
 
 FormName = Literal["votes", "sums", "periods", "answers", "counts", "errors", "scores"]
 NOTHING_DRAWN = "nothing was drawn"
@@ -119,7 +119,7 @@ class _Votes(OpenedNumbers):
 
 class _Sums(OpenedNumbers):
     def __init__(self, files: Sequence[bytes]) -> None:
-        self.sums, self.questions = added(files)
+        self.sums, self.questions = summed(files)
         self.content = [npy_bytes(self.sums)]
 
     def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
@@ -131,7 +131,7 @@ class _Sums(OpenedNumbers):
 
 class _Periods(OpenedNumbers):
     def __init__(self, groups: Sequence[Sequence[bytes]], record: str) -> None:
-        self.arrived = [added(files) for files in groups]
+        self.arrived = [summed(files) for files in groups]
         self.content = [record]
 
     def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002

@@ -53,7 +53,7 @@ def keep_sums(vault: Vault, path: str, question: RoundQuestion, sums: Ints) -> R
     return sink.ref
 
 
-def added(files: Sequence[bytes]) -> tuple[Ints, set[str]]:
+def summed(files: Sequence[bytes]) -> tuple[Ints, set[str]]:
     """The sum of what `keep_sums` wrote, int64 (size,), and the digests of the questions that it is of.
 
     Blocks of equal content have one file, which is then given for each. Raises NotVerified if there are more files than
@@ -70,7 +70,7 @@ def added(files: Sequence[bytes]) -> tuple[Ints, set[str]]:
 
 def total_of(blocks: Sequence[Ref], vault: Vault) -> Ints:
     """The sums of all blocks, int64 (size,). Raises NotVerified if a file is not what was written."""
-    return added([vault.read(block) for block in blocks])[0]
+    return summed([vault.read(block) for block in blocks])[0]
 
 
 def sums_digest(blocks: Sequence[Ref], vault: Vault) -> str:
