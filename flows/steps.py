@@ -1,8 +1,8 @@
 """The steps of a run that learns, whatever it asks: what is decided before it, and what is published after it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.errors import EnvironmentFailed
@@ -24,9 +24,6 @@ from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of, publication_of
 from concord.tasks.student.study import Student, rehearse_student
-
-if TYPE_CHECKING:
-    from concord.artifacts.mlflow.write import Tracking
 
 
 @dataclass(frozen=True)
@@ -134,26 +131,21 @@ def certify(
 
 def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certified, Tracked]:
     """Certificate and report, written or from the cache; and their run in MLflow, recorded if it is missing."""
-    run, passed, stores = learned.run, learned.passed, learned.run.stores
-    public = PublicRows(encoding=learned.encoding, batches=tuple(learned.admitted.stream.batches))
-
-    def recorded(certified: Certified, tracking: "Tracking") -> Tracked:
-        return tracking.publish(publication_of(run.plan, certified, public, stores), passed.at)
+    run, stores = learned.run, learned.run.stores
 
     def work() -> tuple[tuple[Certified, Tracked], bool]:
-        files = {disclosed.session.id: disclosed.released for disclosed in (passed, *learned.before)}
+        disclosures = (learned.passed, *learned.before)
+        files = {disclosed.session.id: disclosed.released for disclosed in disclosures}
         certificate = certificate_of(run.plan, files, student, learned.encoding.features, stores)
         certified, cached = certify.with_cached(run, certificate, run.plan.data.classes, run.signer)
-        tracked, there = mirrored(run, certified, recorded)
-        return (certified, tracked), cached and there
+        tracked, recorded = mirrored(learned, certified)
+        return (certified, tracked), cached and recorded
 
     both: tuple[Certified, Tracked] = run.stages.uncached("certify", work)
     return both
 
 
-def mirrored(
-    run: RunContext, certified: Certified, record: Callable[[Certified, "Tracking"], Tracked]
-) -> tuple[Tracked, bool]:
+def mirrored(learned: Learned, certified: Certified) -> tuple[Tracked, bool]:
     """A session's place in MLflow, recorded now if it is missing; and whether it was there.
 
     The ledger and the released files are the record; MLflow repeats them. So if a store was deleted, or failed when a
@@ -166,15 +158,16 @@ def mirrored(
                  Checked by tests/flows/test_mlflow_lost.py
     Raises EnvironmentFailed if MLflow fails.
     """
-    stores, domain, again = run.stores, run.plan.privacy.domain, run.stages.again("certify")
-    session, digests = certified.session, certified.digests
+    run, stores, session = learned.run, learned.run.stores, certified.session
     from concord.artifacts.mlflow.write import Tracking  # takes a second
 
     try:
         tracking = Tracking.of(run.home)
-        if (tracked := tracking.find(domain, session, digests)) and not again:
+        tracked = tracking.find(run.plan.privacy.domain, session, certified.digests)
+        if tracked is not None and not run.stages.again("certify"):
             return tracked, True
-        return record(certified, tracking), False
+        publication = publication_of(run.plan, certified, learned.public.rows, stores)
+        return tracking.publish(publication, learned.passed.at), False
     except EnvironmentFailed as failed:
         raise EnvironmentFailed(
             f"session {session} is certified, its files are in {stores.released.root}, and it is not recorded: "
