@@ -117,16 +117,6 @@ class Domain:
         _require_cap(epsilon, delta)
         return replace(self, filter=self.filter.recapped(float(epsilon), float(delta)))
 
-    def instead_of(self, epsilon: float, delta: float) -> str:
-        """A sentence saying that the cap on record holds and not a plan's (epsilon, delta); empty if they agree."""
-        cap = self.filter.epsilon, self.filter.delta
-        if cap == (epsilon, delta):
-            return ""
-        return (
-            f"the cap of domain {self.name!r} is {amount(*cap)}, set by `concord domain`; privacy.lifetime in the "
-            f"plan, {amount(epsilon, delta)}, does not apply"
-        )
-
     def price(self, claim: tuple[float, float], before: Charge, after: Charge) -> str:
         """Words saying what a session would cost the domain: its claim, and the charge `before` and `after` it. They
         do not state the rest of the cap, because charges of sessions do not add up as ε."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from concord.artifacts.domains import NEIGHBOURS, Domain
+from concord.artifacts.domains import NEIGHBOURS, Domain, amount
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.parts import EVERY, PARTS, Counted, by_part, largest, paid
 from concord.artifacts.schemas import Budget, CertificatePart
@@ -278,3 +278,14 @@ PRECHECKED = (
     "cover either."
 )
 """The caveat of every session: what its operator did after the pre-check is not on record."""
+
+
+def cap_in_words(domain: Domain, epsilon: float, delta: float) -> str:
+    """A sentence saying that the cap on record holds and not a plan's (epsilon, delta); empty if they agree."""
+    cap = domain.filter.epsilon, domain.filter.delta
+    if cap == (epsilon, delta):
+        return ""
+    return (
+        f"the cap of domain {domain.name!r} is {amount(*cap)}, set by `concord domain`; privacy.lifetime in the "
+        f"plan, {amount(epsilon, delta)}, does not apply"
+    )

@@ -35,7 +35,7 @@ one season: on every path their charges are at most what the domain pays. ∎
 Checked by tests/privacy/test_divided.py and test_seasons.py, with exact laws and planted bugs.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Final, NamedTuple, TypeVar
 
@@ -151,9 +151,3 @@ def by_part(charges: Iterable[Counted]) -> dict[str, Charge]:
 def largest(totals: dict[str, Charge]) -> Charge:
     """The charge of a domain from those of its parts: of each amount, the largest."""
     return reduce(Charge.most, totals.values())
-
-
-def running_totals(charges: Iterable[Counted]) -> Iterator[Charge]:
-    """The charge of a domain before the first of those charges, and after each."""
-    listed = list(charges)
-    return (largest(by_part(listed[:count])) for count in range(len(listed) + 1))

@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import ConcordError, WrongInput
-from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
+from concord.artifacts.guarantee import NO_LATER_ROWS, cap_in_words, later_rows_in_words
 from concord.artifacts.schemas import Bounds, Encoding, PublicRows
 from concord.artifacts.sessions import Opening, Session
 from concord.flows.console import err, may_ask
@@ -47,7 +47,7 @@ def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: Pub
     one of the domain's: a certificate states them all. Spends nothing.
     """
     lifetime = run.plan.privacy.lifetime
-    if words := domain.instead_of(lifetime.epsilon, lifetime.delta):  # `concord domain` has changed the cap
+    if words := cap_in_words(domain, lifetime.epsilon, lifetime.delta):  # `concord domain` has changed the cap
         err.print(f"{'cap':>8} {words}", soft_wrap=True, markup=False)
     for session in run.stores.ledger.sessions(domain.name):
         if session.facts.name != ErrorEstimate.name:  # which no certificate states

@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.guarantee import Guarantee
-from concord.artifacts.ledger.reading import private_tests_of
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
@@ -28,17 +27,18 @@ from concord.flows.stage import Disclosure
 from concord.flows.stages import blocks, encode, measure, split
 from concord.flows.steps import Learned
 from concord.tasks.asking.questions import Question, rehearse_question
-from concord.tasks.asks.estimate import EstimateAsk, Suggestion
+from concord.tasks.asks.estimate import EstimateAsk, Suggestion, check_parameters
+from concord.tasks.asks.kinds import private_tests_of
 from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, ask_shards, check_code
 from concord.tasks.asks.student_test import StudentTestAsk, planned_test
 from concord.tasks.door.admit import check_ensemble, find_session, is_clean, opening_of, planned_domain
 from concord.tasks.door.door import batch_of
 from concord.tasks.mechanisms.catalogue import recorded_as
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.publish.certify import certify_answers
 from concord.tasks.student.study import Student
-from concord.tasks.units.teachers import check_shards, rehearse_teachers
+from concord.tasks.units.teachers import rehearse_teachers
 
 MOST_LOGGED = 6000
 """Most characters of an answer that MLflow takes as a parameter."""
@@ -233,3 +233,12 @@ def _pass_test(learned: Learned, private: PrivateFiles, student: Student, mechan
     check_ensemble(stores, opened, (counts.digest,))
     released = run.stages.pass_door(opened, partial(ask.steps, exact=[counts]), ask.stage)
     return replace(learned, passed=replace(passed, at=released.at))
+
+
+def check_shards(plan: Plan, what: str, instead: str) -> None:
+    """Raise WrongInput if a plan has no shards of its rows as they are, which `what` says that it needs."""
+    if "votes" not in plan.ways:
+        raise WrongInput(f"{what}, and the plan has none: it must have [teachers] and [labeling]")
+    if plan.relabel is not None:
+        rule = "of the private rows as they are, not of the secret subset of [relabel], which nothing else may read"
+        raise WrongInput(f"{what} {rule}: {instead}")

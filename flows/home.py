@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from concord import __version__
-from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.artifacts.home.atomic import check_format, is_home, make_folder, tidy, write_whole
+from concord.artifacts.errors import OF_ANOTHER, ConcordError, EnvironmentFailed, NotVerified
+from concord.artifacts.home.atomic import is_home, make_folder, sweep, write_whole
 from concord.artifacts.home.released import settle, sha256
 from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.home.users import check_own
@@ -41,6 +41,9 @@ from concord.flows.server import is_named
 if TYPE_CHECKING:
     from concord.artifacts.published import PublishedStudent
     from concord.flows.outcome import Summary
+
+FORMAT = 2
+"""Format of homes."""
 
 
 def prepare(home: Path) -> Path:
@@ -111,6 +114,34 @@ def published_by(subject: str, home: Path) -> "PublishedStudent":
     from concord.tasks.verify.certificate import handed_on  # as heavy as scikit-learn
 
     return handed_on(subject, home)
+
+
+def check_format(home: Path, *, reading: bool = False) -> None:
+    """Check that a home is of this version's format; a home without a format gets this one, durably, unless it is
+    opened for `reading`.
+
+    Raises NotVerified if it is of another format; EnvironmentFailed if it cannot be read or written.
+    """
+    file = home / "format"
+    try:
+        if not file.exists():
+            if reading:
+                return
+            with write_whole(file, home, mode=0o666, durable=True) as made:
+                made.write(f"{FORMAT}\n".encode())
+        text = file.read_text()
+    except OSError as failed:
+        raise EnvironmentFailed(f"the home folder {home} cannot be used: {failed.strerror}") from None
+    if not text.strip().isdecimal():
+        raise NotVerified(f"the file {file} must hold the number of a format, and does not")
+    if int(text) != FORMAT:
+        raise NotVerified(f"the home folder {home} {OF_ANOTHER}")
+
+
+def tidy(home: Path) -> None:
+    """Remove the unfinished files that killed processes left in the home."""
+    for root in (home, home / "vault"):
+        sweep(root)
 
 
 def keep_frames(plan: Plan, home: Path, frames: Mapping[str, Any], columns: Collection[str | None] | None) -> Plan:

@@ -76,6 +76,7 @@ ALONE = {
     "flows/cluster.py": {"dask", "distributed"},
     "tasks/asking/answers.py": {"cloudpickle"},
     "tasks/asking/questions.py": {"cloudpickle"},
+    "tasks/asks/estimate.py": {"scipy"},
     "tasks/data/sources.py": {"sqlalchemy"},
     "tasks/data/frames.py": {"pandas"},
     "tasks/advice/draft.py": {"jinja2"},

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         season_in_words
     )
     from concord.artifacts.home import empty as home_empty, released as home_released
-    from concord.artifacts.home.atomic import FORMAT, UNFINISHED, check_format, locked, sweep, tidy, write_whole
+    from concord.artifacts.home.atomic import UNFINISHED, locked, sweep, write_whole
     from concord.artifacts.home.empty import copy_empty, keep_as_empty
     from concord.artifacts.home.released import (
         HELD, READY, Released, labels_path, labels_schema, labels_table, publish_together, settle, sha256,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from concord.artifacts.mlflow.read import Records
     from concord.artifacts.mlflow.store import STORE_LOCK, in_one_sentence, keep_empty_store, ready_store
     from concord.artifacts.mlflow.write import Tracking
-    from concord.artifacts.parts import EVERY, LEARNING, PARTS, TEST, Counted, Parts, running_totals
+    from concord.artifacts.parts import EVERY, LEARNING, PARTS, TEST, Counted, Parts
     from concord.artifacts.plan import Plan, load_plan, parse_plan, read_tables
     from concord.artifacts.privacy import (
         FFT_ERROR, ORDERS, RENYI_QUANTUM, UP, Charge, Cost, bounded_range, compose, hockey_stick,
@@ -99,7 +99,9 @@ if TYPE_CHECKING:
     from concord.tasks.advice.demo import (
         DEMO_TABLES, PLAN_SCHEMA_FILE, SCHEMA_LINE, SHIPPED, UNFORESEEN, write_demo, write_stays
     )
-    from concord.tasks.advice.draft import INDEX, UNREAD, PlanFacts, answered, classes_of, features_of, usual_delta
+    from concord.tasks.advice.draft import (
+        INDEX, PROPOSED, UNREAD, PlanFacts, answered, classes_of, features_of, usual_delta
+    )
     from concord.tasks.advice.init import parse_setting
     from concord.tasks.advice.planned import (
         REHEARSED, PublicFacts, asks_pairs, cells_that_are_heard, check_columns, decided, later_fields, planned_sizes,
@@ -129,10 +131,10 @@ if TYPE_CHECKING:
         CLASSES, CUTS, RelabelledRows, candidates, cut_points, from_description, hypothesis_class,
         hypothesis_space, public_matrix, relabel, relabelling, resampled
     )
-    from concord.tasks.asks.estimate import EstimateAsk
+    from concord.tasks.asks.estimate import EstimateAsk, exact_cutoff, mean_rate, suggested_cutoff, upper_rate
     from concord.tasks.asks.hypothesis import HypothesisAsk
     from concord.tasks.asks.kinds import (
-        asks_shards, delta_of, mechanism_of, outcomes_of, remarks_of
+        asks_shards, delta_of, looks_before, mechanism_of, outcomes_of, remarks_of
     )
     from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, check_code, keep_answers
     from concord.tasks.asks.sketch import SketchAsk
@@ -209,7 +211,7 @@ if TYPE_CHECKING:
         FLOOR, REFUSED, WHOLE, Answers, Draws, Floats, Ints, RandomSource, RefusalTable, distance_to_instability,
         greedy_table, margin, per_refusal, plurality, table_probabilities
     )
-    from concord.tasks.mechanisms.error_estimate import RATE_STEPS, ErrorEstimate, exact_cutoff
+    from concord.tasks.mechanisms.error_estimate import RATE_STEPS, ErrorEstimate
     from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
     from concord.tasks.mechanisms.gaussian import (
         ROUNDED, delta_above, gaussian_delta, gaussians_delta, least_noise, moved_delta
@@ -249,8 +251,8 @@ if TYPE_CHECKING:
         report as publish_explain
     )
     from concord.tasks.publish.certify import (
-        certificate_of, certify_answers, column_types, excerpt_of, publication_of, write as write_certificate,
-        written_now
+        certificate_of, certify_answers, column_types, excerpt_of, publication_of, running_totals,
+        write as write_certificate, written_now
     )
     from concord.tasks.publish.describe import Outcomes, caveats, counted, describe
     from concord.tasks.publish.export import (
@@ -324,7 +326,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.units.linear import LACKS, LINEAR, LinearTeachers, is_linear as is_linear_learner, weights_of
     from concord.tasks.units.teachers import (
-        PROPOSED, Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, measure, poll,
+        Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, measure, poll,
         teach, votes_schema
     )
     from concord.tasks.units.blocks import (
@@ -379,7 +381,7 @@ if TYPE_CHECKING:
     from concord.flows.learn import (
         extend, extend as start_extension, latest, learn, learn as start, study_again
     )
-    from concord.flows.home import Memo, prepare, published_by, reopen
+    from concord.flows.home import FORMAT, Memo, check_format, prepare, published_by, reopen, tidy
     from concord.flows.operation import failed_state
     from concord.flows.outcome import (
         STAGES, RowsNotPaid, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,

@@ -27,7 +27,7 @@ from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
-from concord.artifacts.errors import OF_ANOTHER, EnvironmentFailed, NotVerified
+from concord.artifacts.errors import EnvironmentFailed
 
 UNFINISHED = ".unfinished"
 TOKEN = 16 * "[0-9a-f]"
@@ -186,7 +186,6 @@ def _held(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bo
         os.close(descriptor)
 
 
-FORMAT = 2
 FIRST_KEPT = ("vault", "ledger.db")
 """Files that every home in use has."""
 
@@ -194,31 +193,3 @@ FIRST_KEPT = ("vault", "ledger.db")
 def is_home(home: Path) -> bool:
     """Whether the folder is a home that Concord has used before."""
     return any((home / name).exists() for name in ("format", *FIRST_KEPT))
-
-
-def check_format(home: Path, *, reading: bool = False) -> None:
-    """Check that a home is of this version's format; a home without a format gets this one, durably, unless it is
-    opened for `reading`.
-
-    Raises NotVerified if it is of another format; EnvironmentFailed if it cannot be read or written.
-    """
-    file = home / "format"
-    try:
-        if not file.exists():
-            if reading:
-                return
-            with write_whole(file, home, mode=0o666, durable=True) as made:
-                made.write(f"{FORMAT}\n".encode())
-        text = file.read_text()
-    except OSError as failed:
-        raise EnvironmentFailed(f"the home folder {home} cannot be used: {failed.strerror}") from None
-    if not text.strip().isdecimal():
-        raise NotVerified(f"the file {file} must hold the number of a format, and does not")
-    if int(text) != FORMAT:
-        raise NotVerified(f"the home folder {home} {OF_ANOTHER}")
-
-
-def tidy(home: Path) -> None:
-    """Remove the unfinished files that killed processes left in the home."""
-    for root in (home, home / "vault"):
-        sweep(root)

@@ -30,12 +30,13 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.users import MOST_BYTES, read_own
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.settings import SIGNING_KEY, Settings
 
 SIGNING_SECRET = "signing"
 """The secret of the vault that the home's own key is derived from."""
+MOST_BYTES = 1 << 16
+"""More than a file with one key holds."""
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 """Types of an in-toto statement, and of the payload of its envelope."""
@@ -183,3 +184,18 @@ def pre_authentication(kind: str, payload: bytes) -> bytes:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def read_own(path: Path, setting: str) -> bytes:
+    """The content of a key file, which only its owner may read; `setting` names it.
+
+    Raises EnvironmentFailed if others may read it, or if it cannot be read.
+    """
+    try:
+        mode, content = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
+    except (OSError, ValueError) as failed:
+        why = failed.strerror if isinstance(failed, OSError) else "its name is not valid"
+        raise EnvironmentFailed(f"{setting} names the key file {path}, which cannot be read: {why}") from None
+    if mode & 0o077:
+        raise EnvironmentFailed(f"the key file {path} must be readable by its owner alone (0600), found {mode:04o}")
+    return content

@@ -1,4 +1,4 @@
-"""Users: whose a folder is, and files that their owner alone may read.
+"""Users: whose a folder is, and what others may do with it.
 
 What another user made may hold anything: keys that they know, or a ledger that they wrote.
 
@@ -14,9 +14,6 @@ import pwd
 from pathlib import Path
 
 from concord.artifacts.errors import EnvironmentFailed
-
-MOST_BYTES = 1 << 16
-"""More than a file with one secret holds."""
 
 
 def check_own(what: str, path: Path, closed: int) -> None:
@@ -41,18 +38,3 @@ def _user_name(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:  # as in a container, whose list of users is its own
         return f"user {number}"
-
-
-def read_own(path: Path, setting: str) -> bytes:
-    """The content of a key file, which only its owner may read; `setting` names it.
-
-    Raises EnvironmentFailed if others may read it, or if it cannot be read.
-    """
-    try:
-        mode, content = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
-    except (OSError, ValueError) as failed:
-        why = failed.strerror if isinstance(failed, OSError) else "its name is not valid"
-        raise EnvironmentFailed(f"{setting} names the key file {path}, which cannot be read: {why}") from None
-    if mode & 0o077:
-        raise EnvironmentFailed(f"the key file {path} must be readable by its owner alone (0600), found {mode:04o}")
-    return content

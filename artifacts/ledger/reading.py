@@ -3,17 +3,16 @@
 Checked by tests/artifacts/ledger/test_ledger.py and tests/privacy/test_looks.py.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import takewhile
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from concord.artifacts.domains import Division, Domain
 from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import LEARNING, Counted
+from concord.artifacts.parts import Counted
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import STUDENT_TEST, Batch, Session
+from concord.artifacts.sessions import Batch, Session
 
 Value = TypeVar("Value")
 
@@ -59,23 +58,6 @@ class Reading:
     def drawn(self, session: str, name: str) -> str | None:
         """The keyed digest of what a session drew under that name; None if that is not on record."""
         return self._read(lambda state: state.drawn(session, name))
-
-    def looks_before(self, test: Session) -> int:
-        """How many sessions may have touched the units of a test before it was opened, so that its student may have
-        been chosen by their outcomes: tests, and sessions of the domain that read units of every part.
-
-        Not counted: sessions of the learning part under the same division as the test; and the session that the student
-        learned from, which the certificate shows by itself.
-        """
-
-        def count(state: LedgerState) -> int:
-            learned, looks = test.facts.session or "", 0
-            for session in takewhile(lambda session: session.id != test.id, state.sessions.values()):
-                if session.domain == test.domain and session.id != learned:
-                    looks += state.parts.of(session.id) != LEARNING or session.division != test.division
-            return looks
-
-        return self._read(count)
 
     def restored(self, domain: str) -> bool:
         """Whether the domain went on from an older copy, so that sessions may be missing."""
@@ -124,8 +106,3 @@ class Reading:
 
     def _read(self, ask: Callable[[LedgerState], Value]) -> Value:
         return ask(self._state)
-
-
-def private_tests_of(sessions: Iterable[Session], learned: str) -> list[Session]:
-    """The sessions that tested a student of session `learned`, in order."""
-    return [session for session in sessions if session.purpose == STUDENT_TEST and session.facts.session == learned]

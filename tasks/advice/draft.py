@@ -27,6 +27,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from concord.artifacts.errors import WrongInput, is_printable
+from concord.artifacts.learners import Learner
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
@@ -57,8 +58,13 @@ from concord.tasks.data.remarks import (
     remarks_on,
 )
 from concord.tasks.data.tables import Table, open_private, open_public
-from concord.tasks.units.teachers import PROPOSED
 
+PROPOSED = Learner(
+    estimator="sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
+    params={"solver": "lsqr", "shrinkage": "auto"},
+)
+"""The teacher that `concord init` writes into a plan: a shard's few dozen rows set its shrinkage. Its students are
+better than those of a weak logistic regression (tests/benchmarks/TRIED.md); a plan that names none has its default."""
 LIFETIME = 4
 """Lifetime budget that `concord init` writes for a domain, as a multiple of a session's budget."""
 ROWS_A_TEACHER, MOST_TEACHERS = 50, 2000

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotCovered, WrongInput
-from concord.artifacts.guarantee import NO_LATER_ROWS, lifetime_in_words
+from concord.artifacts.guarantee import NO_LATER_ROWS, cap_in_words, lifetime_in_words
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, NOTHING
@@ -236,7 +236,7 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
     share, used, more = rule.share(charge), rule.share(account.charged), rule.more(after, charge)
     words = lifetime_in_words(share, rule.share(after), more)
     lifetime, takes = plan.privacy.lifetime, f"the session takes {words}{GOES_ON if there else ''}"
-    capped = account.domain.instead_of(lifetime.epsilon, lifetime.delta)
+    capped = cap_in_words(account.domain, lifetime.epsilon, lifetime.delta)
     reason = "; ".join(filter(None, (takes, capped)))
     return Covered(share=share, used=used, more=more, own=there, reason=reason)
 

@@ -9,14 +9,16 @@ Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import AnyTested
+from concord.artifacts.parts import LEARNING
 from concord.artifacts.records import AnswerRecord, MechanismRecord
 from concord.artifacts.sections import MECHANISMS
-from concord.artifacts.sessions import LABELS, Session
+from concord.artifacts.sessions import LABELS, STUDENT_TEST, Session
 from concord.tasks.data.grid import outside_of_schema
 from concord.tasks.mechanisms.catalogue import recorded
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
@@ -97,13 +99,30 @@ def outcomes_of(session: Session, files: Iterable[bytes], ledger: Reading) -> tu
     contents = map(json.loads, files)
     try:
         if session.facts.name == PrivateTest.name:
-            test, earlier = PrivateTest.model_validate(session.mechanism), ledger.looks_before(session)
+            test, earlier = PrivateTest.model_validate(session.mechanism), looks_before(ledger, session)
             return tuple(test_figures(test, content, earlier) for content in contents)
         if asks_shards(session):
             return tuple(AnswerRecord(**{name: of[name] for name in AnswerRecord.model_fields}) for of in contents)
     except (KeyError, TypeError, ValueError):
         raise NotVerified(f"a released file of session {session.id} is not what such a session releases") from None
     return ()
+
+
+def looks_before(ledger: Reading, test: Session) -> int:
+    """How many sessions may have touched the units of a test before it was opened, so that its student may have been
+    chosen by their outcomes: tests, and sessions of the domain that read units of every part.
+
+    Not counted: sessions of the learning part under the same division as the test; and the session that the student
+    learned from, which the certificate shows by itself.
+    """
+    before = takewhile(lambda session: session.id != test.id, ledger.sessions(test.domain))
+    others = [session for session in before if session.id != test.facts.session]
+    return sum(ledger.part_of(session.id) != LEARNING or session.division != test.division for session in others)
+
+
+def private_tests_of(sessions: Iterable[Session], learned: str) -> list[Session]:
+    """The sessions that tested a student of session `learned`, in order."""
+    return [session for session in sessions if session.purpose == STUDENT_TEST and session.facts.session == learned]
 
 
 def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:

@@ -125,12 +125,6 @@ def laplace_scale(epsilon: float, moved: int = 1) -> float:
     return moved / epsilon * UP**2
 
 
-def laplace_reach(scale: float, tail: float) -> int:
-    """The least whole t ≥ 0 that discrete Laplace noise reaches with probability at most `tail`."""
-    # Pr[noise ≥ t] is p^t/(1 + p) for whole t > 0, p = e^(−1/scale)
-    return math.ceil(max(0.0, -scale * (math.log(tail) + math.log1p(math.exp(-1 / scale)))))
-
-
 Observer = Callable[[int, int], None]
 _observer: ContextVar[Observer] = ContextVar("observer", default=lambda _done, _size: None)
 

@@ -16,7 +16,7 @@ Not covered  whether the guarantee is right: tasks.verify.verify recomputes it; 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,9 @@ from concord.artifacts.mlflow.describe import (
     Publication,
     datasets_of,
 )
-from concord.artifacts.parts import running_totals
+from concord.artifacts.parts import Counted, by_part, largest
 from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Charge
 from concord.artifacts.published import (
     ATTESTATION_FILE,
     ATTESTATION_SCHEMA_FILE,
@@ -366,3 +367,9 @@ def _example(batch: PublicBatch, encoding: Encoding, staged: Staged) -> object:
         if column.kind == "list":
             frame[column.name] = [None if cell is None else cell.tolist() for cell in frame[column.name]]
     return frame
+
+
+def running_totals(charges: Iterable[Counted]) -> Iterator[Charge]:
+    """The charge of a domain before the first of those charges, and after each."""
+    listed = list(charges)
+    return (largest(by_part(listed[:count])) for count in range(len(listed) + 1))

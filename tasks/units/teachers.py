@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.learners import Learner, TeachersPlan
-from concord.artifacts.plan import Plan
+from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import read_frame
@@ -30,12 +29,6 @@ from concord.tasks.units.split import ASIDE, SHARD
 
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64
-PROPOSED = Learner(
-    estimator="sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
-    params={"solver": "lsqr", "shrinkage": "auto"},
-)
-"""The teacher that `concord init` writes into a plan: a shard's few dozen rows set its shrinkage. Its students are
-better than those of a weak logistic regression (tests/benchmarks/TRIED.md); a plan that names none has its default."""
 
 
 @dataclass(frozen=True)
@@ -131,15 +124,6 @@ def ensembles(blocks: Iterable[Ref], vault: Vault) -> Iterator[Ensemble]:
             held = []
     if held:
         yield LinearTeachers.joined(held)
-
-
-def check_shards(plan: Plan, what: str, instead: str) -> None:
-    """Raise WrongInput if a plan has no shards of its rows as they are, which `what` says that it needs."""
-    if "votes" not in plan.ways:
-        raise WrongInput(f"{what}, and the plan has none: it must have [teachers] and [labeling]")
-    if plan.relabel is not None:
-        rule = "of the private rows as they are, not of the secret subset of [relabel], which nothing else may read"
-        raise WrongInput(f"{what} {rule}: {instead}")
 
 
 def rehearse_teachers(teachers: TeachersPlan, encoding: Encoding) -> None:

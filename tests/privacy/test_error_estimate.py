@@ -8,7 +8,16 @@ import pytest
 from scipy.stats import binom
 
 from tests.privacy.exact import Silent, laplace_law
-from tests.world import RATE_STEPS, ErrorEstimate, Floats, Ints, exact_cutoff
+from tests.world import (
+    RATE_STEPS,
+    ErrorEstimate,
+    Floats,
+    Ints,
+    exact_cutoff,
+    mean_rate,
+    suggested_cutoff,
+    upper_rate,
+)
 
 SHARDS = [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (1, 3)]
 """Errors and rows tested of a shard: everything that up to two rows, and one more case, can give."""
@@ -67,7 +76,7 @@ def test_the_sum_leaves_with_noise_of_the_stated_scale() -> None:
 
 
 def upper(noisy: Ints, made: ErrorEstimate, beta: float) -> Floats:
-    return np.array([made.upper_rate(int(sum_), beta) for sum_ in noisy])
+    return np.array([upper_rate(made, int(sum_), beta) for sum_ in noisy])
 
 
 @pytest.mark.parametrize("beta", [0.01, 0.2])
@@ -84,19 +93,19 @@ def test_the_upper_rate_is_passed_as_seldom_as_it_says(beta: float, epsilon: flo
 
 def test_the_rate_is_held_between_nothing_and_everything() -> None:
     made = ErrorEstimate.calibrate(epsilon=1.0, shards=10, steps=10)
-    assert [made.rate(noisy) for noisy in (-5, 0, 25, 100, 900)] == [0, 0, 0.25, 1, 1]
-    assert made.upper_rate(900, 0.05) == 1
-    assert made.upper_rate(-900, 0.05) == 0
+    assert [mean_rate(made, noisy) for noisy in (-5, 0, 25, 100, 900)] == [0, 0, 0.25, 1, 1]
+    assert upper_rate(made, 900, 0.05) == 1
+    assert upper_rate(made, -900, 0.05) == 0
 
 
 def test_the_cutoff_is_that_of_the_theorem_at_the_upper_rate() -> None:
     made = ErrorEstimate.calibrate(epsilon=1.0, shards=100)
-    error = made.upper_rate(5_000, 0.025)
+    error = upper_rate(made, 5_000, 0.025)
     wanted = exact_cutoff(error=error, queries=2_000, beta=0.025, teachers=100)
-    assert made.suggested_cutoff(5_000, queries=2_000, beta=0.05) == wanted < 2_000
-    assert made.suggested_cutoff(100_000, queries=2_000, beta=0.05) == 2_000
-    assert made.suggested_cutoff(60_000, queries=2_000, beta=0.05) == 2_000
-    assert made.suggested_cutoff(-100_000, queries=2_000, beta=0.05) == 1
+    assert suggested_cutoff(made, 5_000, queries=2_000, beta=0.05) == wanted < 2_000
+    assert suggested_cutoff(made, 100_000, queries=2_000, beta=0.05) == 2_000
+    assert suggested_cutoff(made, 60_000, queries=2_000, beta=0.05) == 2_000
+    assert suggested_cutoff(made, -100_000, queries=2_000, beta=0.05) == 1
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1), ()])

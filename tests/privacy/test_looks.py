@@ -25,6 +25,7 @@ from tests.world import (
     Reading,
     Session,
     Vault,
+    looks_before,
 )
 
 WIDE: dict[str, Any] = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
@@ -102,7 +103,7 @@ def histories(steps: dict[str, Step]) -> Iterator[tuple[tuple[str, ...], tuple[s
 def test_every_session_that_could_read_a_tested_unit_is_counted_and_no_other(steps: dict[str, Step]) -> None:
     for before, after in histories(steps):
         ledger = history(steps, (*before, "test", *after))
-        assert ledger.looks_before(ledger.session("test")) == touching(steps, before), before
+        assert looks_before(ledger, ledger.session("test")) == touching(steps, before), before
 
 
 def by_kind(ledger: Reading, test: Session) -> int:

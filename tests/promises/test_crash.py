@@ -47,7 +47,7 @@ FOUND_BY = {
     "atomic.write_whole: sync_folder": BEGINNING,
     "atomic.make_folder: sync_folder": BEGINNING,
     "atomic.sync_folder: fsync": BEGINNING,
-    "atomic.check_format: durable": BEGINNING,
+    "home.check_format: durable": BEGINNING,
     "released.Released.write: durable": NOISY,
     "released.publish_together: durable": PUBLISHING,
     "released.publish_together: sync_folder": PUBLISHING,
