@@ -117,7 +117,7 @@ def promised(records: Sequence[SessionRecord]) -> Budget:
     touching = [[record for record in records if record.part in (part, EVERY)] for part in parts]
 
     def most(amount: Callable[[Budget], float]) -> float:
-        paying = ([(each.stream, amount(each.guarantee)) for each in some] for some in touching)
+        paying = ([(of_touching.stream, amount(of_touching.guarantee)) for of_touching in some] for some in touching)
         return max(sum(paid(amounts, max)) for amounts in paying)
 
     return Budget(epsilon=most(lambda claim: claim.epsilon), delta=most(lambda claim: claim.delta))

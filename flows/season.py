@@ -117,7 +117,7 @@ class Periods:
             due = self._take(contents, earlier)
         keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)
         claim(run.stores, plan, private.files)
-        ready_stream(run.stores, plan.privacy.domain, admitted.ask.stream, asked=bool(earlier))
+        ready_stream(run.stores, plan.privacy.domain, admitted.ask.stream, drawn_from=bool(earlier))
         codes, domain = self.ask.coded, plan.privacy.domain
         rows = read_sample(sample(run, domain, codes, admitted.stream.batches), run.stores.staged)
         last = [ref for season in self.ended for ref in run.stores.ledger.released_by(season.id)[-1:]]

@@ -66,8 +66,8 @@ class LedgerState:
                 _require((domain.name, "") == (entry.domain, entry.session) and domain.name not in self.domains)
                 self._cap(domain)
             case NewCap() as recap:
-                known = self.domain(entry.domain)
-                self._cap(replace(known, filter=recap.filter))
+                recorded = self.domain(entry.domain)
+                self._cap(replace(recorded, filter=recap.filter))
             case Division() as division:
                 _require(entry.session == "" and self.divide(entry.domain, division) == [entry])
                 self.parts.divide(entry.domain, division)

@@ -372,7 +372,7 @@ def answered(field: Mapping[str, Any], answer: str, form: TextFormat = COMMAS) -
         declared["constraints"] = dict(zip(("minimum", "maximum"), bounds, strict=True))
     column = schema_of({"fields": [declared]}).columns[0]
     if isinstance(column, DeclaredRange) and TYPES[kind] == "numeric":
-        bounds_as_numbers = (int(each) if each.is_integer() else each for each in (column.low, column.high))
+        bounds_as_numbers = (int(end) if end.is_integer() else end for end in (column.low, column.high))
         declared["constraints"] = dict(zip(("minimum", "maximum"), bounds_as_numbers, strict=True))
     return declared
 

@@ -137,9 +137,9 @@ def own_copy(table: pa.Table) -> pa.Table:
 
 def frame(rows: bytes) -> pl.DataFrame:
     """A shard's rows."""
-    found = pl.from_arrow(own_copy(pa.ipc.open_stream(rows).read_all()))
-    assert isinstance(found, pl.DataFrame)
-    return found
+    rows_read = pl.from_arrow(own_copy(pa.ipc.open_stream(rows).read_all()))
+    assert isinstance(rows_read, pl.DataFrame)
+    return rows_read
 
 
 def answer(rows: int, to: int, helper: int) -> None:

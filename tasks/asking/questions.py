@@ -85,10 +85,10 @@ class Question:
     @classmethod
     def of(cls, function: ShardFunction, name: str | None) -> "Question":
         """The question under the given name, or that of its function. Raises WrongInput if it has neither."""
-        known = str(getattr(function, "__name__", "<")) if name is None else name
-        if name is None and known.startswith("<"):
+        label = str(getattr(function, "__name__", "<")) if name is None else name
+        if name is None and label.startswith("<"):
             raise WrongInput("a question that is no named function needs a name: it is known by it, and paid for once")
-        return cls(known, function)
+        return cls(label, function)
 
     @property
     def code(self) -> str:
@@ -109,8 +109,8 @@ class Question:
                 if module is not None and module.__name__ not in cloudpickle.list_registry_pickle_by_value():
                     cloudpickle.register_pickle_by_value(module)
                     registered.callback(cloudpickle.unregister_pickle_by_value, module)
-                found: bytes = cloudpickle.dumps(self.function)
-                return found
+                pickled: bytes = cloudpickle.dumps(self.function)
+                return pickled
         except Exception as wrong:
             reason = reason_of(wrong)
         raise WrongInput(
@@ -132,9 +132,9 @@ def captured(function: ShardFunction) -> dict[str, dict[str, str]]:
     return {
         kind: {
             name: f"module {value.__name__}" if isinstance(value, ModuleType) else canonical(value)
-            for name, value in found.items()
+            for name, value in by_name.items()
         }
-        for kind, found in values.items()
+        for kind, by_name in values.items()
     }
 
 
@@ -156,18 +156,18 @@ def rehearse_question(question: Question, batches: Sequence[PublicBatch], encodi
 @private_stage
 def answers(question: bytes, blocks: Sequence[tuple[range, Ref]], encoding: Encoding, vault: Vault) -> list[str]:
     """The answers of all shards, in order, as canonical texts; blocks are pairs (range of shards, their rows)."""
-    found: list[str] = []
+    texts: list[str] = []
     with forking_helper() as helper:
         for shards, block in blocks:
             parts = rows_by_shard(read_frame(block, vault), shards, encoding)
-            found.extend(answer_of(helper, question, rows) for rows in parts)
-    return found
+            texts.extend(answer_of(helper, question, rows) for rows in parts)
+    return texts
 
 
 def rows_by_shard(rows: pl.DataFrame, shards: range, encoding: Encoding) -> list[pl.DataFrame]:
     """The private rows of each shard, as a question sees them."""
-    own = as_asked(rows.drop(SHARD), encoding)
-    return [own[mine] for _, mine in by_shard(rows, shards)]
+    cells = as_asked(rows.drop(SHARD), encoding)
+    return [cells[mine] for _, mine in by_shard(rows, shards)]
 
 
 def as_asked(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
@@ -202,8 +202,8 @@ def forking_helper() -> Iterator[socket.socket]:
 def answer_of(helper: socket.socket, question: bytes, rows: pl.DataFrame) -> str:
     """The canonical text of one shard's answer; NO_ANSWER if it wrote no whole one. Raises EnvironmentFailed if the
     helper process is gone."""
-    (given, give), (heard, say) = os.pipe(), os.pipe()
-    with open(heard, "rb", buffering=0) as answer:
+    (given, give), (pipe, say) = os.pipe(), os.pipe()
+    with open(pipe, "rb", buffering=0) as answer:
         with suppress(BrokenPipeError), open(give, "wb") as sink:  # broken: its process has ended before it was asked
             try:
                 socket.send_fds(helper, [b"."], [given, say])
@@ -213,7 +213,7 @@ def answer_of(helper: socket.socket, question: bytes, rows: pl.DataFrame) -> str
             pickle.dump((question, as_bytes(rows)), sink)
         if helper.recv(1) != b".":
             raise EnvironmentFailed("the process that asks shards has ended")
-        os.set_blocking(heard, False)
+        os.set_blocking(pipe, False)
         written = answer.read(LONGEST + 2) or b""
     try:
         text = written.decode().removesuffix("\n")
@@ -227,5 +227,5 @@ def as_bytes(rows: pl.DataFrame) -> bytes:
     table, sink = rows.to_arrow(compat_level=pl.CompatLevel.oldest()), pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

@@ -121,11 +121,11 @@ def public_matrix(batches: Sequence[PublicBatch], encoding: Encoding, rows: Stag
 
 def cut_points(X: Matrix, points: int) -> list[list[float]]:
     """For each column of X (rows, columns), its numbers in rising order; at most `points` quantiles of them."""
-    found = []
+    cuts = []
     for column in X.astype(np.float64).T:
         numbers, ranks = np.unique(column), np.arange(points) * len(column) // points
-        found.append((numbers if len(numbers) <= points else np.unique(np.sort(column)[ranks])).tolist())
-    return found
+        cuts.append((numbers if len(numbers) <= points else np.unique(np.sort(column)[ranks])).tolist())
+    return cuts
 
 
 STREAM = 32
@@ -160,14 +160,14 @@ def candidates(plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], r
 
 def relabelling(plan: Plan, space: HypothesisClass, encoding: Encoding) -> Relabelling:
     """The public settings of a plan's relabelling. Raises WrongInput if they cannot be met."""
-    asked = plan.relabel
-    if asked is None:
+    relabel = plan.relabel
+    if relabel is None:
         raise ValueError("the plan does not relabel")
     return Relabelling(
         hypotheses=space.name,
         features=tuple(encoding.outputs[column] for column in space.columns),
         grid=space.digest,
-        **subset_of(asked, plan.epsilon_of_labels),
+        **subset_of(relabel, plan.epsilon_of_labels),
         epsilon=plan.epsilon_of_labels,
         delta=plan.privacy.delta,
     )
@@ -180,11 +180,11 @@ class Subset(TypedDict):
     choice_epsilon: float
 
 
-def subset_of(asked: RelabelPlan, epsilon: float) -> Subset:
+def subset_of(relabel: RelabelPlan, epsilon: float) -> Subset:
     """Settings of the secret subset and of the choice on it, if labels may spend that ε."""
     return {
-        "share": share_for(epsilon, asked.epsilon) if asked.share is None else asked.share,
-        "choice_epsilon": asked.epsilon,
+        "share": share_for(epsilon, relabel.epsilon) if relabel.share is None else relabel.share,
+        "choice_epsilon": relabel.epsilon,
     }
 
 
@@ -218,8 +218,8 @@ def relabel(
     choice = vault.keep(f"choices/{owner(blocks[0])}/{vault.digest('choice', drawn_from)}.json", drawn)
     labels = from_description(json.loads(vault.read(choice))).predict(X)
     relabelled = rows.with_columns(pl.Series(LABEL, labels, rows.schema[LABEL]))
-    found, written = resampled(relabelled, key), []
+    labelled, written = resampled(relabelled, key), []
     for index in range(-(-teachers.count // teachers.block)):
-        block = found.filter(found[SHARD] // teachers.block == index)
+        block = labelled.filter(labelled[SHARD] // teachers.block == index)
         written.append(write_frame(block, vault, f"{folder}/block-{index:05d}.arrow"))
     return RelabelledRows(choice=choice, blocks=tuple(written))

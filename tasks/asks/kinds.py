@@ -40,11 +40,11 @@ COMMANDS = {Stream.name: "concord refresh PLAN", ErrorEstimate.name: "concord es
 
 def of_pairs(rounds: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Remark that pairs of columns were counted, and which of them the student uses."""
-    learned = [following["codes"] for each in rounds if (following := each.get("next")) and "codes" in following]
-    found = [[field["name"] for field in codes["fields"] if field["kind"] == "pair"] for codes in learned]
-    if not any(found):
+    learned = [following["codes"] for file in rounds if (following := file.get("next")) and "codes" in following]
+    pairs = [[field["name"] for field in codes["fields"] if field["kind"] == "pair"] for codes in learned]
+    if not any(pairs):
         return ()
-    read = f"the student uses {', '.join(found[1])}" if len(found) > 1 else "none of them is informative"
+    read = f"the student uses {', '.join(pairs[1])}" if len(pairs) > 1 else "none of them is informative"
     return (f"Single columns predict the label poorly, so all pairs of columns were counted, and {read}",)
 
 

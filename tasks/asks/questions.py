@@ -114,10 +114,10 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
     def steps(self, stores: Stores, session: Session, name: str) -> Iterator[Step]:
         """The question of that name, answered from the stored answers of shards, or its released file; before it, one
         that was begun by a process that is gone. Raises NotVerified if stored answers are gone."""
-        for begun in _pending(stores, session.id):
-            yield self._step(begun)
-        known = batch_of(stores, session.id, name)
-        if known is not None and known.outcome is not None:
+        for pending in _pending(stores, session.id):
+            yield self._step(pending)
+        recorded = batch_of(stores, session.id, name)
+        if recorded is not None and recorded.outcome is not None:
             yield self._step(ShardAnswers(name, "", None))
             return
         kept = stores.vault.find(_kept(stores.vault, session.id, name))
@@ -202,9 +202,9 @@ def _pending(stores: Stores, session: str) -> Iterator[ShardAnswers]:
     folder = f"sessions/{session}/questions"
     for file in sorted((stores.vault.root / folder).glob("*.json")):
         kept = stores.vault.find(f"{folder}/{file.name}")
-        asked = None if kept is None else ShardAnswers.read(stores.vault, kept)
-        if asked and digest_in(stores, session, "question", asked.question) == state.pending.question_digest:
-            yield asked
+        answers = None if kept is None else ShardAnswers.read(stores.vault, kept)
+        if answers and digest_in(stores, session, "question", answers.question) == state.pending.question_digest:
+            yield answers
             return
     raise NotVerified(f"session {session} has a question begun, and what shards answered to it is not in the vault")
 

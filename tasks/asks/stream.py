@@ -63,8 +63,8 @@ class Beginning(BaseModel):
 
 def beginning_of(vault: Vault, domain: str, stream: str) -> Beginning | None:
     """How a stream began, if it is known."""
-    found = vault.take(_beginning(domain, stream))
-    return None if found is None else Beginning.model_validate_json(found[1])
+    taken = vault.take(_beginning(domain, stream))
+    return None if taken is None else Beginning.model_validate_json(taken[1])
 
 
 def keep_beginning(vault: Vault, domain: str, stream: str, beginning: Beginning) -> None:
@@ -96,10 +96,10 @@ class PeriodCounts(BaseModel):
 def periods_counted(vault: Vault, session: Session) -> Iterator[PeriodCounts]:
     """The periods of a season that were counted so far, in order; the last may not be released yet."""
     for number in count():
-        found = vault.take(_path(session, number))
-        if found is None:
+        taken = vault.take(_path(session, number))
+        if taken is None:
             return
-        yield PeriodCounts.model_validate_json(found[1])
+        yield PeriodCounts.model_validate_json(taken[1])
 
 
 def keep_counted(vault: Vault, session: Session, number: int, counted: PeriodCounts) -> PeriodCounts:
@@ -116,8 +116,8 @@ def keep_again(vault: Vault, session: Session, erased: int, sums: Sequence[Seque
 
 def counted_again(vault: Vault, session: Session, erased: int) -> list[tuple[Ref, ...]]:
     """What `keep_again` recorded for that many erased names, if anything."""
-    found = vault.take(_path_again(session, erased))
-    return [] if found is None else [tuple(each) for each in _SUMS.validate_json(found[1])]
+    taken = vault.take(_path_again(session, erased))
+    return [] if taken is None else [tuple(pair) for pair in _SUMS.validate_json(taken[1])]
 
 
 _SUMS = TypeAdapter(Sequence[Sequence[Ref]])
@@ -204,13 +204,15 @@ def release_file(drawn: Drawn) -> bytes:
 
 def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Sequence[Ints]) -> dict[str, Any]:
     """The part of a release's file that follows from its noisy sums, and those of earlier releases, by question."""
-    totals = [mechanism.totals([*(np.array(sums[at], np.int64) for sums in past), own]) for at, own in enumerate(noisy)]
+    totals = [
+        mechanism.totals([*(np.array(sums[at], np.int64) for sums in past), level]) for at, level in enumerate(noisy)
+    ]
     return {
         "format": RELEASE_FORMAT,
         "release": len(past),
         "season": mechanism.season,
         "scales": [of.scale for of in mechanism.rounds],
-        "sums": [own.tolist() for own in noisy],
+        "sums": [level.tolist() for level in noisy],
         "totals": [of_question.tolist() for of_question in totals],
         "spread": mechanism.spread(len(past) + 1),
     }

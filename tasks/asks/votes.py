@@ -69,10 +69,10 @@ class VotesAsk(StreamAsk[Mechanism]):
         def made(epsilon: float, delta: float) -> Mechanism:
             return calibrate(labeling.mechanism, epsilon=epsilon, delta=delta, **terms)
 
-        space, known = candidates(plan, encoding, batches, rows), tuple(batch.ref.digest for batch in batches)
+        space, digests = candidates(plan, encoding, batches, rows), tuple(batch.ref.digest for batch in batches)
         if space is None:
-            return cls(made(plan.epsilon_of_labels, plan.privacy.delta), plan, known)
-        return cls(calibrate_relabelled(relabelling(plan, space, encoding), made), plan, known)
+            return cls(made(plan.epsilon_of_labels, plan.privacy.delta), plan, digests)
+        return cls(calibrate_relabelled(relabelling(plan, space, encoding), made), plan, digests)
 
     @property
     def epsilon(self) -> float:
@@ -106,15 +106,15 @@ class VotesAsk(StreamAsk[Mechanism]):
         about = self.classes, guarantee_of_labels(session, stores.ledger.domain_of(session))
         ahead, met = {batch.question_digest for batch in stores.ledger.batches(session.id)}, set[str]()
         for batch in batches:
-            state, rows, begun, exact = stores.ledger.session(session.id), b"", None, None
+            state, rows, batch_there, exact = stores.ledger.session(session.id), b"", None, None
             if ahead or batch.ref.digest in met or not state.ended:  # else it is not asked, and not read
                 rows = hashlib.sha256(stores.staged.read(batch.ref)).digest()
-                begun = batch_of(stores, session.id, rows)
+                batch_there = batch_of(stores, session.id, rows)
                 met.add(batch.ref.digest)
-                ahead.discard(begun.question_digest if begun else "")
-            if votes is None and not state.ended and (begun is None or begun.outcome is None):
+                ahead.discard(batch_there.question_digest if batch_there else "")
+            if votes is None and not state.ended and (batch_there is None or batch_there.outcome is None):
                 raise WrongInput(f"session {session.id} was given rows that have no label yet: extend or run it first")
-            if votes is not None and not (begun is None and state.ended):
+            if votes is not None and not (batch_there is None and state.ended):
                 exact = Exact("votes", ((votes(batch),),))
             yield Step(
                 question=rows,

@@ -92,8 +92,8 @@ def find_session(
     if not same:
         return None, ask
     unpublished = stores.unpublished
-    can_go_on = (each for each in same if _is_same(each, ask.as_recorded(each.mechanism).settings()))
-    unfinished = [each for each in can_go_on if each.id in unpublished]
+    can_go_on = (other for other in same if _is_same(other, ask.as_recorded(other.mechanism).settings()))
+    unfinished = [other for other in can_go_on if other.id in unpublished]
     if new_session and not unfinished:
         return None, ask
     last = (unfinished or same)[-1]
@@ -126,8 +126,8 @@ def reserve_session(
     _name(stores, plan)
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
     stores.vault.make_secret(f"sessions/{name}")
-    own = ensemble(stores.vault, name, private_digests)
-    opening = replace(opening, id=name, commitment=commitment(stores.vault, name), ensemble=own)
+    teachers = ensemble(stores.vault, name, private_digests)
+    opening = replace(opening, id=name, commitment=commitment(stores.vault, name), ensemble=teachers)
     return stores.ledger.open_session(opening, further=new_session)
 
 

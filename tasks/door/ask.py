@@ -128,8 +128,8 @@ class Ask(ABC, Generic[Answering]):
     def as_recorded(self, settings: Mapping[str, Any]) -> Self:
         """The ask with the calibrated numbers of a session's settings on record; itself if the settings differ by more
         than calibration on another processor would explain."""
-        own = json.loads(canonical_json(self.settings()))
-        if own == settings or not _agree(own, settings, self.mechanism.calibrated):
+        present = json.loads(canonical_json(self.settings()))
+        if present == settings or not _agree(present, settings, self.mechanism.calibrated):
             return self
         return replace(self, mechanism=cast("Any", recorded(settings)))
 
@@ -138,17 +138,17 @@ class Ask(ABC, Generic[Answering]):
         """Settings that identify its session besides data and encoding, as JSON."""
 
 
-def _agree(own: Any, recorded: Any, calibrated: Collection[str]) -> bool:
+def _agree(ours: Any, recorded: Any, calibrated: Collection[str]) -> bool:
     """Whether settings are equal, except for `calibrated` ones and the rounding of floats."""
-    match own, recorded:
+    match ours, recorded:
         case dict(), dict():
-            same = own.keys() == recorded.keys()
-            return same and all(_agree(own[k], recorded[k], calibrated) for k in own.keys() - calibrated)
+            same = ours.keys() == recorded.keys()
+            return same and all(_agree(ours[k], recorded[k], calibrated) for k in ours.keys() - calibrated)
         case list(), list():
-            return len(own) == len(recorded) and all(map(lambda a, b: _agree(a, b, calibrated), own, recorded))
+            return len(ours) == len(recorded) and all(map(lambda a, b: _agree(a, b, calibrated), ours, recorded))
         case float(), float() | int():
-            return math.isclose(own, recorded, rel_tol=ROUNDING)
-    return bool(own == recorded)
+            return math.isclose(ours, recorded, rel_tol=ROUNDING)
+    return bool(ours == recorded)
 
 
 @dataclass(frozen=True)

@@ -101,11 +101,11 @@ def stream(sources: Sequence[PublicSource]) -> list[PublicBatch]:
 
 def read_checkpoint(vault: Vault, session: str) -> Checkpoint | None:
     """The checkpoint of a session, or None. Raises NotVerified if its file is not what was written."""
-    found = vault.take(_path(session))
-    if found is None:
+    taken = vault.take(_path(session))
+    if taken is None:
         return None
     try:
-        return Checkpoint.model_validate_json(found[1])
+        return Checkpoint.model_validate_json(taken[1])
     except ValidationError:
         raise NotVerified(f"the recipe of session {session} is not one that this version of concord reads") from None
 

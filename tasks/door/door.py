@@ -185,15 +185,15 @@ def pass_step(stores: Stores, before: Session, step: Step, batch: Batch, numbers
 
     Raises NotVerified if question or exact answer are not those on record, BudgetRefused if the session has ended.
     """
-    begun = stores.ledger.begin_batch(before.id, batch)
-    if begun.outcome is not None:
-        return replayed(stores, begun.outcome)
+    batch_begun = stores.ledger.begin_batch(before.id, batch)
+    if batch_begun.outcome is not None:
+        return replayed(stores, batch_begun.outcome)
     source = Randomness(stores.vault, stores.ledger, before.id)
-    draw = partial(numbers.draw, step.mechanism, source, before, begun)
+    draw = partial(numbers.draw, step.mechanism, source, before, batch_begun)
     keyed = numbers.keyed and step.mechanism.keyed  # such draws are the same at every call
-    arrays = draw() if keyed else source.kept(step.draw.format(begun.index), draw)
-    released = _write(stores, step, Drawn(before, begun, arrays, step.about))
-    stores.ledger.commit_batch(before.id, numbers.outcome(begun, released, arrays))
+    arrays = draw() if keyed else source.kept(step.draw.format(batch_begun.index), draw)
+    released = _write(stores, step, Drawn(before, batch_begun, arrays, step.about))
+    stores.ledger.commit_batch(before.id, numbers.outcome(batch_begun, released, arrays))
     return released
 
 

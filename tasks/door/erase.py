@@ -85,7 +85,7 @@ def forget(stores: Stores, name: str) -> bool:
                 vault.destroy(f"{kind.name}/{session.domain}/{name}")  # made for it alone
             vault.destroy(f"sessions/{name}")
             stores.released.discard(f"{HELD}/{name}")
-    seasons = {each.id for each in stores.ledger.sessions(session.domain) if each.stream == session.stream}
+    seasons = {other.id for other in stores.ledger.sessions(session.domain) if other.stream == session.stream}
     # until all of its seasons are forgotten, a later one must know whom they asked
     if session.stream and seasons <= {name, *stores.ledger.forgotten(session.domain)}:
         for kind in folders_of_rows(vault):
@@ -98,8 +98,8 @@ def forget(stores: Stores, name: str) -> bool:
 def _dispensable(stores: Stores, recipe: Checkpoint) -> Iterator[str]:
     """Files named by a checkpoint, now or formerly, from which no open session answers: teachers, their votes, sums and
     files of relabelling."""
-    known = (session for domain in stores.ledger.domains() for session in stores.ledger.sessions(domain.name))
-    going_on = (read_checkpoint(stores.vault, each.id) for each in known if each.status == "open")
+    sessions = (session for domain in stores.ledger.domains() for session in stores.ledger.sessions(domain.name))
+    going_on = (read_checkpoint(stores.vault, recorded.id) for recorded in sessions if recorded.status == "open")
     used = [files for other in going_on if other for files in (other.teachers, other.relabelled) if files]
     kept = set(chain.from_iterable(_places(stores.vault, files) for files in used))
     places = dict.fromkeys(chain.from_iterable(_places(stores.vault, files) for files in recipe.made))
@@ -121,10 +121,10 @@ def erase(stores: Stores, domain: str, unit: str | None) -> bool:
     """
     digests = _digests(stores, domain, unit)
     with no_run_in(stores.vault, domain):
-        known = stores.ledger.sessions(domain)
-        lasting = {each.stream for each in known if each.facts.session is None and unit is not None} - {""}
+        recorded = stores.ledger.sessions(domain)
+        lasting = {ended.stream for ended in recorded if ended.facts.session is None and unit is not None} - {""}
         kept = {f"{kind}/{domain}" for kind in ("streams", "arrived") if lasting}
-        sessions = [session.id for session in known if session.stream not in lasting]
+        sessions = [session.id for session in recorded if session.stream not in lasting]
         made = [*_made_public(stores, sessions), *_made_of_rows(stores.vault, domain)]
         for session in sessions:
             close(stores, session, give_back=False)
@@ -150,13 +150,13 @@ def _everybody(units: Erased) -> str:
 def _digests(stores: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
     """Keyed digests of the unit's name for the ledger: of each way it may be read; of all units, none if the domain's
     secret is lost, since nothing of it is read then. Raises NotVerified without it."""
-    known, names = stores.ledger.domain(domain), list[bytes | None]()
-    if known is None:
+    recorded, names = stores.ledger.domain(domain), list[bytes | None]()
+    if recorded is None:
         raise WrongInput(f"the ledger has no domain {domain!r}")
     if unit is not None:
-        if known.unit.removeprefix("the labels of ") == "one row":
+        if recorded.unit.removeprefix("the labels of ") == "one row":
             raise WrongInput(
-                f"the privacy unit of domain {domain!r} is {known.unit}, which has no name that --unit could give: "
+                f"the privacy unit of domain {domain!r} is {recorded.unit}, which has no name that --unit could give: "
                 "leave --unit out, and all rows of the domain are erased"
             )
         names = unit_names(
@@ -175,10 +175,10 @@ def _digests(stores: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
 def _readings(unit: str) -> list[str]:
     """The name, and its readings from a CSV file in any known encoding that is declared to be in any other, so that a
     plan with another declared encoding does not bring the unit back."""
-    known: tuple[str, ...] = get_args(TextFormat.model_fields["encoding"].annotation)
+    encodings: tuple[str, ...] = get_args(TextFormat.model_fields["encoding"].annotation)
     spelled = {normalize("NFC", unit), normalize("NFD", unit)}
-    stored = {word.encode(encoding, errors=ESCAPED) for word in spelled for encoding in known}
-    read = {name.decode(encoding, errors=ESCAPED) for name in stored for encoding in known}
+    stored = {word.encode(encoding, errors=ESCAPED) for word in spelled for encoding in encodings}
+    read = {name.decode(encoding, errors=ESCAPED) for name in stored for encoding in encodings}
     return [unit, *sorted(read - {unit})]
 
 

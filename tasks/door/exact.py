@@ -144,7 +144,7 @@ class _Periods(OpenedNumbers):
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
         rounds = len(mechanism.rounds)
         mixed = [mechanism.mixed([sums for sums, _ in self.arrived[at::rounds]]) for at in range(rounds)]
-        return [mechanism.release(batch.index * rounds + at, own, source) for at, own in enumerate(mixed)]
+        return [mechanism.release(batch.index * rounds + at, votes, source) for at, votes in enumerate(mixed)]
 
 
 class _Answers(OpenedNumbers):
@@ -192,8 +192,8 @@ def _check_paid(mechanism: Any, number: int, record: Mapping[str, Any], *counted
         mechanism.check(number, question)
     except ValueError as wrong:
         raise NotVerified(f"{wrong}: {NOTHING_DRAWN}") from None
-    own = question_digest(record)
-    if any(questions != {own} or sums.shape != (question.size,) for sums, questions in counted):
+    digest = question_digest(record)
+    if any(questions != {digest} or sums.shape != (question.size,) for sums, questions in counted):
         raise NotVerified(f"round {number} was counted for another question than it asks: {NOTHING_DRAWN}")
 
 

@@ -60,16 +60,16 @@ def is_lost(stores: Stores, domain: str) -> bool:
     return depends and not stores.vault.has_secret(_of_domain(domain))
 
 
-def ready_stream(stores: Stores, domain: str, stream: str, *, asked: bool) -> None:
+def ready_stream(stores: Stores, domain: str, stream: str, *, drawn_from: bool) -> None:
     """Have the secret of a stream in the vault and on record, made before its first period is counted.
 
-    asked   whether a period of the stream was counted
+    drawn_from   whether a period of the stream was counted
     Raises NotVerified if it is missing though periods depend on it, or if another is on record.
     """
     name, vault = f"streams/{stream}", stores.vault
     if not vault.has_secret(name):
-        known = [remark.about for remark in stores.ledger.remarks(domain) if remark.kind == "secret"]
-        if asked or any(about.startswith(f"{name} ") for about in known):
+        recorded = [remark.about for remark in stores.ledger.remarks(domain) if remark.kind == "secret"]
+        if drawn_from or any(about.startswith(f"{name} ") for about in recorded):
             raise NotVerified(
                 f"the vault lacks {vault.root}/secrets/{name}, by which the stream knows whom it asked: restore a "
                 "copy of it, or end the season by `concord close --whole SESSION`; `concord refresh PLAN "

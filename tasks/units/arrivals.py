@@ -72,16 +72,16 @@ class Arriving:
     def new_units(self, parts: Iterator[pl.DataFrame], vault: Vault) -> Iterator[pl.DataFrame]:
         """The rows of units that are new, part by part of PARTS, each with all rows of its units."""
         for number in range(NAMES):
-            known = _names([vault.read(self.before[number])] if self.before else [])
-            found = [known]
+            before = _names([vault.read(self.before[number])] if self.before else [])
+            by_part = [before]
             for part in islice(parts, PARTS // NAMES):
                 units = part[UNIT].unique()
                 names = _names(hashed(units.to_list(), self.key, b"arrived", NAME.itemsize))
-                new = ~np.isin(names, known)
-                found.append(names[new])
+                new = ~np.isin(names, before)
+                by_part.append(names[new])
                 yield part.filter(part[UNIT].is_in(units.filter(pl.Series(new)).implode()))
             with vault.create(f"{self.folder}/names-{number}") as sink:
-                sink.write(np.unique(np.concatenate(found)).tobytes())
+                sink.write(np.unique(np.concatenate(by_part)).tobytes())
             self.names.append(sink.ref)
 
 
@@ -102,12 +102,12 @@ def place_of(file: TableFile, vault: Vault) -> str:
 
 def contents_by_place(plan: Plan, vault: Vault, places: Collection[str]) -> dict[str, str]:
     """Keyed digests of the content of the private files at these places, by place. Raises WrongInput."""
-    found = dict[str, str]()
+    contents = dict[str, str]()
     for place, file in files_by_place(plan, vault).items():
         if place in places:
             with file.readable():
-                found[place] = vault.digest_file(file.path)
-    return found
+                contents[place] = vault.digest_file(file.path)
+    return contents
 
 
 def take(
@@ -120,33 +120,33 @@ def take(
     Raises WrongInput if a new one lacks a column, or stores units otherwise than the first files of the stream.
     """
     taken = {place for period in earlier for place in period.files}
-    new = {place: own for place, own in contents.items() if place not in taken}
+    new = {place: content for place, content in contents.items() if place not in taken}
     table = table_of(plan, vault, Period(files=new))
     unit = plan.data.unit
     table.check_columns({**columns, **({unit: UNIT_FIELD} if unit else {})})
     stored = {str(plain_type(file.stored_as(unit))) for file in table.files if unit in file.names} if unit else ()
     types = tuple(sorted({kind.removeprefix("large_").removesuffix("_view") for kind in stored} - {"null"}))
-    begun = next((period for period in earlier if period.types), None)
-    if begun is None:
+    typed = next((period for period in earlier if period.types), None)
+    if typed is None:
         return Period(files=new, types=types)
-    if other := sorted({*types} - {*begun.types}):
+    if other := sorted({*types} - {*typed.types}):
         raise WrongInput(
             f"{PRIVATE} must store the column {unit!r} that data.unit names as in the stream's first files "
-            f"({', '.join(begun.types)}), but a new file stores it as {other[0]}: the same unit might have another name"
+            f"({', '.join(typed.types)}), but a new file stores it as {other[0]}: the same unit might have another name"
         )
-    return Period(files=new, types=begun.types)
+    return Period(files=new, types=typed.types)
 
 
 def check_unchanged(plan: Plan, contents: Mapping[str, str], earlier: Sequence[Period]) -> None:
     """Raise NotVerified if a file is not what these periods took, or if one is gone and rows have no names of units: at
     another place they would be asked again. See `take`."""
-    taken = {place: own for period in earlier for place, own in period.files.items()}
+    taken = {place: content for period in earlier for place, content in period.files.items()}
     if plan.data.unit is None and not taken.keys() <= contents.keys():
         raise NotVerified(
             f"a file of {PRIVATE} that a period of the stream took is gone: put it back at its path, since its rows "
             "have no names by which they could be recognised elsewhere"
         )
-    if any(contents.get(place, own) != own for place, own in taken.items()):
+    if any(contents.get(place, content) != content for place, content in taken.items()):
         raise NotVerified(
             f"a file of {PRIVATE} changed after a period of the stream took it: put it back as it was, and give new "
             "rows a file of their own"

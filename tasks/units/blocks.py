@@ -107,10 +107,10 @@ Each = Callable[[BlockStep, Sequence[tuple[Any, ...]]], list[Any]]
 """The results of a step of `gather` for each of these arguments: of a function of a `Coding` and them."""
 
 
-def gather(coding: Coding, folder: str, each: Each | None = None) -> tuple[Ref, ...]:
+def gather(coding: Coding, folder: str, run: Each | None = None) -> tuple[Ref, ...]:
     """Write the private table to the vault as codes and classes, all rows of a unit together, in BLOCKS files.
 
-    each  has steps done by workers, with a coding of their own; by default they are done here
+    run   has steps done by workers, with a coding of their own; by default they are done here
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     shares = coding.shares
@@ -118,27 +118,27 @@ def gather(coding: Coding, folder: str, each: Each | None = None) -> tuple[Ref, 
     def here(step: BlockStep, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         return [step(coding, *call) for call in calls]
 
-    if each is None or shares == 1:
-        each = here
+    if run is None or shares == 1:
+        run = here
     files = tuple(str(file.path) for file in coding.table.files)
     if coding.table.unit is None:
-        return tuple(chain.from_iterable(each(code_rows, [((at, shares), files, folder) for at in range(shares)])))
+        return tuple(chain.from_iterable(run(code_rows, [((at, shares), files, folder) for at in range(shares)])))
     with coding.private.vault.passing(f"{folder}/parts") as passing:
         calls = [((at, shares), files, f"{passing}/{at}") for at in range(shares)]
-        spread: list[Mapping[int, Ref]] = each(spread_units, calls)
-        parts = [[found[at] for found in spread if at in found] for at in range(PARTS)]
+        spread: list[Mapping[int, Ref]] = run(spread_units, calls)
+        parts = [[of_share[at] for of_share in spread if at in of_share] for at in range(PARTS)]
         if coding.arriving is not None:
             return write_new(coding, parts, coding.arriving, folder)
-        own = PARTS // BLOCKS
-        return tuple(each(meet, [(parts[at * own : (at + 1) * own], folder, at) for at in range(BLOCKS)]))
+        size = PARTS // BLOCKS
+        return tuple(run(meet, [(parts[at * size : (at + 1) * size], folder, at) for at in range(BLOCKS)]))
 
 
 @private_stage
 def code_rows(coding: Coding, share: Slice, files: Sequence[str], folder: str) -> tuple[Ref, ...]:
     """Write the rows of a share as blocks, each row a unit: as many files as make BLOCKS of all shares."""
     _check_same(coding, files)
-    own = BLOCKS // share[1]
-    return _in_blocks(coding.rows(share), coding, folder, range(share[0] * own, (share[0] + 1) * own))
+    size = BLOCKS // share[1]
+    return _in_blocks(coding.rows(share), coding, folder, range(share[0] * size, (share[0] + 1) * size))
 
 
 @private_stage
@@ -208,10 +208,10 @@ def codes_in(batch: pa.RecordBatch) -> CodeMatrix:
     codes = [
         column for name, column in zip(batch.schema.names, batch.columns, strict=True) if name not in (LABEL, UNIT)
     ]
-    found = np.empty((batch.num_rows, len(codes)), np.int32, order="F")
+    rows = np.empty((batch.num_rows, len(codes)), np.int32, order="F")
     for at, column in enumerate(codes):
-        found[:, at] = column
-    return found
+        rows[:, at] = column
+    return rows
 
 
 def _coded(raw: pl.DataFrame, encoding: Encoding, codes: Codes) -> pl.DataFrame:

@@ -52,16 +52,16 @@ def numbers_given(says: Says, X: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _given(X: NDArray[Any], answer: Callable[[NDArray[Any]], float], failed: float) -> NDArray[Any]:
-    known: dict[bytes, float] = {}
+    answers: dict[bytes, float] = {}
     given = []
     for row in X:
         name = row.tobytes()
-        if name not in known:
+        if name not in answers:
             try:
-                known[name] = answer(read_only(aligned_copy(row[np.newaxis])))
+                answers[name] = answer(read_only(aligned_copy(row[np.newaxis])))
             except Exception:  # no failure of an estimator on a private row may show
-                known[name] = failed
-        given.append(known[name])
+                answers[name] = failed
+        given.append(answers[name])
     return np.array(given)
 
 
@@ -109,9 +109,9 @@ class NumberErrors:
         (says, codes), (low, high) = self.student, self.bounds
         truth, predicted = rows[LABEL].to_numpy(), numbers_given(says, format_of_student(codes, rows, encoding))
         counts = np.zeros(self.shape, dtype=np.int64)
-        for own, number, purpose in zip(counts, (predicted, self.constant), (b"error", b"constant"), strict=True):
+        for cells, number, purpose in zip(counts, (predicted, self.constant), (b"error", b"constant"), strict=True):
             chances = keyed_bits(rows[UNIT], self.key, purpose) / 2.0**64
-            np.add.at(own, placed((number - truth) / (high - low), chances), 1)
+            np.add.at(cells, placed((number - truth) / (high - low), chances), 1)
         return counts
 
 

@@ -96,7 +96,7 @@ class _Silence:
                 return
             self._undo.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
-            named = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+            named = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
             for handler in [handler for logger in (logging.root, *named) for handler in logger.handlers]:
                 handler.addFilter(_heard)  # those of Prefect hold streams, or send records to a server
                 self._undo.callback(handler.removeFilter, _heard)

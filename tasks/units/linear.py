@@ -55,8 +55,8 @@ def aligned(*shape: int, dtype: Any = np.float32) -> NDArray[Any]:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = np.empty(size + CACHE_LINE, dtype=np.uint8)
     start = -room.__array_interface__["data"][0] % CACHE_LINE
-    found: NDArray[Any] = room[start : start + size].view(dtype).reshape(shape)
-    return found
+    array: NDArray[Any] = room[start : start + size].view(dtype).reshape(shape)
+    return array
 
 
 def is_linear(teachers: TeachersPlan) -> bool:
@@ -69,13 +69,13 @@ def weights_of(model: Any, fixed: int, width: int, classes: int) -> Weights:
     None, or one with a weight that is no number, for weights that vote `fixed` on every row."""
     if model is not None:
         weights = np.atleast_2d(model.coef_)
-        found = np.column_stack([weights, np.broadcast_to(model.intercept_, len(weights))]).astype(np.float32)
+        linear = np.column_stack([weights, np.broadcast_to(model.intercept_, len(weights))]).astype(np.float32)
         if classes > 2:
-            own = found if len(found) > 1 else np.vstack([np.zeros_like(found), found])  # the shard holds two of them
-            found = np.zeros((classes, own.shape[1]), dtype=np.float32)
-            found[:, -1], found[model.classes_] = LACKS, own
-        if np.isfinite(found).all():
-            return found
+            both = linear if len(linear) > 1 else np.vstack([np.zeros_like(linear), linear])  # the shard holds two
+            linear = np.zeros((classes, both.shape[1]), dtype=np.float32)
+            linear[:, -1], linear[model.classes_] = LACKS, both
+        if np.isfinite(linear).all():
+            return linear
     votes = np.full(classes, LACKS, dtype=np.float32)
     votes[fixed] = 1
     offset = np.clip(votes[1:], -1, 1) if classes == 2 else votes

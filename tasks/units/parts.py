@@ -97,8 +97,8 @@ def public_key(key: bytes) -> bytes:
 
 def _where(rows: int, names: pl.Series, key: bytes, share: float) -> pl.Series:
     """Whether each row (rows,) has a name that is in the sample; a row without a name is not."""
-    found = pl.repeat(False, rows, dtype=pl.Boolean, eager=True)
-    return found.scatter(names.is_not_null().arg_true(), sampled(names.drop_nulls(), key, share))
+    nowhere = pl.repeat(False, rows, dtype=pl.Boolean, eager=True)
+    return nowhere.scatter(names.is_not_null().arg_true(), sampled(names.drop_nulls(), key, share))
 
 
 def row_names(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:

@@ -79,7 +79,7 @@ def teach(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault
             for shard, mine in by_shard(rows, shards)
         ]
         if is_linear(teachers):
-            weights = [weights_of(each.model, each.fixed, encoding.width, classes) for each in fitted]
+            weights = [weights_of(model.model, model.fixed, encoding.width, classes) for model in fitted]
             file = LinearTeachers(np.stack(weights, axis=1)).save()
         else:
             file = pickle.dumps(fitted)
@@ -142,9 +142,9 @@ def rehearse_teachers(teachers: TeachersPlan, encoding: Encoding) -> None:
 def aligned_copy(rows: NDArray[Cell]) -> NDArray[Cell]:
     """A copy of a shard's rows that starts at a cache line: the grouping of sums may depend on the address, which
     inside the block depends on the sizes of the shards before it."""
-    own = aligned(*rows.shape, dtype=rows.dtype)
-    own[...] = rows
-    return own
+    copied = aligned(*rows.shape, dtype=rows.dtype)
+    copied[...] = rows
+    return copied
 
 
 def read_only(X: Matrix) -> Matrix:

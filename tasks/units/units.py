@@ -54,8 +54,8 @@ class Erased:
 
     def spared(self, units: pl.Series) -> pl.Series:
         """Whether each row belongs to no erased unit."""
-        asked = units.unique().drop_nulls() if self.digests else ()
-        gone = [unit for unit in asked if self.digest(unit) in self.digests]
+        names = units.unique().drop_nulls() if self.digests else ()
+        gone = [unit for unit in names if self.digest(unit) in self.digests]
         return ~units.is_in(pl.Series(gone, dtype=units.dtype).implode(), nulls_equal=False).fill_null(False)
 
 
@@ -151,11 +151,11 @@ def keyed_bits(units: pl.Series | Sequence[bytes], key: bytes, purpose: bytes) -
     """64 keyed bits of each unit, for one purpose; a series is read NAMES_BYTES at a time, each name in it once."""
     if not isinstance(units, pl.Series):
         return np.frombuffer(b"".join(hashed(units, key, purpose, 8)), dtype="<u8")
-    rows, found = max(1, len(units) * NAMES_BYTES // max(NAMES_BYTES, int(units.estimated_size()))), []
+    rows, bits = max(1, len(units) * NAMES_BYTES // max(NAMES_BYTES, int(units.estimated_size()))), []
     for first in range(0, max(1, len(units)), rows):
         once = units[first : first + rows].to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
-        found.append(keyed_bits(pl.Series(once.dictionary).to_list(), key, purpose)[once.indices.to_numpy()])
-    return np.concatenate(found)
+        bits.append(keyed_bits(pl.Series(once.dictionary).to_list(), key, purpose)[once.indices.to_numpy()])
+    return np.concatenate(bits)
 
 
 def names_of(cells: NDArray[np.generic]) -> pl.Series:

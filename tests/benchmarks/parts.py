@@ -307,7 +307,7 @@ def two_workers(folder: Path) -> Iterator[Measured]:
 
             list(pool.map(learn_encoding, [coding.private.plan] * 2 * workers))  # packages are loaded
             started = perf_counter()
-            found = gather(coding, f"units/pass/{workers}", each=each)
+            found = gather(coding, f"units/pass/{workers}", run=each)
             took.append(perf_counter() - started)
             digests.append([ref.digest for ref in found])
     alone, together = took

@@ -68,7 +68,7 @@ def test_workers_write_the_same_blocks(tmp_path: Path, unit: str | None, pool: t
             found = list(workers.map(partial(worked, coding.private.vault.root, sent, step), list(reversed(calls))))
         return found[::-1]
 
-    there = gather(coding, "units/d/there", each=each)
+    there = gather(coding, "units/d/there", run=each)
     assert [coding.private.vault.read(ref) for ref in there] == [coding.private.vault.read(ref) for ref in here]
     assert len(here) == BLOCKS
 
