@@ -194,7 +194,8 @@ def _not_values(about: object) -> Iterator[object]:
         seen.add(id(part))
         if isinstance(part, FunctionType | MethodType | partial | Stores | Vault | Ledger):
             yield part
-        left += gc.get_referents(part)
+        else:  # a function refers to its module, and that to whatever lives in this process
+            left += gc.get_referents(part)
 
 
 def _exact(numbers: OpenedNumbers) -> set[bytes]:
