@@ -1,6 +1,7 @@
 PYTHON ?= python3
 CONCORD = .venv/bin/concord
 DATA ?= ../shared/data
+TESTED = .[dask,postgresql]
 ALONE ?= $(wildcard tests/flows/cli/test_*.py)
 # Python compiles a package when it is first imported, and keeps that: to compile all of them beforehand takes a fifth of
 # the space, and minutes.
@@ -72,7 +73,7 @@ install: .venv/share/concord
 install-tests: install .venv/installed-tests
 
 .venv/installed-tests: .venv/installed
-	$(call install,-e ".[dask,postgresql]" --group test)
+	$(call install,-e "$(TESTED)" --group test)
 	touch .venv/installed-tests
 
 .venv-bench/installed: tests/benchmarks/peers.txt

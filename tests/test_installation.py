@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,12 @@ def imported() -> set[str]:
 
 
 RUN = installed_by(PROJECT["dependencies"])
+TESTED = f'".[{",".join(PROJECT["optional-dependencies"])}]" --group test'
+INSTALLS = re.compile(
+    r".* uv pip install [^|]*-c constraints\.txt -e (?P<uv>[^|]*) 2>/dev/null \|\| "
+    r".* -m pip install [^&]*--no-compile -c constraints\.txt -e (?P<pip>[^&]*); }"
+)
+"""A line by which make installs: by uv, or else by pip."""
 
 
 def test_a_run_s_packages_are_all_that_the_sources_import() -> None:
@@ -69,14 +76,13 @@ def test_a_run_s_packages_are_without_those_of_tests() -> None:
         ("run", ["."]),
         ("install", ["."]),
         ("data", ["."]),
-        *((target, [".", ".[{}]"]) for target in ("quick", "check", "test", "test-all", "test-nightly", "bench")),
-        ("install-tests", [".", ".[{}]"]),
+        *((target, [".", TESTED]) for target in ("quick", "check", "test", "test-all", "test-nightly", "bench")),
+        ("install-tests", [".", TESTED]),
     ],
 )
 def test_make_installs_what_its_target_needs_before_it_begins(
     target: str, installed: list[str], tmp_path: Path
 ) -> None:
-    extras = ",".join(["dev", *(name for name in PROJECT["optional-dependencies"] if name != "dev")])
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     alone = {name: value for name, value in os.environ.items() if "MAKE" not in name}  # as if not run by `make test`
@@ -84,11 +90,32 @@ def test_make_installs_what_its_target_needs_before_it_begins(
         ["make", "--dry-run", target], cwd=tmp_path, env=alone, capture_output=True, text=True, check=True
     )
     lines = planned.stdout.splitlines()
-    pips = [at for at, line in enumerate(lines) if " pip install " in line]
-    assert [lines[at].partition(" -e ")[2].strip('"') for at in pips] == [each.format(extras) for each in installed]
-    assert all("--no-compile -c constraints.txt" in lines[at] for at in pips)
-    tools = ("pytest", "ruff", "mypy", "-m concord.tasks", "tests/", "concord demo")
-    assert all(at > pips[-1] for at, line in enumerate(lines) if any(tool in line for tool in tools))
+    found = [(at, match) for at, line in enumerate(lines) if (match := INSTALLS.fullmatch(line))]
+    assert [match["uv"] for _, match in found] == [match["pip"] for _, match in found] == installed
+    tools = (".venv/bin/pytest", "ruff", "mypy", "-m concord.tasks", "tests/", "concord demo")
+    assert all(at > found[-1][0] for at, line in enumerate(lines) if any(tool in line for tool in tools))
+
+
+@pytest.mark.parametrize("uv", ["absent", "failing", "there"])
+def test_pip_installs_where_uv_does_not(uv: str, tmp_path: Path) -> None:
+    """There may be no uv for the platform, and a registry may be known to pip alone."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    programs = {"python": 'echo "$0" "$@" >> calls; test "$*" = "${*% uv}"', "uv": 'echo uv "$@" >> calls'}
+    programs["uv"] += "; false" if uv == "failing" else ""
+    for name in programs.keys() - ({"uv"} if uv == "absent" else set()):
+        (tmp_path / ".venv/bin" / name).write_text(f"#!/bin/sh\n{programs[name]}\n")
+        (tmp_path / ".venv/bin" / name).chmod(0o755)
+    (tmp_path / ".venv/share").mkdir()
+    without = os.environ | {"PATH": "/usr/bin:/bin"}
+    subprocess.run(["make", "install"], cwd=tmp_path, env=without, capture_output=True, check=True)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    ours = [line.split()[0] for line in calls if line.endswith("-c constraints.txt -e .")]
+    assert ours == {"absent": [PYTHON], "failing": ["uv", PYTHON], "there": ["uv"]}[uv]
+
+
+PYTHON = ".venv/bin/python"
 
 
 def test_what_is_installed_stays_until_the_packages_named_change(tmp_path: Path) -> None:
