@@ -162,8 +162,10 @@ class PublishedStudent:
     """A student that was found to be the published one: only `tasks.verify.certificate` makes one.
 
     student   the content of its file; `documents` those of the files of DOCUMENTS that were published, by name
+    tables    the released steps of a sketch that counted tables, JSON; none if they do not lie beside the certificate
     """
 
     certificate: Certificate
     student: bytes
     documents: Mapping[str, bytes]
+    tables: tuple[bytes, ...] = ()

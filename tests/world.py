@@ -269,6 +269,7 @@ if TYPE_CHECKING:
         CellPoints, Scorecard, first_page, guarantees_of, most_found, render, shown_scorecard as explained_scorecard,
         small_counts, verdict_of
     )
+    from concord.tasks.publish.tables import NORMAL_95, released_tables, tables_files
     from concord.tasks.student import (
         concord_published as student_concord_published, concord_tallied as student_concord_tallied,
         directions as student_directions, joint as student_joint, prior as student_prior,

@@ -1,6 +1,6 @@
 """Export: a published student as a folder that needs nothing of Concord, in every form that suits it.
 
-    FORMS                 what each form writes: a program for scikit-learn, a scorecard, a statement of SQL, a table
+    FORMS                 what each form writes: a program for scikit-learn, a scorecard, a statement of SQL, tables
     MODEL_CARD.md         the student, its guarantee, its inputs, and how to use each form
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
     attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
@@ -37,6 +37,7 @@ from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, Num
 from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, PublishedStudent
 from concord.tasks.data.concord_student import Spelled, truth_words
 from concord.tasks.publish.predict import csv_text
+from concord.tasks.publish.tables import TABLES, TABLES_GUIDE, tables_files
 from concord.tasks.student.model import load, modules_needed, strangers
 from concord.tasks.student.scorecard import has_scorecard, has_statement, scorecard_json, scorecard_sql
 from concord.tasks.student.trust import trusted_types
@@ -150,6 +151,12 @@ FORMS = {
         f"`{ROWS}` has synthetic rows that resemble the private ones, with inferred labels. {NOBODYS}",
         lambda published, _: SYNTHETIC_FILE in published.documents,
         lambda published, student: {ROWS: csv_text(_synthetic_rows(published, student)).encode()},
+    ),
+    "tables": Form(
+        f"`{TABLES}` has the released noisy counts of each column and of each pair of columns, with their standard "
+        f"deviations and 95 % intervals; `{TABLES_GUIDE}` says how to read them",
+        lambda published, _: bool(published.tables),
+        lambda published, _: tables_files(published.tables),
     ),
 }
 """What a student is exported as; `concord export` and `concord.export` write every form that suits it."""

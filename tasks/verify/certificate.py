@@ -38,6 +38,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.publish.describe import counted, describe
 from concord.tasks.verify.checks import difference, equal
+from concord.tasks.verify.forms import SketchForm
 from concord.tasks.verify.records import PublishedSession
 
 REGISTRY = "models:/"
@@ -255,4 +256,16 @@ def _signed(at: PublishedSession) -> PublishedStudent:
     for name, data in (*files.items(), (Path(student.path).name, content)):
         if name != ATTESTATION_FILE:  # the statement's own file is compared byte by byte
             at.check_signed(at.path(name), data)
-    return PublishedStudent(at.certificate, content, files)
+    return PublishedStudent(at.certificate, content, files, tuple(_tables(at)))
+
+
+def _tables(at: PublishedSession) -> Iterator[bytes]:
+    """The released steps of a sketch that counted tables, as they were signed; an export has none. Raises
+    NotVerified."""
+    record = at.certificate.leading
+    steps = [] if at.exported else [file for file in record.files if file.path.endswith(".json")]
+    for file, form in zip(steps, at.forms(record, steps), strict=True):
+        if isinstance(form, SketchForm) and form.question.what == "codes":
+            content = at.named(file)
+            at.check_signed(file.path, content)
+            yield content
