@@ -64,9 +64,15 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     shares = synthetic["sex"].value_counts(normalize=True)
     assert dict(shares.rows())["undeclared"] == pytest.approx(1 / 3, abs=0.1)
     exported = concord.export(found.session, tmp_path / "exported", home=home)
-    assert {"synthetic.parquet", "synthetic.csv"} <= {*exported}
+    assert {"synthetic.parquet", "synthetic.csv", "tables.csv", "tables.md"} <= {*exported}
     assert pl.read_csv(tmp_path / "exported" / "synthetic.csv").height == synthetic.height
     assert [check for check in verify_published(tmp_path / "exported") if not check.ok] == []
+    again = concord.export(tmp_path / "exported", tmp_path / "again")  # an export has no rounds to make tables of
+    assert {*exported} - {*again} == {"tables.csv", "tables.md"}
+    copied = shutil.copytree(folder, tmp_path / found.session)
+    edited(1, lambda step: step["sums"].reverse())(copied)
+    with pytest.raises(NotVerified, match="round-00001"):
+        concord.export(copied, tmp_path / "of an edit")
 
     report = Path(found.report).read_text()
     assert "No public row was used" in report
