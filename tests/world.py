@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from concord.tasks.advice.demo import (
         DEMO_TABLES, PLAN_SCHEMA_FILE, SCHEMA_LINE, SHIPPED, UNFORESEEN, write_demo, write_stays
     )
+    from concord.tasks.advice.dictionary import TABLES as TABLES_OF_DICTIONARY
     from concord.tasks.advice.draft import (
         INDEX, PROPOSED, UNREAD, PlanFacts, answered, classes_of, features_of, usual_delta
     )

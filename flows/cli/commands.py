@@ -158,6 +158,10 @@ class InitOptions:
     private: Annotated[str | None, typer.Option(help="Private table; only column names are read.")] = None
     public: Annotated[str | None, typer.Option(help="Public table, whose columns become features.")] = None
     schema: Annotated[str | None, typer.Option(help="In place of --public; default: schema.json.")] = None
+    dictionary_columns: Annotated[
+        str | None,
+        typer.Option(metavar="KEY=COLUMN", help="Columns of a --schema that is a table: name=Feld,type=Typ …"),
+    ] = None
     test: Annotated[str | None, typer.Option(help="Public labelled table, for evaluation.")] = None
     format: Annotated[
         str | None, typer.Option(metavar="KEY=SIGN", help="How CSV files are written: separator, encoding …")

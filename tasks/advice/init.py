@@ -3,6 +3,7 @@
 Checked by tests/flows/cli/test_init.py and tests/flows/cli/test_init_schema.py
 """
 
+import json
 import math
 import os
 import re
@@ -21,6 +22,7 @@ from concord.artifacts.sections import NAME_PATTERN, AboutPlan, DataPlan
 from concord.artifacts.sources import check_address
 from concord.artifacts.table_schema import schema_of
 from concord.tasks.advice.demo import PLAN_SCHEMA_FILE, SHIPPED
+from concord.tasks.advice.dictionary import TABLES, fields_in, named_columns
 from concord.tasks.advice.draft import (
     ABOUT,
     SCHEMA_FILE,
@@ -111,6 +113,7 @@ def write_plan(
         raise WrongInput(f"{path} already exists and is not overwritten: give another --out")
     if given.get("public") and given.get("schema"):
         raise WrongInput("--schema takes the place of a public table: leave out --schema, or --public")
+    given = _without_dictionary(given, path.with_name(SCHEMA_FILE))
     schema = Path(given.get("schema") or path.with_name(SCHEMA_FILE))
     if _one_table(given) and not schema.exists() and terminal is None:
         stated = dict(given)
@@ -131,6 +134,25 @@ def write_plan(
         "mechanism": plan.labeling.mechanism,
         **ahead,
     }
+
+
+def _without_dictionary(given: Mapping[str, Any], schema: Path) -> dict[str, Any]:
+    """The settings, in which the file `schema`, written first, stands for a data dictionary that is a table. Raises
+    WrongInput if the dictionary declares no schema, or if another one is there."""
+    named = given.get("schema") if isinstance(given.get("schema"), str | Path) else None
+    columns = named_columns(given.get("dictionary_columns"))
+    others = {name: value for name, value in given.items() if name != "dictionary_columns"}
+    if not named or Path(named).suffix.lower() not in TABLES:
+        if columns:
+            raise WrongInput("--dictionary-columns names columns of a table, and --schema must be one: CSV, or Arrow")
+        return others
+    text = written(fields_in(str(named), columns))
+    schema_of(json.loads(text))
+    if not schema.exists():
+        _write(schema, text)
+    elif schema.read_text(encoding="utf-8") != text:
+        raise WrongInput(f"{schema} is another schema than {named} declares: remove it, or give it as --schema")
+    return {**others, "schema": str(schema)}
 
 
 SKETCHED = (
