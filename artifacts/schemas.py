@@ -114,6 +114,9 @@ NULL_WORDS = (
 )
 """Text of a missing cell in a text file, as R, SAS, Excel, pandas, MySQL and C write it. Columnar files have nulls of
 their own."""
+FEATURES_FIELD, SCHEMA_FIELD = "data.features", "data.schema"
+"""The plan's fields by whose rules cells of features are read: in columns of the second, an empty cell alone is
+missing."""
 COMMAS = TextFormat()
 """The CSV format if none is declared."""
 
@@ -247,6 +250,8 @@ class Encoding(Frozen):
     """The feature columns in order, the names of label, classes and privacy unit, and how CSV files are written.
 
     bounds   of the label if it is a number: there are no classes then
+    words    columns for which a schema declares a category that is a usual word of a missing cell, such as None: of
+             these an empty cell alone is missing
     """
 
     columns: tuple[Column, ...]
@@ -255,11 +260,17 @@ class Encoding(Frozen):
     bounds: Bounds | None = None
     unit: str | None = None
     format: TextFormat = COMMAS
+    words: Annotated[tuple[str, ...], Field(exclude_if=lambda words: not words)] = ()
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the feature columns, in order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """The feature columns in order, each with the plan's field by whose rule its cells are read."""
+        return {name: SCHEMA_FIELD if name in self.words else FEATURES_FIELD for name in self.features}
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ class DeclaredCategories(Frozen):
 
     @model_validator(mode="after")
     def words_differ(self) -> Self:
-        """Check that the words are distinct, and none of them is that of a missing cell."""
+        """Check that the words are distinct, and none of them is declared to be that of a missing cell."""
         if len(self.words) > MOST_WORDS:
             rule = f"enum must list at most {MOST_WORDS:,} categories, got {len(self.words):,}"
             raise ValueError(f"{rule}: declare broader ones, or none, to hash them into buckets")
@@ -126,7 +126,7 @@ class DeclaredCategories(Frozen):
         for word in self.words:
             if word in before:
                 raise ValueError(f"enum must list each category once, got {word!r} twice")
-            if word in (*NULL_WORDS, *self.spelling.absent):
+            if word in ("", *self.spelling.absent):
                 raise ValueError(f"enum must not list {word!r}, which stands for a missing cell: leave it out")
             before.add(word)
         return self
@@ -169,6 +169,11 @@ class TableSchema(Frozen):
     def names(self) -> tuple[str, ...]:
         """Names of its columns."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """The categories of each column that declares them."""
+        return {column.name: column.words for column in self.columns if isinstance(column, DeclaredCategories)}
 
     @property
     def hashed(self) -> frozenset[str]:
@@ -315,6 +320,8 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
         if not isinstance(given["enum"], list):
             raise ValueError(f"enum must be a list of categories, got {given['enum']!r}")
         words = tuple(_word(value) for value in given["enum"])
+        if missing := {*words} & {_word(value) for value in field["missingValues"]}:
+            raise ValueError(f"enum must not list {min(missing)!r}, which missingValues names: leave it out of one")
         return DeclaredCategories(kind="categorical", name=name, words=words, spelling=spelling)
     if kind == "string":
         given = {"kind": "text", "name": name, "buckets": field.get("buckets", BUCKETS), "spelling": spelling}

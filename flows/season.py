@@ -47,7 +47,8 @@ from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student.public_rows import read_sample
 from concord.tasks.student.questions import SeasonReader
 from concord.tasks.units.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
-from concord.tasks.units.blocks import BLOCKS, Coding, columns_asked, gather
+from concord.tasks.units.blocks import BLOCKS, Coding, gather
+from concord.tasks.units.parts import columns_asked
 from concord.tasks.units.sums import count
 from concord.tasks.units.units import PrivateRows, names_held
 

@@ -332,11 +332,13 @@ if TYPE_CHECKING:
         teach, votes_schema
     )
     from concord.tasks.units.blocks import (
-        BLOCKS, Coding, BlockStep, _in_blocks, _labels, code_rows, columns_asked, gather, known_codes
+        BLOCKS, Coding, BlockStep, _in_blocks, _labels, code_rows, gather, known_codes
     )
     from concord.tasks.units.guard import private_stage, silenced
     from concord.tasks.units.identifiers import LONGEST_TEXT, PLAIN, _named, name_of
-    from concord.tasks.units.parts import NULL_CELL, division_of, naming_rule, of_part, public_key, row_names
+    from concord.tasks.units.parts import (
+        NULL_CELL, columns_asked, division_of, naming_rule, of_part, public_key, row_names
+    )
     from concord.tasks.units.spill import SPILLS, spilling
     from concord.tasks.units.split import ASIDE, SHARD, one_row_a_unit, split, with_public
     from concord.tasks.units.sums import count, keep_sums, total_of

@@ -299,14 +299,14 @@ class PublicFacts:
         lifetime = plan.privacy.lifetime
 
         def frames() -> Iterator[pl.DataFrame]:  # read again each time: a table may be larger than memory
-            return (cast_rows(frame, encoding) for frame in table.frames(encoding.features))
+            return (cast_rows(frame, encoding) for frame in table.frames(encoding.asked))
 
         @cache
         def learned(**sizes: Any) -> Codes:
             return learn_codes(frames(), encoding.columns, **sizes)
 
         return cls(
-            rows=sum(frame.height for frame in table.frames(encoding.features)),
+            rows=sum(frame.height for frame in table.frames(encoding.asked)),
             encoding=encoding,
             codes=lambda plan: learned(**planned_sizes(plan, encoding)),
             order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,

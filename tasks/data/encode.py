@@ -21,6 +21,7 @@ from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.home.vault import Staged
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import (
+    NULL_WORDS,
     Column,
     Empty,
     Encoding,
@@ -152,6 +153,7 @@ def reading_encoding(plan: Plan) -> Encoding:
 
 def _encoding_of(plan: Plan, columns: tuple[Column, ...]) -> Encoding:
     data = plan.data
+    categories = {} if data.declared is None else data.declared.categories
     return Encoding(
         columns=columns,
         label=data.label,
@@ -159,6 +161,7 @@ def _encoding_of(plan: Plan, columns: tuple[Column, ...]) -> Encoding:
         bounds=data.bounds,
         unit=data.unit,
         format=data.format,
+        words=tuple(name for name, words in categories.items() if not {*NULL_WORDS}.isdisjoint(words)),
     )
 
 
@@ -182,11 +185,10 @@ def as_declared(columns: Sequence[Column], schema: TableSchema) -> tuple[Column,
     """The columns with all declared categories or buckets as their vocabulary, whichever the public rows have. A column
     without any value in them has its declared kind: synthetic rows may lack values that a few private rows have."""
     declared = {column.name: column for column in reading_columns(schema)}
-    words = {column.name: column.words for column in schema.columns if isinstance(column, DeclaredCategories)}
 
     def with_declared(column: Column) -> Column:
-        if column.name in words:
-            return OneHot(name=column.name, vocabulary=words[column.name], missing=True)
+        if column.name in schema.categories:
+            return OneHot(name=column.name, vocabulary=schema.categories[column.name], missing=True)
         if isinstance(column, Empty) or column.name in schema.hashed:
             return declared[column.name]
         return column.model_copy(update={"spelling": declared[column.name].spelling})
@@ -214,7 +216,7 @@ def stage_public(
     table = open_public(path, field, encoding.format)
     table.check(encoding)
     batches: list[PublicBatch] = []
-    cast = (cast_rows(frame, encoding) for frame in table.frames(encoding.features))
+    cast = (cast_rows(frame, encoding) for frame in table.frames(encoding.asked))
     for frame in _even(cast, batch_rows):
         first = batches[-1].first + batches[-1].rows if batches else 0
         ref = write_frame(frame, vault, f"{folder}/batch-{len(batches):05d}.arrow")
@@ -229,7 +231,7 @@ def labelled_rows(path: str, encoding: Encoding) -> tuple[pl.DataFrame, NDArray[
     """
     table = open_public(path, "data.test", encoding.format)
     table.check(encoding)
-    columns = dict.fromkeys(encoding.features, "data.features") | {encoding.label: "data.label"}
+    columns = encoding.asked | {encoding.label: "data.label"}
     raw = pl.concat(table.frames(columns), how="vertical_relaxed")
     if encoding.bounds is not None:
         numbers = cast_numbers(raw[encoding.label])

@@ -71,7 +71,7 @@ class Unmatched:
 @private_stage
 def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
     """The shares of the private table that a plan would not recognise. Raises WrongInput if it lacks a column."""
-    columns = dict.fromkeys(encoding.features, "data.features") | {encoding.label: "data.label"}
+    columns = encoding.asked | {encoding.label: "data.label"}
     if encoding.unit is not None:
         columns[encoding.unit] = UNIT_FIELD
     unmarked = encoding.spelled(lambda spelling: spelling.model_copy(update={"absent": ()}))

@@ -22,7 +22,9 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import (
     COMMAS,
+    FEATURES_FIELD,
     NO_NAMES,
+    SCHEMA_FIELD,
     USUAL_SPELLING,
     WORDS,
     AnyPath,
@@ -38,7 +40,10 @@ from concord.tasks.data.stored_columns import polars_type
 
 UNIT_FIELD, CELLS_FIELD = "data.unit", "test.columns"
 """The fields whose columns name units."""
-OWN_WORDS: Mapping[str, Collection[str]] = {"data.label": ANY_WORD, UNIT_FIELD: NO_NAMES, CELLS_FIELD: NO_NAMES}
+OWN_WORDS: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(("data.label", SCHEMA_FIELD), ANY_WORD),
+    **dict.fromkeys((UNIT_FIELD, CELLS_FIELD), NO_NAMES),
+}
 """Words of a missing cell in text, by the field that asks for the column, if they are not the usual ones."""
 IN_EVERY_HEADER = ("data.label", UNIT_FIELD)
 """Fields that name columns which the header of a private CSV file must have."""
@@ -136,7 +141,7 @@ class Table:
         Raises WrongInput, before any row is read, if a file lacks a column or has it twice; and in the end, if a public
         table has no row.
         """
-        asked_by = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, "data.features")
+        asked_by = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, FEATURES_FIELD)
         self.check_columns(asked_by)
         ids = {*names, *(name for name, field in asked_by.items() if field == UNIT_FIELD)}
         missing = {name: OWN_WORDS[field] for name, field in asked_by.items() if field in OWN_WORDS}
@@ -170,7 +175,7 @@ class Table:
         padded   whether a column of a text file in which a number begins with a needless zero is numeric; if not, it
                  is categorical
         """
-        self.check_columns(dict.fromkeys(columns, "data.features"))
+        self.check_columns(dict.fromkeys(columns, FEATURES_FIELD))
         codes: set[str] = set()
         kinds: dict[str, Kind] = dict.fromkeys(columns, "null")
         for file in self.files:

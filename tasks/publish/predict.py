@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line, is_printable, quoted
 from concord.artifacts.published import PublishedStudent
-from concord.artifacts.schemas import COMMAS, TextFormat
+from concord.artifacts.schemas import COMMAS, FEATURES_FIELD, TextFormat
 from concord.tasks.data.cells import kind_of
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.student.model import AnyRows, load, strangers
+from concord.tasks.student.model import AnyRows, columns_read, load, strangers
 
 SUFFIXES = (".parquet", ".csv")
 CLASS, VALUE = "class", "number"
@@ -50,6 +50,10 @@ class Thresholded:
     def __init__(self, student: Any, name: str, least: float) -> None:
         self._student, self._name, self._least = student, name, least
         self.classes_, self.feature_names_in_ = student.classes_, student.feature_names_in_
+
+    def __getitem__(self, name: str) -> Any:
+        """A part of the student."""
+        return self._student[name]
 
     def predict(self, rows: Any) -> NDArray[Any]:
         """Class names (rows,)."""
@@ -113,10 +117,10 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
         raise WrongInput(f"--out must be a new file, but {target} already exists")
     if suffix == ".csv" and not all(map(is_printable, getattr(student, "classes_", ()))):
         raise WrongInput("--out must be a .parquet file: the student names a class by letters that are not printable")
-    read = dict.fromkeys((*student.feature_names_in_, *([] if key is None else [key])))
-    names = {*read}.difference(student.feature_names_in_)
+    read = columns_read(student)
+    names = {key} - read.keys() if key is not None else set[str]()
     form = format_of(table, field="ROWS")
-    frames = open_public(table, "ROWS", form).frames([*read], names)
+    frames = open_public(table, "ROWS", form).frames(read | dict.fromkeys(names, FEATURES_FIELD), names)
     passing = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         tables = predictions(student, frames, key)

@@ -66,7 +66,7 @@ def evaluate(student: "Pipeline", path: str, encoding: Encoding, groups: Sequenc
 
     _, truth = labelled_rows(path, encoding)
     table = open_public(path, "data.test", encoding.format)
-    raw = pl.concat(table.frames(encoding.features), how="vertical_relaxed")
+    raw = pl.concat(table.frames(encoding.asked), how="vertical_relaxed")
     model, X = student["student"], student[:-1].transform(raw)
     if encoding.bounds is not None:
         test: AnyPublicTest = number_measured(truth, model.predict(X), encoding.label, digest_of_table(path))

@@ -26,7 +26,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput, quoted
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.schemas import FEATURES_FIELD, NULL_WORDS, SCHEMA_FIELD, Encoding
 from concord.tasks.data import concord_pictures, concord_student
 from concord.tasks.data.matrix import published_encoding
 from concord.tasks.student import concord_published, concord_tallied
@@ -138,6 +138,19 @@ def load(file: bytes, planned: str | None = None) -> Any:
     student = skops.io.loads(file, trusted=trusted_types(file, planned))
     check_values(student)
     return student
+
+
+def columns_read(student: Any) -> dict[str, str]:
+    """The columns that a published student reads, each with the field by whose rule the cells of a text file are read:
+    a category may be a usual word of a missing cell, such as None."""
+    fields = dict.fromkeys(map(str, student.feature_names_in_), FEATURES_FIELD)
+    for _, part, names in student["encode"].transformers_:
+        if isinstance(part, Pipeline) and part[0].kind == "categorical":
+            code = part[1]
+            listed = code.categories_[0].tolist() if hasattr(code, "categories_") else getattr(code, "words", ())
+            if not {*NULL_WORDS}.isdisjoint([*listed, *getattr(code, "others", ())]):
+                fields |= dict.fromkeys(names, SCHEMA_FIELD)
+    return fields
 
 
 class AnyRows(Published):

@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
@@ -40,7 +39,7 @@ from concord.tasks.data.tables import Slice, Table
 from concord.tasks.mechanisms.tallies import STEPS
 from concord.tasks.units.arrivals import Arriving
 from concord.tasks.units.guard import private_stage
-from concord.tasks.units.parts import columns_of_names, of_part
+from concord.tasks.units.parts import columns_asked, columns_of_names, of_part
 from concord.tasks.units.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
 from concord.tasks.units.units import UNIT, PrivateRows, private_table, rows_with_units, shards_of
 
@@ -175,12 +174,6 @@ def _check_same(coding: Coding, files: Sequence[str]) -> None:
     """Raise NotVerified if a worker finds other files: its share of them would be another one."""
     if [str(file.path) for file in coding.table.files] != list(files):
         raise NotVerified(f"the files of {PRIVATE} changed while they were read, or a worker sees others: run again")
-
-
-def columns_asked(plan: Plan, encoding: Encoding) -> dict[str, str]:
-    """The columns that are read, each with the plan's field that asks for it."""
-    features = dict.fromkeys(encoding.features, "data.features")
-    return features | columns_of_names(plan) | {plan.data.label: "data.label"}
 
 
 @private_stage

@@ -26,6 +26,7 @@ from concord.artifacts.domains import Division
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import EVERY, TEST
 from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding
 from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD, open_private
 from concord.tasks.units.units import sampled, unit_names
 
@@ -70,6 +71,11 @@ def format_of_names(plan: Plan) -> dict[str, str]:
 def columns_of_names(plan: Plan) -> dict[str, str]:
     """The columns that must be read to name a row by its cells, each with the field of the plan that asks for it."""
     return {} if plan.test is None else dict.fromkeys(plan.test.columns or (), CELLS_FIELD)
+
+
+def columns_asked(plan: Plan, encoding: Encoding) -> dict[str, str]:
+    """The columns of private rows that are read, each with the field of the plan that asks for it."""
+    return encoding.asked | columns_of_names(plan) | {plan.data.label: "data.label"}
 
 
 def of_part(plan: Plan, key: bytes, part: str) -> Callable[[pl.DataFrame, pl.Series], pl.Series]:

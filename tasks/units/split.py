@@ -49,7 +49,7 @@ from concord.tasks.data.matrix import row_digests
 from concord.tasks.data.sources import SnapshotWriter, snapshot_at, snapshot_place
 from concord.tasks.data.tables import kind_in
 from concord.tasks.units.guard import private_stage
-from concord.tasks.units.parts import columns_of_names, of_part, public_key
+from concord.tasks.units.parts import columns_asked, of_part, public_key
 from concord.tasks.units.spill import SPILLS, spilling
 from concord.tasks.units.units import (
     UNIT,
@@ -129,10 +129,8 @@ def _identified(private: PrivateRows) -> Iterator[pl.DataFrame]:
     """Cast rows of the units, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number yet."""
     plan, encoding, key = private.plan, private.encoding, private.key
     table = private_table(plan)  # of a format that keeps rows where they are
-    columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
-    columns |= {plan.data.label: "data.label"}
     chosen = of_part(plan, key, private.part)
-    for frame, owners in rows_with_units(table, columns, private.erased):
+    for frame, owners in rows_with_units(table, columns_asked(plan, encoding), private.erased):
         mine = chosen(frame, owners)
         raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)

@@ -24,7 +24,7 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -149,10 +149,13 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     table = _table(test, named, home)
     if table is None:
         return f"{follows}; the test table was not found: name it with --test to evaluate the student again"
-    from concord.tasks.student.model import load  # imports all of scikit-learn, which nothing else here needs
+    from concord.tasks.student.model import (
+        columns_read,
+        load,
+    )  # imports all of scikit-learn, which nothing else here needs
 
     student = load(read(certificate.student.file))
-    rows, truth = _rows(certificate.features, test, table)
+    rows, truth = _rows(columns_read(student), test, table)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
         _check_student(test, student, rows, truth, table)
@@ -289,12 +292,10 @@ def _table(test: AnyPublicTest, named: str | None, home: Path | None) -> str | N
     return path if digest == test.table else None
 
 
-def _rows(features: Sequence[str], test: AnyPublicTest, path: str) -> tuple[pl.DataFrame, Any]:
+def _rows(features: Mapping[str, str], test: AnyPublicTest, path: str) -> tuple[pl.DataFrame, Any]:
     """The raw rows at `path`, and their class indices or numbers (rows,)."""
     table = open_public(path, "--test", format_of(path, field="--test"))
-    rows = pl.concat(
-        table.frames(dict.fromkeys(features, "data.features") | {test.label: "data.label"}), how="vertical_relaxed"
-    )
+    rows = pl.concat(table.frames({**features, test.label: "data.label"}), how="vertical_relaxed")
     if isinstance(test, NumberTest):
         return rows.drop(test.label), cast_numbers(rows[test.label])
     names = tuple(item.name for item in test.classes)

@@ -174,6 +174,31 @@ def test_exported_rows_are_written_in_the_words_that_the_student_reads(
     assert both[0].equals(both[1])
 
 
+def test_a_declared_word_is_a_category_though_it_often_marks_a_missing_cell(
+    tmp_path: Path, home: Path, concord: Callable[..., tuple[int, str, str]]
+) -> None:
+    """In CSV, None was a missing cell whatever the dictionary declared, and a schema could not declare it."""
+    fields = [*FIELDS[:2], {"name": "sex", "type": "string", "constraints": {"enum": ["None", "Male"]}}]
+    files = {"private": "private.csv", "test": "test.csv", "schema": {"fields": fields}}
+    plan = plan_of(tmp_path, data=files)
+    for name, rows in (("private", workers(4_000, 1)), ("test", workers(1_000, 2))):
+        named = rows.filter(pl.col("sex") != "other").with_columns(pl.col("sex").replace("Female", "None"))
+        named.write_csv(tmp_path / f"{name}.csv")
+        named.write_parquet(tmp_path / f"{name}.parquet")
+    found = start(plan, home)
+    assert found.student["public_test"]["accuracy"] > 0.75
+    assert not [warning for warning in found.warnings if "'sex'" in warning]
+    written = []
+    for kind in ("csv", "parquet"):
+        out = tmp_path / f"of {kind}.csv"
+        assert concord("predict", found.session, str(tmp_path / f"test.{kind}"), "--out", str(out))[0] == 0
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+    assert all_is_well(home)
+    first = json.loads((home / "released" / found.session / "rounds" / "round-00000.json").read_text())
+    assert first["sums"][first["question"]["spans"][-1][0]] / first["question"]["steps"] > 1_000  # as many are None
+
+
 def test_a_frame_and_a_schema_are_all_that_python_needs(home: Path) -> None:
     known: dict[str, Any] = {"rows": 4_000, "schema": {"fields": FIELDS}, "home": home}
     frame, test = workers(4_000, 1), workers(1_000, 2)
