@@ -152,7 +152,7 @@ FORMS = {
         lambda published, _: SYNTHETIC_FILE in published.documents,
         lambda published, student: {ROWS: csv_text(_synthetic_rows(published, student)).encode()},
     ),
-    "tables": Form(
+    "tables": ExportForm(
         f"`{TABLES}` has the released noisy counts of each column and of each pair of columns, with their standard "
         f"deviations and 95 % intervals; `{TABLES_GUIDE}` says how to read them",
         lambda published, _: bool(published.tables),
