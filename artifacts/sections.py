@@ -287,6 +287,10 @@ class LabelingPlan(Section):
     """The approximate number of private units, as publicly known; they are never counted. Tallies are planned for this
     number."""
 
+    joined: bool = True
+    """Whether tallies also count all numbers of a row together, if public rows cluster: by the nearest of a few hundred
+    centres. With `false`, numbers are counted column by column alone."""
+
     @model_validator(mode="after")
     def keys_are_of_its_mechanism(self) -> Self:
         ends = () if self.mechanism == TALLIES else MECHANISMS.get(self.mechanism, ("cutoff", "queries"))

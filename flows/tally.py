@@ -95,7 +95,7 @@ def tally(
     """The sum over the units of one block that answers a question; of pairs of columns, or of groups of a grid's cells,
     by the codes that have them."""
     parsed, path = RoundQuestion.from_record(dict(question)), f"{sums_folder(block)}/{place.key}.npy"
-    recode = None if codes is None else codes.paired if grid is None else partial(recoded, grid=grid, codes=codes)
+    recode = None if codes is None else codes.completed if grid is None else partial(recoded, grid=grid, codes=codes)
     return units_sums.count([block], parsed, place.vault, path, recode)
 
 

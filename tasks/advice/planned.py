@@ -18,6 +18,7 @@ Not covered  whether another way would teach more; interactions of several colum
              tests/tasks/advice/test_recommend.py and test_cover.py, and tests/flows/cli/test_plan_command.py
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from concord.tasks.asking.relabel import Subset, subset_of
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens, learn_codes
 from concord.tasks.data.encode import labelled_rows, learn_encoding, systematic_sample
+from concord.tasks.data.joined import joinable
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.catalogue import calibrate
@@ -46,7 +48,7 @@ from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.stream import Stream, bits_for
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.directions import most_rows
-from concord.tasks.student.rounds import LATER_FIELDS, PAIRED, planned_rounds, sketch_rounds
+from concord.tasks.student.rounds import JOINED_SHARE, LATER_FIELDS, PAIRED, planned_rounds, sketch_rounds
 
 DIVIDED = 4 * 32 * 12
 """Least number of cells that are distinguishable from noise at which the outermost bins of numbers are divided: their
@@ -54,6 +56,8 @@ quarters then hold 60 times as many units as the noise of a single round."""
 
 LOUD = 5
 """Units that share a cell, over the standard deviation of the noise in its sums."""
+FEWEST_CELLS = 12
+"""Fewest cells by which all numbers together are counted."""
 
 
 def check_columns(plan: Plan, encoding: Encoding) -> None:
@@ -84,7 +88,17 @@ def planned_sizes(plan: Plan, encoding: Encoding) -> CodeSizes:
                 sizes["cells"] = min(VECTOR_CELLS, cells_that_are_heard(once, units))
             elif _alone(plan) and cells_that_are_heard(once, units) >= DIVIDED:
                 sizes["tails"] = True
+            if joins(plan, encoding):
+                heard = cells_that_are_heard(_of_rounds(plan, 1, VECTOR_CELLS), units * math.sqrt(JOINED_SHARE))
+                sizes["joined"] = min(VECTOR_CELLS, heard) if heard >= FEWEST_CELLS else 0
     return sizes
+
+
+def joins(plan: Plan, encoding: Encoding) -> bool:
+    """Whether all numbers together are counted, if public rows cluster. Never with vectors or a number as label; nor if
+    labels alone are secret, or in a stream."""
+    vectors = any(isinstance(column, Passed) for column in encoding.columns)
+    return plan.labeling.joined and _alone(plan) and not vectors and bool(joinable(encoding.columns))
 
 
 def planned_tallies(plan: Plan, codes: Codes, rows: int, decided: tuple[int, int] | None = None) -> Tallies:
@@ -93,15 +107,17 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, decided: tuple[int, int
     decided  rounds of labels that are decided already, and the fields of the last one
     """
     spaces, width = deepens(codes), len(codes.coarse)
-    made = partial(_of_rounds, plan, width, codes.size, spaces=spaces, pairs=asks_pairs(plan, codes))
+    joined = 0 if codes.joined is None else codes.fields[codes.joined].size
+    made = partial(_of_rounds, plan, width, codes.size, spaces=spaces, pairs=asks_pairs(plan, codes), joined=joined)
     once = made()
     if isinstance(once, Stream):
         return once
     rows, units = min(rows, most_rows(codes)), plan.labeling.rows or 0
+    rho = once.rho * (1 - JOINED_SHARE if joined else 1)
     if decided is not None:
         rounds, later = decided
     else:
-        later = later_fields(width, once.rho, rows, units)
+        later = later_fields(width, rho, rows, units)
         if plan.privacy.secret == "labels":
             rounds = 1  # features are known, so one round has all of the budget
         elif plan.data.bounds is not None:
@@ -111,7 +127,7 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, decided: tuple[int, int
         elif all(isinstance(field, VectorField) for field in codes.fields):
             rounds = 1  # it measures all cells: a model of cells adds nothing
         else:
-            rounds = rounds_of(width, once.rho, rows, units)
+            rounds = rounds_of(width, rho, rows, units)
     return once if rounds == 1 else made(rounds=rounds, later=later)
 
 

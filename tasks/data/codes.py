@@ -22,6 +22,7 @@ from pydantic import Field, model_validator
 from concord.artifacts.schemas import Column, Frozen, OneHot, Passed, Scaled
 from concord.tasks.data.cells import Numbers, WordPlaces, cast_columns, distinct, numbers_of
 from concord.tasks.data.encode import systematic_sample
+from concord.tasks.data.joined import JoinedField, clustered, joinable, learn_joined, public_scores, unclustered
 from concord.tasks.data.vectors import VectorField, learn_layer, learn_view
 
 CodeMatrix = NDArray[np.int32]
@@ -38,12 +39,14 @@ class CodeSizes(TypedDict, total=False):
     coarse, fine   bins of a number in the first round and in later ones, which nest in them
     cells          most cells of a vector
     tails          whether the outermost fine bins are divided further, as `interval_cuts` does
+    joined         most cells of all numbers together, if public rows cluster; 0 if numbers are not joined
     """
 
     coarse: Required[int]
     fine: int
     cells: int
     tails: bool
+    joined: int
 
 
 CODED = (Scaled, OneHot, Passed)
@@ -141,12 +144,13 @@ class PairField(Frozen):
         return left * (max(self.right) + 1), right
 
 
-CodedField = Annotated[NumberField | WordField | VectorField | PairField, Field(discriminator="kind")]
+ColumnField = NumberField | WordField | VectorField
+CodedField = Annotated[ColumnField | PairField | JoinedField, Field(discriminator="kind")]
 
 
 class Codes(Frozen):
     """The fields of a row's codes. A number has two, a coarse view and a fine one; a category and a vector have one.
-    Fields of pairs of columns come last: their codes follow from fine ones.
+    Fields of several columns come last, all numbers together and then pairs: their codes follow from fine ones.
 
     fields   F of them; their ranges of codes follow one another and cover 0 … D−1
     coarse   the fields that the first round asks: one for each column
@@ -169,6 +173,10 @@ class Codes(Frozen):
                 sizes = [self.fields[at].size for at in field.both if at in self.fine]
                 if sizes != [len(field.left), len(field.right)]:
                     raise ValueError(f"the codes of {field.name!r} must be groups of the codes of two fine fields")
+            if isinstance(field, JoinedField):
+                sizes = [self.fields[at].size for at in field.columns if at in self.fine]
+                if sizes != [*map(len, field.levels)]:
+                    raise ValueError(f"{field.name} must have a level for each code of their fine fields")
         if not all(0 <= at < len(self.fields) for at in (*self.coarse, *self.fine)):
             raise ValueError(f"coarse and fine must be fields 0 to {len(self.fields) - 1}")
         return self
@@ -189,9 +197,19 @@ class Codes(Frozen):
         return {at: field for at, field in enumerate(self.fields) if isinstance(field, PairField)}
 
     @property
+    def joined(self) -> int | None:
+        """The field of all numbers together; None if there is none."""
+        return next((at for at, field in enumerate(self.fields) if isinstance(field, JoinedField)), None)
+
+    @property
+    def derived(self) -> tuple[int, ...]:
+        """The fields of several columns, which come last."""
+        return tuple(at for at, field in enumerate(self.fields) if isinstance(field, PairField | JoinedField))
+
+    @property
     def weighed(self) -> tuple[int, ...]:
-        """The fields for which a model has weights: the fine ones, and pairs."""
-        return (*self.fine, *self.pairs)
+        """The fields for which a model has weights: the fine ones, and those of several columns."""
+        return (*self.fine, *self.derived)
 
     @property
     def digest(self) -> str:
@@ -207,6 +225,18 @@ class Codes(Frozen):
         """The first code of each of these fields, and the first one beyond it."""
         return [(self.span(field).start, self.span(field).stop) for field in fields]
 
+    def with_joined(self, scores: NDArray[np.int64], rows: CodeMatrix, numbers: Iterable[str], most: int) -> Self:
+        """With a further field of all numbers together, of at most that many cells.
+
+        scores   of public rows (rows, numbers), as `public_scores` gives them
+        rows     codes (rows, F) of the same rows
+        numbers  names of the columns
+        """
+        fine = {self.fields[at].name: at for at in self.fine}
+        sizes = {fine[name]: self.fields[fine[name]].size for name in numbers}
+        joined = learn_joined(scores, self.within(rows, sizes), sizes, self.size, most)
+        return type(self)(fields=(*self.fields, joined), coarse=self.coarse, fine=self.fine)
+
     def with_pairs(self, groups: Mapping[int, tuple[int, ...]], both: Iterable[tuple[int, int]]) -> Self:
         """With a further field for each two fine fields in `both`, by the group of each of their codes, from 0."""
         fields = list(self.fields)
@@ -220,22 +250,30 @@ class Codes(Frozen):
         """The codes (rows, F) of cast rows, in Fortran's order."""
         return self._of(cells.height, distinct(cells.select(list(self._views()))), np.dtype(np.int32))
 
-    def paired(self, codes: CodeMatrix) -> CodeMatrix:
+    def completed(self, codes: CodeMatrix) -> CodeMatrix:
         """Codes (rows, F) from those of single columns, which come first in `codes`."""
-        if not self.pairs:
+        if not self.derived:
             return codes
-        paired = np.empty((len(codes), self.width), codes.dtype, order="F")
-        single = self.width - len(self.pairs)
-        paired[:, :single] = codes[:, :single]
-        self._pair(paired)
-        return paired
+        completed = np.empty((len(codes), self.width), codes.dtype, order="F")
+        single = self.width - len(self.derived)
+        completed[:, :single] = codes[:, :single]
+        self._derive(completed)
+        return completed
 
-    def _pair(self, codes: NDArray[Any]) -> None:
-        """Fill in the codes of pairs."""
-        for at, field in self.pairs.items():
-            codes[:, at] = field.start
-            for fine, part in zip(field.both, field.parts, strict=True):
-                codes[:, at] += part[codes[:, fine].astype(np.int64) - self.fields[fine].start].astype(codes.dtype)
+    def within(self, codes: NDArray[Any], fields: Iterable[int]) -> list[NDArray[np.int64]]:
+        """The codes (rows,) of rows (rows, F) in each of these fields, from 0."""
+        return [codes[:, at].astype(np.int64) - self.fields[at].start for at in fields]
+
+    def _derive(self, codes: NDArray[Any]) -> None:
+        """Fill in the codes of fields of several columns."""
+        for at in self.derived:
+            field = self.fields[at]
+            if isinstance(field, JoinedField):
+                codes[:, at] = field.of(self.within(codes, field.columns))
+            elif isinstance(field, PairField):
+                one, other = self.within(codes, field.both)
+                left, right = field.parts
+                codes[:, at] = field.start + left[one] + right[other]
 
     def of_raw(self, raw: pl.DataFrame, columns: Sequence[Column]) -> NDArray[Any]:
         """The codes of rows that are not cast yet, in the smallest type that holds them; each word is cast only once.
@@ -261,14 +299,14 @@ class Codes(Frozen):
             coded = codes_of_numbers(values, numbers) if numbers else others
             for at, codes_of_values in zip(views, coded, strict=True):
                 codes[:, at] = codes_of_values[places]
-        self._pair(codes)
+        self._derive(codes)
         return codes
 
-    def _views(self) -> dict[str, dict[int, NumberField | WordField | VectorField]]:
+    def _views(self) -> dict[str, dict[int, ColumnField]]:
         """The fields of each column, by number."""
-        views = dict[str, dict[int, NumberField | WordField | VectorField]]()
+        views = dict[str, dict[int, ColumnField]]()
         for at, field in enumerate(self.fields):
-            if not isinstance(field, PairField):
+            if not isinstance(field, PairField | JoinedField):
                 views.setdefault(field.name, {})[at] = field
         return views
 
@@ -317,8 +355,14 @@ def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], **siz
             views.append((first, len(fields) - 1))
         binned = sum(fields[at].size for _, at in views if not isinstance(fields[at], VectorField))
         if binned <= MOST_CODES or fine <= LEAST_BINS:
-            return Codes(fields=tuple(fields), coarse=tuple(at for at, _ in views), fine=tuple(at for _, at in views))
+            break
         fine //= 2
+    codes = Codes(fields=tuple(fields), coarse=tuple(at for at, _ in views), fine=tuple(at for _, at in views))
+    most, together = sizes.get("joined", 0), joinable(columns)
+    scores = public_scores(sample, together if most else ())
+    if not most or not together or not clustered(unclustered(scores)):
+        return codes
+    return codes.with_joined(scores, codes.of(sample), [column.name for column in together], most)
 
 
 def interval_cuts(numbers: Numbers, rows: int, bins: int, tails: bool = False) -> tuple[float, ...]:

@@ -150,7 +150,7 @@ def recoded(rows: CodeMatrix, grid: Codes, codes: Codes) -> CodeMatrix:
     """The codes (rows, F) of rows by their grid cells (rows, grid's fields): of the grid's pairs, or of other codes,
     whose cuts are cuts of the grid and whose words are words of it."""
     if codes.pairs:
-        return codes.paired(rows)
+        return codes.completed(rows)
     narrow = {grid.fields[at].name: at for at in grid.fine}
     regrouped = np.empty((len(rows), codes.width), np.int32, order="F")
     for at, field in enumerate(codes.fields):

@@ -59,13 +59,13 @@ class Layer(Frozen):
     @model_validator(mode="after")
     def every_gradient_has_its_weights(self) -> Self:
         """Products must be whole numbers that doubles hold."""
-        if _numbers(self.weights, self.hidden).shape != (FEATURES, self.hidden):
+        if numbers_in(self.weights, self.hidden).shape != (FEATURES, self.hidden):
             raise ValueError(f"a layer needs {FEATURES} weights for each bias")
         return self
 
     def of(self, features: Ints) -> Ints:
         """The layer (rows, hidden) of features (rows, FEATURES), each 0 to LARGEST."""
-        weights = _numbers(self.weights, len(self.biases)).astype(np.float64)
+        weights = numbers_in(self.weights, len(self.biases)).astype(np.float64)
         products = (features.astype(np.float64) @ weights).astype(np.int64)  # whole, and Σ|x||w| < 2^39: exact
         hidden = np.maximum(0, products + np.array(self.biases, np.int64))
         even = hidden * LARGEST // np.maximum(1, hidden.max(axis=1, keepdims=True))
@@ -106,7 +106,7 @@ class VectorField(Frozen):
     @property
     def points(self) -> Ints:
         """The centres (cells, features)."""
-        return _numbers(self.centres, self.layer.hidden if self.layer else _features(self.view, self.length))
+        return numbers_in(self.centres, self.layer.hidden if self.layer else _features(self.view, self.length))
 
     @property
     def size(self) -> int:
@@ -153,7 +153,7 @@ def learn_view(column: Passed, cells: pl.Series, start: int, most: int) -> Vecto
         length=column.size,
         low=low,
         high=high,
-        centres=_written(np.zeros((1, _features("gradients" if square else "values", column.size)), np.int64)),
+        centres=written(np.zeros((1, _features("gradients" if square else "values", column.size)), np.int64)),
     )
     return _centred(field, vectors, most)
 
@@ -168,7 +168,7 @@ def learn_layer(field: VectorField, cells: pl.Series, scores: NDArray[np.float64
     weights, biases = network.fit(vectors / np.float32(LEVELS - 1), scores[there]).layer()
     unit = LARGEST / np.abs(weights).max()
     whole = np.clip(np.rint(biases * unit), -(2**40), 2**40).astype(np.int64).tolist()
-    layer = Layer(weights=_written(np.rint(weights * unit).astype(np.int64)), biases=tuple(whole))
+    layer = Layer(weights=written(np.rint(weights * unit).astype(np.int64)), biases=tuple(whole))
     return _centred(field.model_copy(update={"layer": layer}), vectors, most)
 
 
@@ -176,7 +176,7 @@ def _centred(field: VectorField, vectors: NDArray[np.generic], most: int) -> Vec
     features = np.concatenate(
         [field.features(vectors[at : at + ROWS_AT_A_TIME]) for at in range(0, len(vectors), ROWS_AT_A_TIME)]
     )
-    return VectorField(**{**dict(field), "centres": _written(centres_of(features, most))})
+    return VectorField(**{**dict(field), "centres": written(centres_of(features, most))})
 
 
 def nearest(features: Ints, points: Ints) -> Ints:
@@ -219,10 +219,10 @@ def _features(view: str, length: int) -> int:
     return length if view == "values" else FEATURES
 
 
-def _written(points: Ints) -> str:
+def written(points: Ints) -> str:
     return b64encode(points.astype("<i2").tobytes()).decode()
 
 
 @lru_cache(maxsize=16)
-def _numbers(text: str, features: int) -> Ints:
+def numbers_in(text: str, features: int) -> Ints:
     return np.frombuffer(b64decode(text, validate=True), "<i2").astype(np.int64).reshape(-1, features)

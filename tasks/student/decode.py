@@ -120,20 +120,20 @@ def decode(
 ) -> Decoded:
     """Decode all rounds together.
 
-    rounds  in order; totals of codes, if there are any, are of the coarse fields
-    rows    codes (m, F) of public rows, a sample of which is used; with or without those of pairs
+    rounds  in order; totals of codes, if there are any, are of the coarse fields, or of all numbers together
+    rows    codes (m, F) of public rows, a sample of which is used; with or without those of several columns
     units   number of private units, if it is public; otherwise it is estimated from released counts
     before  the model decoded from all rounds but the last: fewer steps are left then
     """
     private, private_noise = (units, 0.0) if units is not None else estimated_units(rounds)
-    labels = [of_round for of_round in rounds if of_round.question.what == "labels"]
-    if not labels:
+    if all(of_round.question.what == "codes" for of_round in rounds):
         raise ValueError("decoding needs a round that asked for labels")
+    others = [of_round for of_round in rounds if not _of_columns(of_round, codes)]
     rows, totals = sampled_rows(rows, codes, most_rows(codes)), _totals(rounds, codes, private, private_noise)
     if totals is not None:
         repairs = [repaired(rows, codes, totals, together=together) for together in (True, False)]
         if repairs[0][1]:
-            tried = [_decode_on(labels, *repair, codes, private, search, before) for repair in [*repairs, (rows, 0.0)]]
+            tried = [_decode_on(others, *repair, codes, private, search, before) for repair in [*repairs, (rows, 0.0)]]
             best = max(tried, key=lambda decoded: decoded[1])[0]
             if best.moved:  # its rows match the totals: using those again would count them twice
                 return best
@@ -150,9 +150,11 @@ def _decode_on(
     before: Decoded | None,
 ) -> tuple[Decoded, float]:
     """The model decoded on these public rows, of which that share was moved, and its evidence."""
-    crossed, rows = CrossedRows.of(codes.paired(rows), codes)
-    first = next(of_round for of_round in rounds if of_round.question.what == "labels")
-    along = Directions.of([of_round.question for of_round in rounds], first.by_field, crossed, codes)
+    crossed, rows = CrossedRows.of(codes.completed(rows), codes)
+    first = dict[int, Floats]()
+    for of_round in rounds:
+        first = first if of_round.question.what == "codes" else of_round.by_field | first
+    along = Directions.of([of_round.question for of_round in rounds], first, crossed, codes)
     fields = [codes.fields[at] for at in codes.weighed]
     prior, others = prior_of(fields, onto=along.onto), straighter(fields, along.onto)
     guesses = [guess_of(of_round.question, rows) for of_round in rounds]
@@ -240,12 +242,17 @@ def joined(seasons: Sequence[Sequence[NoisyRound]]) -> list[NoisyRound]:
 
 def _totals(rounds: Sequence[NoisyRound], codes: Codes, units: float, units_noise: float) -> Totals | None:
     """The number of private units with each coarse code; None if no round asked for it."""
-    totals = next((of_round for of_round in rounds if of_round.question.what == "codes"), None)
+    totals = next((of_round for of_round in rounds if _of_columns(of_round, codes)), None)
     if totals is None:
         return None
     if totals.question.fields != codes.coarse:
         raise ValueError("totals must be of the coarse fields, in order")
     return Totals(tuple(part[:, 0] for part in totals.by_field.values()), totals.noise, units, units_noise)
+
+
+def _of_columns(of_round: NoisyRound, codes: Codes) -> bool:
+    """Whether a round counted the codes of columns."""
+    return of_round.question.what == "codes" and of_round.question.fields != (codes.joined,)
 
 
 def guess_of(question: RoundQuestion, rows: CodeMatrix) -> Floats | None:

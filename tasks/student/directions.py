@@ -11,7 +11,8 @@ one direction of all fields together stands for it. Sums along orthonormal direc
 deviation.
 
 Assumes      released sums, public rows, and public questions: post-processing
-Guarantees   a field that was queried in two views keeps all codes, and so does every field of a narrow table
+Guarantees   a field that was queried in two views keeps all codes, as do joined numbers, whose cells are few already,
+             and every field of a narrow table
 Checked by tests/tasks/student/test_directions.py.
 """
 
@@ -25,6 +26,7 @@ from scipy.sparse import block_diag as sparse_diag
 from scipy.sparse import csr_array, vstack
 
 from concord.tasks.data.codes import CodedField, Codes, coarser
+from concord.tasks.data.joined import JoinedField
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.joint import MeasuredColumn
@@ -63,7 +65,7 @@ class Directions:
         """All codes of a narrow table; of a wide one the leading directions of each field.
 
         questions  of all rounds
-        sums       released sums (codes, columns) by field, of the first round of labels
+        sums       released sums (codes, columns) by field, each of the first round of labels that asked about it
         """
         nothing = (None,) * len(codes.weighed)
         if crossed.size <= WIDE:
@@ -73,7 +75,7 @@ class Directions:
         for at, pair, counts in zip(codes.weighed, _views(codes), shares, strict=True):
             views = sorted({view for question in questions for view in question.fields if view in pair})
             lifts.append(np.eye(codes.fields[views[0]].size)[coarser(codes.fields[at], codes.fields[views[0]])])
-            one_view = len(views) == 1
+            one_view = len(views) == 1 and not isinstance(codes.fields[at], JoinedField)
             fields.append(_Field.of(codes.fields[at], lifts[-1], counts, sums[views[0]]) if one_view else None)
         kept = _leading(fields)
         lifted = (None if part is None else np.asarray(lift @ part) for lift, part in zip(lifts, kept, strict=True))
@@ -165,7 +167,8 @@ def most_rows(codes: Codes) -> int:
     """Most public rows that a model by these codes is decoded on."""
     if sum(codes.fields[at].size for at in codes.weighed) < WIDE:
         return SAMPLE
-    return min(SAMPLE, WORK // max(MOST, min(COLUMNS, len(codes.weighed))) ** 2)
+    cells = 0 if codes.joined is None else codes.fields[codes.joined].size
+    return min(SAMPLE, WORK // (max(MOST, min(COLUMNS, len(codes.weighed))) + cells) ** 2)
 
 
 def _views(codes: Codes) -> list[tuple[int, ...]]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, cholesky, solve_triangular
 
 from concord.tasks.data.codes import CodedField, NumberField
+from concord.tasks.data.joined import JoinedField
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.distance import Floats
 
@@ -36,6 +37,9 @@ CELL_NEIGHBOURS = 8
 """Number of neighbouring cells of a vector over which weights are alike."""
 EVEN = 1e-13
 """Share of the largest variance of a sum that is added to each, so that rounding makes no covariance singular."""
+HASTENED = 4
+"""Power of the ratio by which a step changes τ of joined numbers. The few steps of a decoder do not reach the τ of most
+evidence: penbased 95.5 became 96.3 (ε = 1). Columns stay as they are: a power for them, too, cost ring .8 points."""
 CHUNK = 64
 """Rows of a triangular system that are solved at a time, so that nearly all work is in products of matrices."""
 INTERCEPT = 3.0
@@ -68,6 +72,7 @@ class Prior:
     spread  sd by field; the last is the intercept's, which is not learned
     unseen    by field, how many parts are left out, since the sums say nothing of them
     straight  λ
+    power     by field, the power of the ratio by which a step of expectation and maximisation changes its spread
     """
 
     basis: Floats
@@ -75,6 +80,7 @@ class Prior:
     spread: Floats
     unseen: NDArray[np.int64] | int = 0
     straight: float = 0.0
+    power: Floats | int = 1
 
     @property
     def sd(self) -> Floats:
@@ -93,7 +99,8 @@ def prior_of(fields: Sequence[CodedField], straight: float = 0.0, onto: Sequence
     owner = np.repeat(np.arange(len(fields) + 1), [*map(len, factors), 1])
     spread = np.array([FIRST_SPREAD] * len(fields) + [INTERCEPT])
     unseen = np.array([*(field.size - len(factor) for field, factor in zip(fields, factors, strict=True)), 0])
-    return Prior(block_diag(*factors, np.eye(1)), owner, spread, unseen, straight)
+    power = np.array([*(HASTENED if isinstance(field, JoinedField) else 1 for field in fields), 1], np.float64)
+    return Prior(block_diag(*factors, np.eye(1)), owner, spread, unseen, straight, power)
 
 
 def straighter(fields: Sequence[CodedField], onto: Sequence[Floats | None] = ()) -> list[Prior]:
@@ -112,12 +119,13 @@ def correlations(field: CodedField, straight: float = 0.0) -> Floats:
         covariance[:-1, :-1] = SMOOTH * np.exp(-gaps / (LENGTH * intervals)) + (1 - SMOOTH) * np.eye(intervals)
         if (line := _line(field)) is not None:
             covariance[:-1, :-1] = straight * np.outer(line, line) + (1 - straight) * covariance[:-1, :-1]
-    elif isinstance(field, VectorField):
+    elif isinstance(field, VectorField | JoinedField):
         points = field.points.astype(np.float64)
         products = points @ points.T
         squares = np.maximum(0, np.diag(products)[:, None] + np.diag(products) - 2 * products)
         near = np.sort(squares, axis=1)[:, min(CELL_NEIGHBOURS, len(points) - 1)].mean() or 1.0
-        covariance[:-1, :-1] = SMOOTH * np.exp(-squares / (2 * near)) + (1 - SMOOTH) * np.eye(len(points))
+        alike = SMOOTH * np.exp(-squares / (2 * near)) + (1 - SMOOTH) * np.eye(len(points))
+        covariance[: len(points), : len(points)] = alike
     return covariance
 
 
@@ -176,10 +184,13 @@ def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: i
 
 
 def improved(linear: Linear, prior: Prior) -> Prior:
-    """The prior after a step of expectation and maximisation: its evidence is no less, within SPREADS."""
+    """The prior after a step of expectation and maximisation: its evidence is no less, within SPREADS, if no field has
+    a power."""
     mean, variance = posterior(linear, prior)
     second = np.bincount(prior.owner, mean**2 + variance, len(prior.spread)) + prior.unseen * prior.spread**2
-    spread = np.clip(np.sqrt(second / (np.bincount(prior.owner, minlength=len(second)) + prior.unseen)), *SPREADS)
+    spread = np.sqrt(second / (np.bincount(prior.owner, minlength=len(second)) + prior.unseen))
+    hastened = prior.spread * (spread / prior.spread) ** prior.power
+    spread = np.clip(np.where(np.equal(prior.power, 1), spread, hastened), *SPREADS)
     spread[-1] = prior.spread[-1]
     return replace(prior, spread=spread)
 

@@ -21,6 +21,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -89,23 +90,33 @@ class RoundPlanner:
 
     def question(self, released: Sequence[RoundFile]) -> RoundQuestion:
         """The question of the next round, after the released rounds."""
-        codes, following = self.codes_after(released), released[-1]["next"] if released else None
-        fields = codes.coarse if following is None else following["fields"]
-        record = None if following is None else following["model"]
-        model = None if record is None else IntegerModel.from_record(record)
-        return self.mechanism.question(len(released), fields, codes.spans(fields), model)
+        if len(released) < self.first:
+            return self._first_question(len(released))
+        codes, following = self.codes_after(released), released[-1]["next"]
+        model = None if following["model"] is None else IntegerModel.from_record(following["model"])
+        return self.mechanism.question(len(released), following["fields"], codes.spans(following["fields"]), model)
+
+    @cached_property
+    def first(self) -> int:
+        """The number of questions that depend on no released sums: all up to the first for labels of columns. One for
+        labels of all numbers together comes before it."""
+        of_labels = [at for at, of_round in enumerate(self.mechanism.rounds) if of_round.what == "labels"]
+        return 1 + of_labels[0 if self.codes.joined is None else 1]
 
     def first_questions(self) -> tuple[RoundQuestion, ...]:
-        """The questions that depend on no released sums: all up to the first that asks for labels."""
-        first = [of_round.what for of_round in self.mechanism.rounds].index("labels")
-        spans = self.codes.spans(self.codes.coarse)
-        return tuple(self.mechanism.question(at, self.codes.coarse, spans) for at in range(first + 1))
+        """The questions that depend on no released sums."""
+        return tuple(map(self._first_question, range(self.first)))
+
+    def _first_question(self, number: int) -> RoundQuestion:
+        joined = self.codes.joined
+        fields = self.codes.coarse if joined is None or self.mechanism.rounds[number].fields > 1 else (joined,)
+        return self.mechanism.question(number, fields, self.codes.spans(fields))
 
     def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]:
         """The part of a round's file that follows from its noisy sums: the model decoded so far, and the next question.
-        Totals of codes alone give no model."""
+        Rounds before the first for labels of columns are decoded with it."""
         number, rounds = len(released), self.mechanism.rounds
-        if all(of_round.what == "codes" for of_round in rounds[: number + 1]):
+        if number + 1 < self.first:
             return {"decoded": None, "next": None}
         now, codes = NoisyRound(question, rounds[number].scale, sums), self.codes_after(released)
         record = released[-1]["decoded"] if released else None
@@ -219,7 +230,7 @@ def informative_pairs(
     now      the round that counted pairs, by `codes`
     decoded  the model decoded from the rounds before it
     """
-    paired, share = codes.paired(rows), decoded.units / len(rows)
+    paired, share = codes.completed(rows), decoded.units / len(rows)
     p, guess = expit(logits(decoded, rows)), expected(now.question, paired) / now.question.steps
     mean, variance = share * (p - guess), share * p * (1 - p)
 

@@ -28,6 +28,9 @@ GROUPS, FINER = 4, 8
 """Groups of a column's values, besides missing ones, if all pairs are asked, and then a few of them."""
 REPAIR_SHARE = 1 / 10
 """Share of ρ for totals of the codes, by which public rows unlike the private ones are recognised and repaired."""
+JOINED_SHARE = 3 / 10
+"""Share of ρ for the totals and the labels of all numbers together, if they are joined. A share of .5 is better on some
+tables, and loses more where columns say all."""
 COUNT_SHARE = 10
 """A unit's constant is its norm divided by this, which adds half a percent of noise."""
 
@@ -42,15 +45,18 @@ def planned_rounds(
     secret: str = "rows",
     spaces: bool = False,
     pairs: bool = False,
+    joined: int = 0,
     later: int = LATER_FIELDS,
     steps: int = STEPS,
 ) -> tuple[Round, ...]:
     """The default rounds: totals of the codes first if `repair`, then rounds of labels. If only labels are secret, a
-    single round, since every round of the same codes would measure the same.
+    single round, since every round of the same codes would measure the same. If all numbers are joined, they have
+    totals and a round of labels of their own, after the totals of columns: JOINED_SHARE of ρ.
 
-    fields, codes   fields of a row, and code numbers in all
+    fields, codes   columns of a row, and code numbers in all
     spaces          whether each later round queries other codes, for which there is no model yet
     pairs           whether later rounds may query pairs of columns instead
+    joined          cells of all numbers together; 0 if they are not joined
     later           most fields that later rounds query
     """
     if secret == "labels":
@@ -71,8 +77,14 @@ def planned_rounds(
     ]
     norm = math.isqrt(fields * row_square(classes, steps, "labels", of_labels[0].least))
     of_labels[0] = of_labels[0].with_(count=max(1, norm // COUNT_SHARE), cells=of_labels[0].cells + 1)
-    totals = Round(what="codes", fields=fields, cells=codes, least=0, share=REPAIR_SHARE)
-    return (totals, *of_labels) if repair else tuple(of_labels)
+    totals = [Round(what="codes", fields=fields, cells=codes, least=0, share=REPAIR_SHARE)] * repair
+    if not joined:
+        return (*totals, *of_labels)
+    cells, least = joined * columns(classes, "labels"), of_labels[0].least
+    of_cells = [Round(what="codes", fields=1, cells=joined, least=0, share=JOINED_SHARE * REPAIR_SHARE)] * repair
+    of_cells.append(Round(fields=1, cells=cells, least=least, share=JOINED_SHARE * rest))
+    of_columns = [planned.with_(share=(1 - JOINED_SHARE) * planned.share) for planned in (*totals, *of_labels)]
+    return (*of_columns[: len(totals)], *of_cells, *of_columns[len(totals) :])
 
 
 def least_expected(classes: int, steps: int, at: int) -> int:

@@ -260,7 +260,7 @@ def tallies(data: Coded, epsilon: float, seed: int) -> Said:
     if any(isinstance(field, VectorField) for field in codes.fields):
         rows = places.public if last["codes"] is codes else last["codes"].of(data.public)
         return taught(data, codes, scores(decoded, rows), seed)
-    rows = last["codes"].paired(places.test)
+    rows = last["codes"].completed(places.test)
     return Said(scores(decoded, rows), odds_scores(decoded, rows))
 
 

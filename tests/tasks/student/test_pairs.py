@@ -57,7 +57,7 @@ MECHANISM = Tallies.calibrate(epsilon=4.0, delta=1e-5, classes=2, rounds=ROUNDS)
 def released(labels: Ints, *, pairs: bool = True) -> list[dict[str, Any]]:
     """All rounds, under noise from a fixed seed."""
     planner = RoundPlanner(MECHANISM, CODES, PUBLIC, pairs=pairs)
-    return all_rounds(planner, under_noise(lambda asked, codes: tally(asked, codes.paired(PRIVATE), labels), 3))
+    return all_rounds(planner, under_noise(lambda asked, codes: tally(asked, codes.completed(PRIVATE), labels), 3))
 
 
 def names_after(of_round: dict[str, Any]) -> list[str]:
@@ -67,7 +67,7 @@ def names_after(of_round: dict[str, Any]) -> list[str]:
 
 def right(rounds: list[dict[str, Any]], labels: Ints) -> float:
     asked = RoundPlanner(MECHANISM, CODES, PUBLIC, pairs=True).codes_after(rounds[:-1])
-    found = scores(Decoded.from_record(rounds[-1]["decoded"]), asked.paired(PRIVATE))
+    found = scores(Decoded.from_record(rounds[-1]["decoded"]), asked.completed(PRIVATE))
     return float(np.mean(found.argmax(axis=1) == labels))
 
 
@@ -103,8 +103,8 @@ def test_a_pairs_code_is_that_of_both_groups(groups: int) -> None:
     for row in (*PUBLIC[:50], *missing):
         number, word = row[0], row[3] - 3 * WIDE
         by_hand = field.left[number] * (max(field.right) + 1) + field.right[word]
-        assert codes.paired(row[None])[0].tolist() == [*row, codes.fields[at].start + by_hand]
-    assert codes.paired(PUBLIC)[:50].tolist() == [codes.paired(row[None])[0].tolist() for row in PUBLIC[:50]]
+        assert codes.completed(row[None])[0].tolist() == [*row, codes.fields[at].start + by_hand]
+    assert codes.completed(PUBLIC)[:50].tolist() == [codes.completed(row[None])[0].tolist() for row in PUBLIC[:50]]
     assert field.left == ((0, 0, 1, 1, 2, 2, 3, 3, 4) if groups == GROUPS else tuple(range(9)))
     assert field.right == ((0, 1, 2, 3, 3, 3, 4) if groups == GROUPS else tuple(range(7)))
     assert field.size <= (groups + 1) ** 2

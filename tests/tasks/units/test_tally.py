@@ -91,7 +91,7 @@ class Counted:
         blocks = gather(coding, f"units/d/{self.times}")
         assert len(blocks) == BLOCKS
         given = [([block], self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]
-        sums = [count(*each, self.asked.paired) for each in given]
+        sums = [count(*each, self.asked.completed) for each in given]
         return total_of(sums, self.vault)
 
 
