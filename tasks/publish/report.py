@@ -317,7 +317,7 @@ class Scorecard:
 
 def shown_scorecard(student: Pipeline) -> Scorecard | None:
     """The card of a student that was decoded from tallies of single columns; None for any other."""
-    if not has_scorecard(student) or "pairs" in student.named_steps:
+    if not has_scorecard(student) or {"joined", "pairs"} & student.named_steps.keys():
         return None
     card, names = points_of(student), [str(name) for name in getattr(student[-1], "classes", ("number",))]
     columns = {column["name"]: tuple(_cells(column)) for column in card["columns"]}

@@ -1,7 +1,8 @@
 """What a student that tallies decode to needs besides `concord_student`: it travels too, and imports nothing of ours.
 
 Its types are known as `concord_tallied.…`, wherever the file lies. A cell becomes the very code that Concord gives a
-private one (concord.tasks.data.codes): comparisons and look-ups alone; so do two cells, if pairs of columns were asked.
+private one (concord.tasks.data.codes): comparisons and look-ups alone; so do two cells, if pairs of columns were asked,
+and all numbers together, if they were, by the nearest centre in whole numbers.
 
 The student has two operating points. By default it names the class of highest probability. At "prior odds" it names the
 class whose odds rise most over its share of the public rows, so that a rare class is not lost:
@@ -27,6 +28,7 @@ Numbers = NDArray[np.float64]
 
 NAME = "concord_tallied"
 POINTS = ("default", "prior odds")
+ROWS_AT_A_TIME = 2048
 LEAST = 1e-9
 """Shares of a class are kept so far from 0 and 1."""
 
@@ -95,6 +97,32 @@ class Pairs(TransformerMixin, Given):  # type: ignore[misc]  # scikit-learn is u
         for (one, other), (left, right) in zip(self.both, self.added, strict=True):
             paired.append(left[codes[:, one]] + right[codes[:, other]])
         return np.column_stack([codes, *paired])
+
+
+class Joined(TransformerMixin, Given):  # type: ignore[misc]  # scikit-learn is untyped
+    """Code numbers of rows (rows, fields), and besides that of all numbers together (rows, fields + 1): the nearest centre,
+    the first of equals.
+
+    columns   (columns,) the fields of the numbers
+    levels    (codes,) a whole number for each code of those, by which rows are compared
+    centres   (cells, columns) levels
+    start     the code number of the first centre
+    """
+
+    def __init__(self, columns: Any, levels: Any, centres: Any, start: int) -> None:
+        self.columns = columns
+        self.levels = levels
+        self.centres = centres
+        self.start = start
+
+    def transform(self, X: Any) -> NDArray[np.int64]:
+        """Code numbers (rows, fields + 1)."""
+        codes, levels, centres = np.asarray(X, np.int64), np.asarray(self.levels), np.asarray(self.centres, np.float64)
+        features, squares, nearest = codes[:, np.asarray(self.columns)], (centres**2).sum(axis=1), []
+        for first in range(0, len(codes), ROWS_AT_A_TIME):
+            of_rows = levels[features[first : first + ROWS_AT_A_TIME]].astype(np.float64)
+            nearest.append((squares - 2 * (of_rows @ centres.T)).argmin(axis=1))  # whole, and below 2^53: exact
+        return np.column_stack([codes, self.start + np.concatenate([np.empty(0, np.int64), *nearest])])
 
 
 class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -172,6 +200,6 @@ def over_prior(logits: Numbers, prior: Any) -> Numbers:
     return np.column_stack([np.zeros(len(over)), over]) if over.shape[1] == 1 else over
 
 
-for _part in (Code, Pairs, Tallied, TalliedNumber):
+for _part in (Code, Joined, Pairs, Tallied, TalliedNumber):
     _part.__module__ = NAME
 sys.modules.setdefault(NAME, sys.modules[__name__])

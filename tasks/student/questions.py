@@ -98,10 +98,11 @@ class RoundPlanner:
 
     @cached_property
     def first(self) -> int:
-        """The number of questions that depend on no released sums: all up to the first for labels of columns. One for
-        labels of all numbers together comes before it."""
-        of_labels = [at for at, of_round in enumerate(self.mechanism.rounds) if of_round.what == "labels"]
-        return 1 + of_labels[0 if self.codes.joined is None else 1]
+        """The number of questions that depend on no released sums: all up to the first for labels of columns, which
+        counts units, if any round does. One for labels of all numbers together comes before it."""
+        rounds = self.mechanism.rounds
+        of_labels = [at for at, of_round in enumerate(rounds) if of_round.what == "labels"]
+        return 1 + next((at for at in of_labels if rounds[at].count), of_labels[0])
 
     def first_questions(self) -> tuple[RoundQuestion, ...]:
         """The questions that depend on no released sums."""

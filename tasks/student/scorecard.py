@@ -28,7 +28,7 @@ from sklearn.pipeline import Pipeline
 
 from concord.artifacts.errors import is_printable
 from concord.tasks.data.concord_student import DAY, EPOCH, TRUTH, Cells
-from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber, log_odds
+from concord.tasks.student.concord_tallied import Code, Joined, Pairs, Tallied, TalliedNumber, log_odds
 
 FORMAT = "concord scorecard 2"
 RULES = {
@@ -72,9 +72,12 @@ def has_scorecard(student: Pipeline) -> bool:
 
 def has_statement(student: Pipeline) -> bool:
     """Whether a statement of standard SQL can score a table: not if texts are hashed or cells spelled otherwise, nor if
-    a name or a word has a letter that is not printed, which could hide a part of the statement."""
-    if not has_scorecard(student) or any(
-        type(cells) is not Cells or cells.kind not in SQL_TYPES for _, cells, _ in _parts(student)
+    the nearest of centres is sought, nor if a name or a word has a letter that is not printed, which could hide a part
+    of the statement."""
+    if (
+        not has_scorecard(student)
+        or "joined" in student.named_steps
+        or any(type(cells) is not Cells or cells.kind not in SQL_TYPES for _, cells, _ in _parts(student))
     ):
         return False
     words = (word for name, _, code in _parts(student) for word in (name, *code.words, *code.others))
@@ -95,6 +98,8 @@ def scorecard(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS
         "pairs": [] if pairs is None else [*_pairs(student, pairs, model.weights)],
         "intercept": model.intercept.tolist(),
     }
+    if "joined" in student.named_steps:
+        card["numbers together"] = _joined(student, student["joined"], model.weights)
     if isinstance(model, TalliedNumber):
         rule = "the logistic of the score is the place between the bounds"
         return {**card, "predicts": {"bounds": [model.low, model.high], "rule": rule}}
@@ -149,6 +154,21 @@ def _end(kind: str, cut: float) -> float | str:
         return float(cut)
     moment = EPOCH + timedelta(microseconds=math.ceil(cut * DAY))
     return moment.date().isoformat() if moment == datetime(*moment.timetuple()[:3]) else moment.isoformat(" ")
+
+
+def _joined(student: Pipeline, joined: Joined, weights: Any) -> dict[str, Any]:
+    """The points of all numbers together, by the nearest of centres."""
+    parts = [*_parts(student)]
+    coded = [(parts[at][0], parts[at][2]) for at in joined.columns]
+    return {
+        "columns": [name for name, _ in coded],
+        "levels": [joined.levels[code.start : code.start + code.size].tolist() for _, code in coded],
+        "centres": joined.centres.tolist(),
+        "rule": "a row has in each of the columns the level at the place of its interval, a missing cell the last; its "
+        "points are those of the centre with the least sum of squared differences from these levels, the first of "
+        "equals",
+        "points": weights[joined.start : joined.start + len(joined.centres)].tolist(),
+    }
 
 
 def _pairs(student: Pipeline, pairs: Pairs, weights: Any) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
     labels of teachers ─ lessons ────────────────────┬─ an estimator of the plan
     rounds of sums ─ decoded model ─┬─ inferred labels ┘
-                                    └─ the linear student: Cells ─ Code, a column each ─ Tallied
+                                    └─ the linear student: Cells ─ Code, a column each ─ (Joined, Pairs) ─ Tallied
     a choice ─ the hypothesis itself
 
 Assumes      labels, sums and choices were released at the door; rows, encoding and codes are public
@@ -38,9 +38,10 @@ from concord.artifacts.schemas import Encoding, OneHot, PublicBatch, PublicRows,
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField
 from concord.tasks.data.concord_student import Chosen, ScoreClassifier
 from concord.tasks.data.encode import read_frame
+from concord.tasks.data.joined import JoinedField
 from concord.tasks.data.matrix import Matrix, clean, column_transformer, encode
 from concord.tasks.student.concord_published import Published
-from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber
+from concord.tasks.student.concord_tallied import Code, Joined, Pairs, Tallied, TalliedNumber
 from concord.tasks.student.decode import Decoded, odds_scores, scores
 from concord.tasks.student.model import dump, published_student
 
@@ -323,20 +324,35 @@ def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeli
     words = {name: column.vocabulary for name, column in columns.items() if isinstance(column, OneHot)}
     fields = {field.name: field for field in (codes.fields[at] for at in codes.fine)}
     parts = [(name, make_pipeline(clean(columns[name]), _code(field, words)), [name]) for name, field in fields.items()]
-    coded = column_transformer(parts, encoding.features)
+    steps: list[tuple[str, Any]] = [("encode", column_transformer(parts, encoding.features))]
     if encoding.bounds is not None:
         number = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds)
-        return Published([("encode", coded), ("student", number)])
+        return Published([*steps, ("student", number)])
+    if codes.joined is not None:
+        steps.append(("joined", _joined(codes, codes.fields[codes.joined])))
+    if codes.pairs:
+        steps.append(("pairs", _pairs(codes)))
     model = Tallied(decoded.weights, decoded.intercept, decoded.prior, list(encoding.classes)).fit()
-    if not codes.pairs:
-        return Published([("encode", coded), ("student", model)])
+    return Published([*steps, ("student", model)])
+
+
+def _joined(codes: Codes, field: CodedField) -> Joined:
+    assert isinstance(field, JoinedField)
+    levels = np.zeros(codes.size, np.int64)
+    for at, of_column in zip(field.columns, field.levels, strict=True):
+        levels[codes.span(at)] = of_column
+    columns = np.array([codes.fine.index(at) for at in field.columns])
+    return Joined(columns, levels, field.points, field.start)
+
+
+def _pairs(codes: Codes) -> Pairs:
     both = [[codes.fine.index(at) for at in field.both] for field in codes.pairs.values()]
     added = np.zeros((len(both), 2, codes.size), np.int64)
     for tables, field in zip(added, codes.pairs.values(), strict=True):
         for table, at, part in zip(tables, field.both, field.parts, strict=True):
             table[codes.span(at)] = part
         tables[0] += field.start
-    return Published([("encode", coded), ("pairs", Pairs(np.array(both), added)), ("student", model)])
+    return Pairs(np.array(both), added)
 
 
 def _code(field: CodedField, words: Mapping[str, Sequence[str]]) -> Code:

@@ -43,7 +43,7 @@ from concord.artifacts.settings import Settings
 from concord.tasks.data import concord_pictures, concord_student
 from concord.tasks.data.concord_student import DATE_PARTS, READ, Cells, Chosen, ScoreClassifier, Spelled
 from concord.tasks.student import concord_published, concord_tallied
-from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber
+from concord.tasks.student.concord_tallied import POINTS, Code, Joined, Pairs, Tallied, TalliedNumber
 
 OURS = frozenset(
     {
@@ -52,7 +52,7 @@ OURS = frozenset(
         "numpy.ravel",
         "numpy.require",
         *(f"{concord_student.NAME}.{name}" for name in ("Cells", "Spelled", "Chosen", "ScoreClassifier", "signed_log")),
-        *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Pairs", "Tallied", "TalliedNumber")),
+        *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Joined", "Pairs", "Tallied", "TalliedNumber")),
         f"{concord_pictures.NAME}.Pictures",
         f"{concord_published.NAME}.Published",
     }
@@ -213,6 +213,7 @@ RULES: dict[type, dict[str, ValueRule]] = {
         "words": _texts,
         "others": _texts,
     },
+    Joined: {**dict.fromkeys(("columns", "levels", "centres"), _numbers), "start": _between(0, LARGEST_START)},
     Pairs: dict.fromkeys(("both", "added"), _numbers),
     Tallied: {
         **dict.fromkeys(("weights", "intercept", "prior"), _numbers),

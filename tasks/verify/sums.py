@@ -75,6 +75,8 @@ def check_round(kind: TalliesSettings, number: int, form: RoundForm, before: Rou
     following, question = None if before is None else before.following, form.question
     if following is not None and (following.fields, following.model) != (question.fields, question.model):
         raise NotVerified(f"round {number} asks another question than the round before announced")
+    if following is None and question.model is not None:
+        raise NotVerified(f"round {number} expects labels by a model that no round before it announced")
     if form.round != number:
         raise NotVerified(f"round {number} asks another question than was paid for")
     _check_asked(kind, number, question, form.sums, form.scale)
@@ -185,7 +187,7 @@ def check_models(kind: TalliesSettings, files: Sequence[LearnedForm]) -> None:
         for question in form.asked:
             _laid_out(number, question, codes, spans)
         model, following, round_by_round = form.decoded, form.following, isinstance(form, RoundForm)
-        of_labels = not round_by_round or any(paid.what == "labels" for paid in kind.rounds[: number + 1])
+        of_labels = not round_by_round or _decoded_from(kind.rounds) <= number
         by_tables = isinstance(form, SketchForm)  # whose codes of labels follow from them, and stay
         follows = round_by_round and number + 1 < len(kind.rounds)
         follows = follows and (of_labels or (by_tables and kind.rounds[number + 1].what == "labels"))
@@ -200,6 +202,13 @@ def check_models(kind: TalliesSettings, files: Sequence[LearnedForm]) -> None:
         if following is not None and (following.codes is not None or not by_tables):
             codes, spans = following.codes, first if following.codes is None else {}
         before = model
+
+
+def _decoded_from(rounds: Sequence[RoundSettings]) -> int:
+    """The first round after which there is a model: of those for labels, the first by which units have been counted, if
+    any round counts them. All numbers together are asked about before that."""
+    counted = next((at for at, paid in enumerate(rounds) if paid.count), 0)
+    return next(at for at, paid in enumerate(rounds) if paid.what == "labels" and at >= counted)
 
 
 def _laid_out(number: int, question: QuestionForm, codes: Codes | None, spans: dict[int, tuple[int, int]]) -> None:
