@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from concord.tasks.advice.init import parse_setting
     from concord.tasks.advice.planned import (
         REHEARSED, PublicFacts, asks_pairs, cells_that_are_heard, check_columns, decided, later_fields, planned_sizes,
-        planned_sketch, planned_tallies, rounds_of, rounds_of_spaces
+        planned_sketch, planned_tallies, rounds_of, rounds_of_spaces, views_in_words
     )
     from concord.tasks.advice.rehearse import (
         SIGNALS, ClassRehearsed, Rehearsed, clearest, expect_classes, principal_components, random_logits,
@@ -174,6 +174,9 @@ if TYPE_CHECKING:
         NARROW, STAND_INS, WIDE, grid_cuts, grid_of, groups_of, label_points,
         outside_of_schema, recoded, stand_ins, values_in, with_tables
     )
+    from concord.tasks.data.joined import (
+        CLUSTERED, LARGEST_LEVEL, LEAST_ROWS, JoinedField, clustered, joinable, public_scores, unclustered
+    )
     from concord.tasks.data.matrix import Matrix, encode, published_encoding, row_digests
     from concord.tasks.data.precheck import Unmatched, check_stored, check_types, unmatched
     from concord.tasks.data.remarks import (
@@ -184,7 +187,7 @@ if TYPE_CHECKING:
     from concord.tasks.data.stored_columns import columns_by_words, polars_type, read_column, words_as_enum
     from concord.tasks.data.tables import Table as RowTable, open_private, open_public
     from concord.tasks.data.vectors import (
-        ROWS_AT_A_TIME, Layer, VectorField, centres_of, learn_layer, learn_view, nearest
+        ROWS_AT_A_TIME, Layer, VectorField, centres_of, learn_layer, learn_view, nearest, written
     )
     from concord.tasks.door import admit as door_admit, door as door_door, erase as door_erase, locks as door_locks
     from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
@@ -278,7 +281,7 @@ if TYPE_CHECKING:
         study as student_study, synthetic as student_synthetic
     )
     from concord.tasks.student.concord_published import EMPTY, LOOKED_AT, Published, unread
-    from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber, added
+    from concord.tasks.student.concord_tallied import POINTS, Code, Joined, Pairs, Tallied, TalliedNumber, added
     from concord.tasks.student.decode import (
         Decoded, NoisyRound, decode, estimated_units, guess_of, joined, logits, measured_column as decode_measured,
         next_fields, next_model, odds_scores, scores, unlike_fields

@@ -38,7 +38,7 @@ from concord.tasks.asking.relabel import Subset, subset_of
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens, learn_codes
 from concord.tasks.data.encode import labelled_rows, learn_encoding, systematic_sample
-from concord.tasks.data.joined import joinable
+from concord.tasks.data.joined import LEAST_ROWS, clustered, joinable, unclustered
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.catalogue import calibrate
@@ -228,6 +228,25 @@ def rounds_of_spaces(once: Tallies, cells: int, guess: float) -> int:
     were not asked.
     """
     return 2 if cells <= cells_that_are_heard(once, guess) else 1
+
+
+def views_in_words(plan: Plan, public: "PublicFacts") -> str | None:
+    """Which views of a row a plan counts, and why; None if its numbers could not be joined anyway."""
+    on = plan.model_copy(update={"labeling": plan.labeling.model_copy(update={"joined": True})})
+    if not joins(on, public.encoding):
+        return None
+    ratio, sizes = unclustered(public.sample, public.encoding.columns), planned_sizes(plan, public.encoding)
+    if not plan.labeling.joined:
+        why = "labeling.joined is false"
+    elif ratio is None:
+        why = f"there are fewer than {LEAST_ROWS} public rows"
+    elif not sizes.get("joined"):
+        why = "noise would hide the cells of all numbers together"
+    elif not clustered(ratio):
+        why = f"public rows do not cluster (R = {ratio:.2f})"
+    else:
+        return f"columns, and all numbers together: public rows cluster (R = {ratio:.2f})"
+    return f"columns alone: {why}"
 
 
 @dataclass(frozen=True, kw_only=True)

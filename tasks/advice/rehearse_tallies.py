@@ -25,7 +25,7 @@ from hashlib import sha256
 import numpy as np
 
 from concord.artifacts.plan import Plan
-from concord.tasks.advice.planned import PublicFacts, learning_units, planned_tallies, read_at_end
+from concord.tasks.advice.planned import PublicFacts, learning_units, planned_tallies, read_at_end, views_in_words
 from concord.tasks.advice.rehearse import (
     SIGNALS,
     Ahead,
@@ -36,10 +36,11 @@ from concord.tasks.advice.rehearse import (
     separated,
 )
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, deepens
+from concord.tasks.data.joined import JoinedField
 from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.mechanisms.tallies import Round, Tallies
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.public_rows import sampled_rows
 from concord.tasks.student.questions import RoundFile, RoundPlanner
@@ -139,7 +140,7 @@ class TalliesStage(SumsStage):
         part = len(codes.coarse) / len(self.codes.coarse)
         if part == 1:
             return self
-        of_labels = [planned.fields for planned in self.mechanism.rounds if planned.what == "labels"]
+        of_labels = [planned.fields for planned in of_columns(self.mechanism, self.codes) if planned.what == "labels"]
         mechanism = planned_tallies(plan, codes, self.public, (len(of_labels), of_labels[-1]))
         units, public = max(1.0, self.units * part), math.ceil(self.public * part)
         return replace(self, mechanism=mechanism, codes=codes, rows=rows, units=units, public=public)
@@ -210,12 +211,14 @@ class TalliesAhead(Ahead):
     """Cost of tallies, and what to expect of them.
 
     codes      number of codes of all `columns` columns of the public rows
+    views      which views of a row are counted, and why; None if numbers could not be joined anyway
     rho        the domain's charge, in zero-concentrated DP
     releases   of a stream: earlier ones, and the last
     """
 
     columns: int
     codes: int
+    views: str | None
     rho: float
     rounds: tuple[RoundAhead, ...]
     releases: tuple[ReleaseAhead, ...]
@@ -226,7 +229,7 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     codes, rows = public.codes(plan), public.rows
     planned = planned_tallies(plan, codes, rows)
     rounds = RoundAhead.all_of(read_at_end(planned))
-    of_labels = next(round_ahead for round_ahead in rounds if round_ahead.what == "labels")
+    of_labels = next(ahead for ahead in rounds if ahead.what == "labels" and ahead.columns == len(codes.coarse))
     seen = 4 * of_labels.noise  # units whose sum exceeds the noise by two deviations: each moves it by half a vote
     stage = TalliesStage.planned(plan, planned, codes, codes.of(public.sample), rows)
     rehearsed, group = (
@@ -237,6 +240,7 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
         **vars(Ahead.of(plan.data.classes, rehearsed, more=group)),
         columns=len(codes.coarse),
         codes=codes.size,
+        views=views_in_words(plan, public),
         rho=planned.rho,
         rounds=rounds,
         releases=tuple(_releases(plan, stage, public.shares)) if isinstance(planned, Stream) else (),
@@ -287,10 +291,21 @@ def rehearse_labels(signal: str, stage: SumsStage, draw: int, shares: Sequence[f
 def work(mechanism: Tallies, codes: Codes, kept: Sequence[int]) -> int:
     """C·(P + d)³ if the columns `kept` were all that there are."""
     coarse, fine = ([codes.fields[views[at]].size for at in kept] for views in (codes.coarse, codes.fine))
-    first = [planned.what for planned in mechanism.rounds].index("labels")
-    later = sum(sum(sorted(fine)[-planned.fields :]) for planned in mechanism.rounds[first + 1 :])
-    sums = (first + 1) * sum(coarse) + later
-    return columns(mechanism.classes, "labels") * (sums + sum(fine)) ** 3
+    rounds, together = of_columns(mechanism, codes), _cells_together(codes, len(kept))
+    first = [planned.what for planned in rounds].index("labels")
+    later = sum(sum(sorted(fine)[-planned.fields :]) for planned in rounds[first + 1 :])
+    sums = (first + 1) * sum(coarse) + later + (len(mechanism.rounds) - len(rounds)) * together
+    return columns(mechanism.classes, "labels") * (sums + sum(fine) + together) ** 3
+
+
+def of_columns(mechanism: Tallies, codes: Codes) -> list[Round]:
+    """The rounds that ask about columns: all but those of one field, all numbers together."""
+    return [planned for planned in mechanism.rounds if codes.joined is None or planned.fields > 1]
+
+
+def _cells_together(codes: Codes, kept: int) -> int:
+    """Cells of all numbers together if so many columns are kept: as many units as before for each cell."""
+    return 0 if codes.joined is None else codes.fields[codes.joined].size * kept // len(codes.coarse)
 
 
 def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float) -> tuple[Codes, CodeMatrix]:
@@ -312,7 +327,11 @@ def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float)
         columns_kept.append(rows[:, old] - field.start + start)
         start += field.size
     coarse, fine = (tuple(places[pair[side]] for pair in views) for side in (0, 1))
-    return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(columns_kept))
+    joined = None if codes.joined is None or len(kept) < 2 else codes.fields[codes.joined]
+    if isinstance(joined, JoinedField) and (part := joined.part(places, start, _cells_together(codes, len(kept)))):
+        fields.append(part)
+    within = Codes(fields=tuple(fields), coarse=coarse, fine=fine)
+    return within, within.completed(np.asfortranarray(np.column_stack(columns_kept)))
 
 
 def simulated_steps(

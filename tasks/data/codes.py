@@ -358,11 +358,11 @@ def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], **siz
             break
         fine //= 2
     codes = Codes(fields=tuple(fields), coarse=tuple(at for at, _ in views), fine=tuple(at for _, at in views))
-    most, together = sizes.get("joined", 0), joinable(columns)
-    scores = public_scores(sample, together if most else ())
-    if not most or not together or not clustered(unclustered(scores)):
+    most = sizes.get("joined", 0)
+    if not most or not clustered(unclustered(sample, columns)):
         return codes
-    return codes.with_joined(scores, codes.of(sample), [column.name for column in together], most)
+    together = joinable(columns)
+    return codes.with_joined(public_scores(sample, together), codes.of(sample), [of.name for of in together], most)
 
 
 def interval_cuts(numbers: Numbers, rows: int, bins: int, tails: bool = False) -> tuple[float, ...]:

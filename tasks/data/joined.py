@@ -17,7 +17,7 @@ Not covered  clusters that only words show, or that only few of many columns do.
              tests/tasks/data/test_joined.py and, alone against in company, by tests/privacy/test_row_alone.py
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -28,6 +28,7 @@ from pydantic import Field, model_validator
 from concord.artifacts.schemas import Column, Frozen, Scaled
 from concord.tasks.data.cells import numbers_of
 from concord.tasks.data.concord_student import signed_log
+from concord.tasks.data.encode import systematic_sample
 from concord.tasks.data.vectors import ROWS_AT_A_TIME, SEED, Ints, centres_of, nearest, numbers_in, written
 
 UNIT = 1024
@@ -95,6 +96,20 @@ class JoinedField(Frozen):
             cells[rows] = nearest(features, points)
         return (self.start + cells).astype(np.int32)
 
+    def part(self, columns: Mapping[int, int], start: int, cells: int) -> "JoinedField | None":
+        """The field of some columns, by their new numbers, and of the first `cells` centres, which lie far apart; None
+        if it has none of the columns."""
+        kept = [place for place, at in enumerate(self.columns) if at in columns]
+        if not kept:
+            return None
+        points = self.points[: max(1, cells), kept]
+        return JoinedField(
+            start=start,
+            columns=tuple(columns[self.columns[place]] for place in kept),
+            levels=tuple(self.levels[place] for place in kept),
+            centres=written(points),
+        )
+
 
 def joinable(columns: Sequence[Column]) -> list[Scaled]:
     """The columns of numbers that are joined: those in which public rows differ; none if there are too few."""
@@ -115,12 +130,14 @@ def public_scores(sample: pl.DataFrame, columns: Sequence[Scaled]) -> Ints:
     return scores
 
 
-def unclustered(scores: Ints) -> float | None:
-    """R of public scores (rows, columns), rounded to two decimals; None if there are too few rows to say."""
-    if len(scores) < LEAST_ROWS:
+def unclustered(sample: pl.DataFrame, columns: Sequence[Column]) -> float | None:
+    """R of cast public rows, by a systematic sample of them, rounded to two decimals; None if numbers or rows are too
+    few."""
+    numbers = joinable(columns)
+    if not numbers or sample.height < LEAST_ROWS:
         return None
     draw = np.random.default_rng(SEED)
-    tried = draw.permutation(evenly(scores, TRIED_ROWS))
+    tried = draw.permutation(public_scores(systematic_sample(iter([sample]), TRIED_ROWS), numbers))
     permuted = np.column_stack([draw.permutation(column) for column in tried.T])
     there, by_chance = (_left(rows) for rows in (tried, permuted))
     return round(there / max(1, by_chance), 2)
@@ -129,12 +146,6 @@ def unclustered(scores: Ints) -> float | None:
 def clustered(ratio: float | None) -> bool:
     """Whether numbers are joined at that R."""
     return ratio is not None and ratio <= CLUSTERED
-
-
-def evenly(rows: Ints, most: int) -> Ints:
-    """At most that many of the rows, evenly spread over them."""
-    size = min(len(rows), most)
-    return rows[np.arange(size) * len(rows) // max(1, size)]
 
 
 def _left(rows: Ints) -> int:
@@ -153,8 +164,8 @@ def learn_joined(scores: Ints, codes: Sequence[Ints], field: dict[int, int], sta
     """
     levels = [_levels(score, code, size) for score, code, size in zip(scores.T, codes, field.values(), strict=True)]
     features = np.column_stack([table[code] for table, code in zip(levels, codes, strict=True)])
-    cells = max(1, min(most, len(features) // ROWS_OF_A_CELL))
-    centres = centres_of(evenly(features, MOST_LEARNED), cells)
+    few = features[:: -(-len(features) // MOST_LEARNED)]
+    centres = centres_of(few, max(1, min(most, len(features) // ROWS_OF_A_CELL)))
     tables = tuple(tuple(table.tolist()) for table in levels)
     return JoinedField(start=start, columns=tuple(field), levels=tables, centres=written(centres))
 

@@ -100,8 +100,8 @@ class Pairs(TransformerMixin, Given):  # type: ignore[misc]  # scikit-learn is u
 
 
 class Joined(TransformerMixin, Given):  # type: ignore[misc]  # scikit-learn is untyped
-    """Code numbers of rows (rows, fields), and besides that of all numbers together (rows, fields + 1): the nearest centre,
-    the first of equals.
+    """Code numbers of rows (rows, fields), and besides that of all numbers together (rows, fields + 1): the nearest of
+    centres, the first of equals.
 
     columns   (columns,) the fields of the numbers
     levels    (codes,) a whole number for each code of those, by which rows are compared

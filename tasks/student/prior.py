@@ -168,18 +168,19 @@ def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: i
     """The prior, or one of the others, by the evidence of the same sums: the first whose successor adds less than
     CLEARER.
 
-    Each of the others takes over the spreads of the one before, and has `steps` of expectation and maximisation.
+    Each of the others takes over the spreads of the one before, and has `steps` of expectation and maximisation, none
+    hastened: what they add to the evidence must be owed to λ.
     """
     best = evidence(linear, prior)
     for other in others:
         turn = solve_triangular(prior.basis, other.basis, lower=True)
         turned = replace(linear, gram=turn.T @ linear.gram @ turn, pull=turn.T @ linear.pull)
-        straight = replace(other, spread=prior.spread)
+        straight = replace(other, spread=prior.spread, power=1)
         for _ in range(steps):
             straight = improved(turned, straight)
         if (now := evidence(turned, straight)) < best + CLEARER:
             break
-        linear, prior, best = turned, straight, now
+        linear, prior, best = turned, replace(straight, power=other.power), now
     return linear, prior
 
 

@@ -18,6 +18,7 @@ from tests.world import (
     DeclaredTruth,
     Encoding,
     Hashed,
+    JoinedField,
     NumberField,
     OneHot,
     Passed,
@@ -36,6 +37,7 @@ from tests.world import (
     row_digests,
     shards_of,
     steps_between,
+    written,
 )
 
 KEY = bytes(range(32))
@@ -64,6 +66,12 @@ CODES = Codes(
         WordField(name="word", start=23, words=("0", "a")),
         VectorField(name="bytes", start=27, element="uint8", high=255.0, centres="AAAAAAAA/wABAP8A", **VECTORS),
         VectorField(name="wave", start=31, element="float32", high=2.5, centres="AAAAAGYAZgBnAGYA/wD/AA==", **VECTORS),
+        JoinedField(
+            start=36,
+            columns=(1, 2, 3),
+            levels=((-3072, -5, -4, 0, 1, 2, 2900, 3072, 0), (-1, 1, 0), (-3072, 7, 8, 3072, 0)),
+            centres=written(np.array([[0, 0, 0], [1, 1, 7], [1, -1, 8], [-3072, 1, -3072], [2900, -1, 3072]])),
+        ),
     ),
     coarse=(0, 2, 3, 4, 5, 6),
     fine=(1, 2, 3, 4, 5, 6),

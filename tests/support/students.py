@@ -24,6 +24,7 @@ from tests.world import (
     Encoding,
     Passed,
     Pictures,
+    Scaled,
     ScoreClassifier,
     cast_rows,
     dump,
@@ -33,6 +34,7 @@ from tests.world import (
     learn_columns,
     linear_student,
     open_public,
+    public_scores,
     published_student,
     sha256,
     with_pairs,
@@ -90,16 +92,21 @@ def drawn_model(codes: Codes, columns: int, seed: int = 7) -> Decoded:
     )
 
 
-def codes_of(rows: pl.DataFrame, encoding: Encoding, *, paired: bool = False) -> Codes:
-    """The codes that are learned from public rows, and those of pairs of columns if `paired`."""
+def codes_of(rows: pl.DataFrame, encoding: Encoding, *, paired: bool = False, together: bool = False) -> Codes:
+    """The codes that are learned from public rows, and those of pairs of columns if `paired`, of all numbers, dates and
+    truth values if `together`."""
     cells = cast_rows(rows, encoding)
     codes = learn_codes([cells], encoding.columns, coarse=8)
+    if together:
+        numbers = [column for column in encoding.columns if isinstance(column, Scaled)]
+        scores = public_scores(cells, numbers)
+        codes = codes.with_joined(scores, codes.of(cells), [column.name for column in numbers], 20)
     return with_pairs(codes, codes.of(cells), FINER) if paired else codes
 
 
-def linear(rows: pl.DataFrame, encoding: Encoding, *, paired: bool = False) -> Pipeline:
+def linear(rows: pl.DataFrame, encoding: Encoding, *, paired: bool = False, together: bool = False) -> Pipeline:
     """The student of tallies or of a sketch, with a model that is drawn."""
-    codes = codes_of(rows, encoding, paired=paired)
+    codes = codes_of(rows, encoding, paired=paired, together=together)
     return linear_student(
         drawn_model(codes, max(1, len(encoding.classes) * (len(encoding.classes) > 2))), encoding, codes
     )
@@ -146,6 +153,7 @@ STUDENTS: Mapping[str, Callable[[pl.DataFrame], Any]] = {
     "two classes": lambda rows: linear(rows, encoding_of(rows)),
     "three classes": lambda rows: linear(rows, encoding_of(rows, ("no", "yes", "unsure"))),
     "pairs of columns": lambda rows: linear(rows, encoding_of(rows, ("no", "yes", "unsure")), paired=True),
+    "numbers together": lambda rows: linear(rows, encoding_of(rows, ("no", "yes", "unsure")), together=True),
     "hashed words": hashed,
     "a number": lambda rows: linear(rows, encoding_of(rows, bounds=(-3.0, 7.0))),
 }

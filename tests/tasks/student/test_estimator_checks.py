@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import check_estimator
 
-from tests.world import Cells, Chosen, Code, Pairs, Pictures, ScoreClassifier, Spelled, Tallied, TalliedNumber
+from tests.world import Cells, Chosen, Code, Joined, Pairs, Pictures, ScoreClassifier, Spelled, Tallied, TalliedNumber
 
 CLASSES = ("a", "b")
 HYPOTHESIS = json.dumps({"columns": [0], "low": [0.0], "high": [None], "inside": 1})
@@ -44,6 +44,7 @@ PARTS: list[tuple[Any, list[str]]] = [
     (ScoreClassifier(Ridge(), CLASSES), [SCORES]),
     (Chosen(HYPOTHESIS, CLASSES), [NOTHING_LEARNED, OWN_CLASSES]),
     (Code(0, [0.5]), [NOTHING_LEARNED, WHOLE]),
+    (Joined([0], np.zeros(4, np.int64), np.zeros((1, 1), np.int64), 4), [NOTHING_LEARNED, WHOLE, CODES]),
     (Pairs([[0, 1]], np.zeros((1, 2, 4), np.int64)), [NOTHING_LEARNED, WHOLE, CODES]),
     (Tallied(WEIGHTS, ONE, ONE, CLASSES), [NOTHING_LEARNED, CODES]),
     (TalliedNumber(WEIGHTS, ONE, 0.0, 1.0), [NOTHING_LEARNED, CODES]),

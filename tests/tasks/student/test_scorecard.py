@@ -56,13 +56,16 @@ def table(seed: int, rows: int = 400, *, named: str = "visits") -> pl.DataFrame:
 
 
 @cache
-def student(*classes: str, paired: bool = False, named: str = "visits", far: float = 1.0) -> Any:
+def student(
+    *classes: str, paired: bool = False, together: bool = False, named: str = "visits", far: float = 1.0
+) -> Any:
     """A linear student of such a table, with a model that is drawn; of a number if there is no class.
 
     far   times its weights, by which there is no exponential of a score
     """
     rows = table(0, 500, named=named)
-    made = linear(rows, encoding_of(rows, classes, None if classes else (-3.0, 7.0)), paired=paired)
+    encoding = encoding_of(rows, classes, None if classes else (-3.0, 7.0))
+    made = linear(rows, encoding, paired=paired, together=together)
     return made.set_params(student__weights=far * made["student"].weights)
 
 
@@ -212,7 +215,8 @@ def test_of_hashed_text_there_are_points_by_bucket_and_no_statement() -> None:
     known = rows.with_columns(shade=pl.lit(bucket("Rome", 4)))
     assert (made.predict_proba(rows) == made.predict_proba(known)).all()
     hides = linear(table(0), encoding_of(table(0), ("no", "\u202eyes")))  # which would hide a part of the statement
-    assert [has_statement(each) for each in (student("no", "yes"), made, hides)] == [True, False, False]
+    nearest = student("no", "yes", together=True)
+    assert [has_statement(each) for each in (student("no", "yes"), made, hides, nearest)] == [True, *[False] * 3]
     assert [has_scorecard(each) for each in (made, fitted(table(0), DummyClassifier()))] == [True, False]
 
 
@@ -225,6 +229,11 @@ def score(card: dict[str, Any], row: dict[str, Any]) -> Any:
     found = np.array(card["intercept"])
     for column in card["columns"]:
         found = found + points(column)[places[column["name"]]]
+    if together := card.get("numbers together"):
+        names = zip(together["columns"], together["levels"], strict=True)
+        levels = np.array([of_column[places[name]] for name, of_column in names])
+        away = ((np.array(together["centres"]) - levels) ** 2).sum(axis=1)
+        found = found + together["points"][int(away.argmin())]
     for pair in card["pairs"]:
         own = (cells[places[name]] for name, cells in zip(pair["columns"], pair["cells"], strict=True))
         found = found + pair["points"][sum(own)]
@@ -248,9 +257,9 @@ def place(column: dict[str, Any], cell: Any) -> int:
     return sum(each["from"] <= number for each in column["intervals"][1:])
 
 
-@pytest.mark.parametrize("kind", STUDENTS)
+@pytest.mark.parametrize("kind", [*STUDENTS, "numbers together"])
 def test_the_json_says_the_same_to_whoever_reads_it(kind: str) -> None:
-    made, rows = STUDENTS[kind](), table(3)
+    made, rows = STUDENTS.get(kind, partial(student, *THREE, paired=True, together=True))(), table(3)
     card = json.loads(scorecard_json(made))
     assert card["format"] == "concord scorecard 2"
     scores, predicts = np.array([score(card, row) for row in rows.iter_rows(named=True)]), card["predicts"]
