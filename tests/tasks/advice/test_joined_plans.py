@@ -1,0 +1,115 @@
+"""All numbers together in a plan: when they are counted, in which rounds, and what `concord plan` says of that."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.clusters import clustered, permuted, tables_of_clusters
+from tests.support.people import changed
+from tests.world import (
+    LEAST_ROWS,
+    Plan,
+    PublicFacts,
+    Tallies,
+    TalliesStage,
+    expect_tallies,
+    learn_encoding,
+    parse_plan,
+    planned_sizes,
+    planned_tallies,
+    views_in_words,
+)
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, Any]:
+    return tables_of_clusters(tmp_path / "data")
+
+
+def facts_of(plan: Plan) -> tuple[PublicFacts, Tallies]:
+    public = PublicFacts.of(plan)
+    return public, planned_tallies(plan, public.codes(plan), public.rows)
+
+
+def test_clusters_are_counted_in_rounds_of_their_own(given: dict[str, Any]) -> None:
+    plan = parse_plan(given)
+    public, mechanism = facts_of(plan)
+    codes, rounds = public.codes(plan), mechanism.rounds
+    assert codes.joined is not None
+    assert [(of.what, of.fields, of.count > 0) for of in rounds[:4]] == [
+        ("codes", 5, False),
+        ("codes", 1, False),
+        ("labels", 1, False),
+        ("labels", 5, True),
+    ]
+    assert math.fsum(of.share for of in rounds) == pytest.approx(1)
+    assert sum(of.share for of in rounds[1:3]) == pytest.approx(0.3)
+    assert {of.cells for of in rounds[1:3]} == {codes.fields[codes.joined].size}
+    words = views_in_words(plan, public)
+    assert words is not None
+    assert words.startswith("columns, and all numbers together: public rows cluster (R = 0.")
+
+
+def test_columns_alone_are_counted_otherwise_and_it_is_said_why(given: dict[str, Any], tmp_path: Path) -> None:
+    off = changed(given, labeling__joined=False)
+    public, alone = facts_of(off)
+    assert public.codes(off).joined is None
+    assert views_in_words(off, public) == "columns alone: labeling.joined is false"
+    hidden = changed(given, labeling__rows=40)
+    assert views_in_words(hidden, public) == "columns alone: noise would hide the cells of all numbers together"
+    for rows, why in (
+        (permuted(clustered(800, 2), 4), "public rows do not cluster (R = "),
+        (clustered(LEAST_ROWS - 1, 2), f"there are fewer than {LEAST_ROWS} public rows"),
+    ):
+        rows.drop("outcome").write_parquet(tmp_path / "data" / "public.parquet")
+        public, mechanism = facts_of(parse_plan(given))
+        assert (views_in_words(parse_plan(given), public) or "").startswith(f"columns alone: {why}")
+        assert [of.fields for of in mechanism.rounds[:2]] == [of.fields for of in alone.rounds[:2]] == [5, 5]
+    clustered(800, 2).drop("outcome", "height", "weight").write_parquet(tmp_path / "data" / "public.parquet")
+    few = parse_plan(given)
+    assert views_in_words(few, PublicFacts.of(few)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stream": {"season": 4, "delivery": "each row once"}},
+        {"privacy": {"secret": "labels"}},
+        {"data": {"label": "pace", "classes": None, "bounds": [-5, 5]}},
+    ],
+    ids=["a stream", "labels alone are secret", "a number as label"],
+)
+def test_some_plans_never_count_them(given: dict[str, Any], changes: dict[str, dict[str, Any]]) -> None:
+    for section, values in changes.items():
+        merged = {**given.get(section, {}), **values}
+        given[section] = {key: value for key, value in merged.items() if value is not None}
+    plan = parse_plan(given)
+    encoding = learn_encoding(plan)
+    assert "joined" not in planned_sizes(plan, encoding)
+    assert views_in_words(plan, PublicFacts.of(plan)) is None
+
+
+def test_a_rehearsal_of_all_or_of_some_columns_asks_about_them_too(given: dict[str, Any]) -> None:
+    """Of some columns it has as many units for each cell as of all."""
+    plan = parse_plan(given)
+    public = PublicFacts.of(plan)
+    whole = expect_tallies(plan, public)
+    assert whole.views == views_in_words(plan, public)
+    assert max(each.right for each in whole.rehearsed) > 0.9
+    mechanism, codes = planned_tallies(plan, public.codes(plan), public.rows), public.codes(plan)
+    assert codes.joined is not None
+    stage = TalliesStage.planned(plan, mechanism, codes, codes.of(public.sample), public.rows)
+    part = stage.within(plan, 3e8)
+    assert 1 < len(part.codes.coarse) < 5
+    assert part.codes.joined is not None
+    cells = [of.fields[of.joined].size for of in (part.codes, codes) if of.joined is not None]
+    assert cells[0] == cells[1] * len(part.codes.coarse) // 5
+    assert part.rows[:, part.codes.joined].tolist() == part.codes.completed(part.rows)[:, part.codes.joined].tolist()
+    assert [of.fields for of in part.mechanism.rounds[:3]] == [len(part.codes.coarse), 1, 1]
+    labels = (part.rows[:, 0] > part.rows[:, 0].mean()).astype(np.int64)
+    rng = np.random.default_rng(0)
+    drawn = part.private(rng)
+    assert (part.learned(drawn, labels[drawn], rng).argmax(axis=1) == labels).mean() > 0.7
