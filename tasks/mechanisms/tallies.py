@@ -84,8 +84,9 @@ class Tallies(Gaussian):
         "2020), composed over rounds"
     )
     pays_for: ClassVar[str] = (
-        "one round of totals, and one to three rounds of sums for labels. If single columns predict the label poorly, "
-        "the second of three such rounds counts pairs of columns (up to 24 columns), at no further charge"
+        "one round of totals, and one to three rounds of sums for labels; if the numbers of public rows cluster, one "
+        "more of each. If single columns predict the label poorly, the second of three such rounds counts pairs of "
+        "columns (up to 24 columns), at no further charge"
     )
     take_if: ClassVar[str] = "the data are tables or small images"
     releases: ClassVar[str] = "noisy sums over public codes; all else follows from them and public rows"
