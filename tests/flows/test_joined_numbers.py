@@ -28,6 +28,9 @@ def test_clusters_of_public_rows_are_asked_about_verified_and_predicted(tmp_path
     assert [len(fields) for fields in asked] == [5, 1, 1, 5]
     assert [file["decoded"] is not None for file in rounds[:4]] == [False, False, False, True]
     assert [check for check in verify(home) if not check.ok] == []
+    report = Path(summary.report).read_text()
+    assert "since public rows cluster, one for all its numbers together" in report
+    assert report.count(">all numbers together</td>") == 2
     again = start(plan, home)
     assert (again.session, again.spent_now["epsilon"]) == (summary.session, 0.0)
     run, public = Run(summary, home), pl.read_parquet(plan.path("public"))
@@ -41,6 +44,7 @@ def test_columns_alone_are_asked_if_a_plan_says_so_or_public_rows_do_not_cluster
     given = tables_of_clusters(tmp_path / "data")
     off = start(changed(given, labeling__joined=False), home)
     assert [len(file["question"]["fields"]) for file in rounds_of(off, home)[:2]] == [5, 5]
+    assert "all its numbers together" not in Path(off.report).read_text()
     permuted(clustered(800, 2), 4).drop("outcome").write_parquet(tmp_path / "data" / "public.parquet")
     no_clusters = start(changed(given, data__version="2"), home, new_session=True)
     assert [len(file["question"]["fields"]) for file in rounds_of(no_clusters, home)[:2]] == [5, 5]
