@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tests.support.coded import CODES, one_hot, rows_of
 from tests.world import (
+    LARGEST_LEVEL,
     SAMPLE,
     CodeMatrix,
     Codes,
@@ -32,6 +33,7 @@ from tests.world import (
     student_directions,
     student_public_rows,
     tally,
+    with_pairs,
 )
 
 # Cross tables ---------------------------------------------------------------------------------------------------------
@@ -221,6 +223,25 @@ def test_columns_whose_sums_stand_out_have_directions(monkeypatch: pytest.Monkey
     assert [part.shape[1] for part in along.kept if part is not None] == [1, 0, 0, 0, 1]  # those that labels follow
     decoded = decode([heard(codes, public, labels, codes.coarse, 1.0)], public, codes, units=3_000)
     assert np.flatnonzero(decoded.importance).tolist() == [1, len(codes.fields) - 1]
+
+
+@pytest.mark.usefixtures("wide")
+def test_fields_of_several_columns_are_decoded_in_a_wide_table_too() -> None:
+    """A round about pairs is not the first about labels: without their sums, the last round of a paid session failed.
+    Of all numbers together every cell is kept."""
+    codes = codes_of(NUMBERS)
+    public, labels = drawn(codes, 3_000, 0)
+    scores = np.random.default_rng(3).integers(-LARGEST_LEVEL, LARGEST_LEVEL, (len(public), NUMBERS))
+    codes = codes.with_joined(scores, public, [f"x{at}" for at in range(NUMBERS)], 8)
+    codes = with_pairs(codes, public, 4, [(codes.fine[0], codes.fine[1])])
+    public, (joined, pair) = codes.completed(public), codes.derived
+    rounds = [heard(codes, public, labels, fields, 1.0) for fields in ([joined], codes.coarse, [pair])]
+    decoded = decode(rounds, public, codes, units=3_000)
+    assert np.isfinite(decoded.weights).all()
+    assert ((logits(decoded, public)[:, 0] > 0) == labels).mean() > 0.7
+    sums = rounds[0].by_field | rounds[1].by_field | rounds[2].by_field
+    along = Directions.of([each.question for each in rounds], sums, CrossedRows.of(public, codes)[0], codes)
+    assert [part is None for part in along.kept] == [False] * len(codes.fine) + [True, False]
 
 
 def test_a_wide_table_is_decoded_on_fewer_rows_the_wider_it_is() -> None:
