@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from tests.support import console
+from tests.support.clusters import tables_of_clusters
 from tests.support.people import tables_of_plan, write_plan, write_tables
 from tests.support.sentences import says
 from tests.world import Summary, show, span
@@ -112,3 +113,11 @@ def test_what_is_said_of_a_run_keeps_its_brackets(capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert words in shown
     assert shown.count("[home]") == 3
+
+
+def test_a_plan_says_which_views_of_a_row_are_counted_and_why(tmp_path: Path) -> None:
+    tables_of_clusters(tmp_path)
+    plan = str(write_plan(tmp_path, data__unit=None, labeling__rows=4000, **WAYS["tallies"]))
+    views, printed = planned(plan)["tallies"]["views"], " ".join(concord(plan)[1].split())
+    assert views.startswith("columns, and all numbers together: public rows cluster (R = 0.")
+    assert f"Counted are {views}." in printed
