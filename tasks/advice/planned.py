@@ -48,7 +48,7 @@ from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.stream import Stream, bits_for
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.directions import most_rows
-from concord.tasks.student.rounds import JOINED_SHARE, LATER_FIELDS, PAIRED, planned_rounds, sketch_rounds
+from concord.tasks.student.rounds import LATER_FIELDS, PAIRED, planned_rounds, share_of_joined, sketch_rounds
 
 DIVIDED = 4 * 32 * 12
 """Least number of cells that are distinguishable from noise at which the outermost bins of numbers are divided: their
@@ -89,7 +89,8 @@ def planned_sizes(plan: Plan, encoding: Encoding) -> CodeSizes:
             elif _alone(plan) and cells_that_are_heard(once, units) >= DIVIDED:
                 sizes["tails"] = True
             if joins(plan, encoding):
-                heard = cells_that_are_heard(_of_rounds(plan, 1, VECTOR_CELLS), units * math.sqrt(JOINED_SHARE))
+                less_noise = math.sqrt(share_of_joined(plan.privacy.epsilon))
+                heard = cells_that_are_heard(_of_rounds(plan, 1, VECTOR_CELLS), units * less_noise)
                 sizes["joined"] = min(VECTOR_CELLS, heard) if heard >= FEWEST_CELLS else 0
     return sizes
 
@@ -108,12 +109,14 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, decided: tuple[int, int
     """
     spaces, width = deepens(codes), len(codes.coarse)
     joined = 0 if codes.joined is None else codes.fields[codes.joined].size
-    made = partial(_of_rounds, plan, width, codes.size, spaces=spaces, pairs=asks_pairs(plan, codes), joined=joined)
+    made = partial(_of_rounds, plan, width, codes.size, spaces=spaces, pairs=asks_pairs(plan, codes))
+    share = share_of_joined(plan.privacy.epsilon) if joined else 0.0
+    made = partial(made, joined=joined, joined_share=share)
     once = made()
     if isinstance(once, Stream):
         return once
     rows, units = min(rows, most_rows(codes)), plan.labeling.rows or 0
-    rho = once.rho * (1 - JOINED_SHARE if joined else 1)
+    rho = once.rho * (1 - share)
     if decided is not None:
         rounds, later = decided
     else:

@@ -48,6 +48,8 @@ def test_clusters_are_counted_in_rounds_of_their_own(given: dict[str, Any]) -> N
     assert math.fsum(of.share for of in rounds) == pytest.approx(1)
     assert sum(of.share for of in rounds[1:3]) == pytest.approx(0.3)
     assert {of.cells for of in rounds[1:3]} == {codes.fields[codes.joined].size}
+    small = facts_of(changed(given, privacy__epsilon=0.9))[1].rounds
+    assert sum(of.share for of in small[1:3]) == pytest.approx(0.15)
     words = views_in_words(plan, public)
     assert words is not None
     assert words.startswith("columns, and all numbers together: public rows cluster (R = 0.")
