@@ -249,7 +249,7 @@ def views_in_words(plan: Plan, public: "PublicFacts") -> str | None:
         why = f"there are fewer than {LEAST_ROWS} public rows"
     elif not sizes.get("joined"):
         why = "noise would hide the cells of all numbers together"
-    elif not clustered(ratio):
+    elif not clustered(ratio, sum(isinstance(column, CODED) for column in public.encoding.columns)):
         why = f"public rows do not cluster (R = {ratio:.2f})"
     else:
         return f"columns, and all numbers together: public rows cluster (R = {ratio:.2f})"

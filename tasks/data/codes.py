@@ -359,7 +359,7 @@ def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], **siz
         fine //= 2
     codes = Codes(fields=tuple(fields), coarse=tuple(at for at, _ in views), fine=tuple(at for _, at in views))
     most = sizes.get("joined", 0)
-    if not most or not clustered(unclustered(sample, columns)):
+    if not most or not clustered(unclustered(sample, columns), len(views)):
         return codes
     together = joinable(columns)
     return codes.with_joined(public_scores(sample, together), codes.of(sample), [of.name for of in together], most)

@@ -13,8 +13,10 @@ from tests.support.clusters import clustered as rows_in_clusters
 from tests.support.students import codes_of, drawn_model, encoding_of
 from tests.world import (
     CLUSTERED,
+    CLUSTERED_WIDE,
     LARGEST_LEVEL,
     LEAST_ROWS,
+    NARROW_TABLE,
     Codes,
     Encoding,
     Ints,
@@ -169,11 +171,13 @@ def test_numbers_are_joined_if_public_rows_cluster() -> None:
     apart, by_chance = ratio_of(PUBLIC), ratio_of(permuted(PUBLIC, 6))
     assert apart is not None
     assert by_chance is not None
-    assert apart < 0.2 < CLUSTERED < 0.9 < by_chance < 1.1
-    assert [clustered(each) for each in (apart, CLUSTERED, by_chance, None)] == [True, True, False, False]
+    assert apart < 0.2 < CLUSTERED_WIDE < CLUSTERED < by_chance < 1.1
+    assert [clustered(ratio, 4) for ratio in (apart, CLUSTERED, by_chance, None)] == [True, True, False, False]
+    assert [clustered(CLUSTERED, columns) for columns in (NARROW_TABLE, NARROW_TABLE + 1)] == [True, False]
+    assert [clustered(ratio, NARROW_TABLE + 1) for ratio in (apart, CLUSTERED_WIDE)] == [True, True]
     assert ratio_of(PUBLIC.head(LEAST_ROWS - 1)) is None
-    assert ratio_of(PUBLIC, encoding_of(PUBLIC.drop(COLUMNS[:2]))) is None
-    assert joinable(encoding_of(PUBLIC.with_columns(pl.lit(1.5).alias(name) for name in COLUMNS[:2])).columns) == []
+    assert ratio_of(PUBLIC, encoding_of(PUBLIC.drop(COLUMNS[:3]))) is None
+    assert joinable(encoding_of(PUBLIC.with_columns(pl.lit(1.5).alias(name) for name in COLUMNS[:3])).columns) == []
 
 
 def test_r_is_the_same_of_a_sample_that_is_taken_at_once_and_twice() -> None:
