@@ -175,8 +175,7 @@ if TYPE_CHECKING:
         outside_of_schema, recoded, stand_ins, values_in, with_tables
     )
     from concord.tasks.data.joined import (
-        CLUSTERED, CLUSTERED_WIDE, LARGEST_LEVEL, LEAST_ROWS, NARROW as NARROW_TABLE, JoinedField, clustered, joinable,
-        public_scores, unclustered
+        CLUSTERED, LARGEST_LEVEL, LEAST_ROWS, JoinedField, clustered, joinable, public_scores, unclustered
     )
     from concord.tasks.data.matrix import Matrix, encode, published_encoding, row_digests
     from concord.tasks.data.precheck import Unmatched, check_stored, check_types, unmatched

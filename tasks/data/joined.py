@@ -44,10 +44,11 @@ ROWS_OF_A_CELL = 4
 """Fewest public rows for each centre."""
 MOST_LEARNED = 1 << 14
 """Most public rows that centres are learned from."""
-NARROW, CLUSTERED, CLUSTERED_WIDE = 24, 0.92, 0.55
-"""Largest R at which numbers are joined in a table of at most NARROW columns, and in a wider one, of which each column
-has less of the budget. Measured at ε = .1, 1 and 4 (tests/benchmarks/TRIED.md): of narrow tables below it none
-lost more than .4 points, and banana (.79) gained 10 to 17; spambase (57 columns, .70) lost .7, and ring (1.03) .7."""
+CLUSTERED, COLUMNS_OF_ALL = 0.55, 50
+"""Largest R at which the numbers of a table are joined, or 1 − columns/COLUMNS_OF_ALL if that is more: with few columns
+little of the budget is taken from each. Of tables below it none lost half a point at ε = .1, 1 or 4, and banana (two
+columns, .92) gained 10 to 17; twonorm (20, .88), Adult (14, .88), spambase (57, .70) and ring (20, 1.03) are above
+it, and lost .4 to .8 (tests/benchmarks/TRIED.md)."""
 TRIED_ROWS, TRIED_CELLS, ROWS_OF_A_TRIED_CELL = 4000, 60, 40
 """Most rows and most cells by which R is measured, and fewest rows for each cell."""
 
@@ -144,9 +145,14 @@ def unclustered(sample: pl.DataFrame, columns: Sequence[Column]) -> float | None
     return round(there / max(1, by_chance), 2)
 
 
+def most_ratio(columns: int) -> float:
+    """The largest R at which the numbers of a table of so many columns are joined."""
+    return max(CLUSTERED, 1 - columns / COLUMNS_OF_ALL)
+
+
 def clustered(ratio: float | None, columns: int) -> bool:
     """Whether the numbers of a table of so many columns are joined at that R."""
-    return ratio is not None and ratio <= (CLUSTERED if columns <= NARROW else CLUSTERED_WIDE)
+    return ratio is not None and ratio <= most_ratio(columns)
 
 
 def _left(rows: Ints) -> int:

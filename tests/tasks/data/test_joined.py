@@ -13,10 +13,8 @@ from tests.support.clusters import clustered as rows_in_clusters
 from tests.support.students import codes_of, drawn_model, encoding_of
 from tests.world import (
     CLUSTERED,
-    CLUSTERED_WIDE,
     LARGEST_LEVEL,
     LEAST_ROWS,
-    NARROW_TABLE,
     Codes,
     Encoding,
     Ints,
@@ -171,10 +169,10 @@ def test_numbers_are_joined_if_public_rows_cluster() -> None:
     apart, by_chance = ratio_of(PUBLIC), ratio_of(permuted(PUBLIC, 6))
     assert apart is not None
     assert by_chance is not None
-    assert apart < 0.2 < CLUSTERED_WIDE < CLUSTERED < by_chance < 1.1
-    assert [clustered(ratio, 4) for ratio in (apart, CLUSTERED, by_chance, None)] == [True, True, False, False]
-    assert [clustered(CLUSTERED, columns) for columns in (NARROW_TABLE, NARROW_TABLE + 1)] == [True, False]
-    assert [clustered(ratio, NARROW_TABLE + 1) for ratio in (apart, CLUSTERED_WIDE)] == [True, True]
+    assert apart < 0.2 < CLUSTERED < 0.9 < by_chance < 1.1
+    assert [clustered(ratio, 20) for ratio in (apart, 0.6, 0.61, by_chance, None)] == [True, True, False, False, False]
+    assert [clustered(CLUSTERED, columns) for columns in (2, 20, 23, 100)] == [True] * 4
+    assert [clustered(0.92, columns) for columns in (2, 4, 5, 100)] == [True, True, False, False]
     assert ratio_of(PUBLIC.head(LEAST_ROWS - 1)) is None
     assert ratio_of(PUBLIC, encoding_of(PUBLIC.drop(COLUMNS[:3]))) is None
     assert joinable(encoding_of(PUBLIC.with_columns(pl.lit(1.5).alias(name) for name in COLUMNS[:3])).columns) == []
