@@ -92,7 +92,7 @@ def show_plan(report: dict[str, Any]) -> None:
         title = f"{at}, {tallies['codes']:,} codes of {tallies['columns']} columns"
         _show_sums(title, ("round", "sums of", "columns"), tallies["rounds"], tallies["rho"])
         if tallies["views"]:
-            out.print(f"Counted are {tallies['views']}.", markup=False, soft_wrap=True)
+            out.print(f"Rows are counted by {tallies['views']}.", markup=False, soft_wrap=True)
         _show_rehearsed(tallies)
         if tallies["releases"]:
             show_releases(tallies["releases"])

@@ -43,10 +43,7 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
             "concord run plan.toml --json > run.json",
         ),
         "demo": ("concord demo --home /tmp/try",),
-        "init": (
-            "concord init --private in.csv --public out.csv --label ill --classes no,yes --domain w --rows 9000",
-            "concord init --private in.csv --label ill --format 'encoding=cp1252 decimal=, missing=-99'",
-        ),
+        "init": ("concord init --private in.csv --public out.csv --label ill --classes no,yes --domain w --rows 9000",),
         "plan": (
             "concord plan plan.toml",
             "concord plan plan.toml --json",
@@ -127,7 +124,7 @@ HomeOption = Annotated[
     typer.Option(
         "--home",
         envvar="CONCORD_HOME",
-        help="Home folder; default: CONCORD_HOME, or .concord.",
+        help="Home; default: CONCORD_HOME, or .concord.",
         show_envvar=False,
         show_default=False,
     ),

@@ -160,12 +160,12 @@ class InitOptions:
     schema: Annotated[str | None, typer.Option(help="In place of --public; default: schema.json.")] = None
     dictionary_columns: Annotated[
         str | None,
-        typer.Option(metavar="KEY=COLUMN", help="Columns of a --schema that is a table: name=Feld,type=Typ …"),
+        typer.Option(metavar="KEY=NAME", help="Columns of a --schema that is a table."),
     ] = None
     test: Annotated[str | None, typer.Option(help="Public labelled table, for evaluation.")] = None
-    format: Annotated[
-        str | None, typer.Option(metavar="KEY=SIGN", help="How CSV files are written: separator, encoding …")
-    ] = None
+    format: Annotated[str | None, typer.Option(metavar="KEY=SIGN", help="How CSV files are written: separator …")] = (
+        None
+    )
     label: Annotated[str | None, typer.Option(help="The label column.")] = None
     classes: Annotated[list[str] | None, typer.Option(metavar="A,B", help="The classes; they are published.")] = None
     shares: Annotated[str | None, typer.Option(metavar="A=SHARE", help="Their shares, if publicly known.")] = None
@@ -176,13 +176,13 @@ class InitOptions:
     categories: Annotated[
         list[str] | None, typer.Option(metavar="A,B", help="Numeric columns that are categorical.")
     ] = None
-    domain: Annotated[str | None, typer.Option(help="Name of this body of private data; published.")] = None
-    rows: Annotated[str | None, typer.Option(help="About how many private rows, or units if --unit.")] = None
+    domain: Annotated[str | None, typer.Option(help="Name of this private data; published.")] = None
+    rows: Annotated[str | None, typer.Option(help="About how many private rows, or units.")] = None
     season: Annotated[int | None, typer.Option(help="For a stream: releases in a season.")] = None
     epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None
     delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None
-    lifetime_epsilon: Annotated[float | None, typer.Option(help="Lifetime ε; default: on record, or 4 times ε.")] = None
-    lifetime_delta: Annotated[float | None, typer.Option(help="Lifetime δ; default: on record, or 4 times δ.")] = None
+    lifetime_epsilon: Annotated[float | None, typer.Option(help="Lifetime ε; default: on record, or 4·ε.")] = None
+    lifetime_delta: Annotated[float | None, typer.Option(help="Lifetime δ; default: on record, or 4·δ.")] = None
     issuer: Annotated[str | None, typer.Option(help="The publisher.")] = None
     contact: Annotated[str | None, typer.Option(help="Contact for questions.")] = None
     use: Annotated[str | None, typer.Option(help="Intended use, and uses to avoid.")] = None

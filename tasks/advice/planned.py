@@ -252,7 +252,7 @@ def views_in_words(plan: Plan, public: "PublicFacts") -> str | None:
     elif not clustered(ratio, sum(isinstance(column, CODED) for column in public.encoding.columns)):
         why = f"public rows do not cluster (R = {ratio:.2f})"
     else:
-        return f"columns, and all numbers together: public rows cluster (R = {ratio:.2f})"
+        return f"columns, and by all numbers together: public rows cluster (R = {ratio:.2f})"
     return f"columns alone: {why}"
 
 

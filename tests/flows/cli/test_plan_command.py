@@ -119,5 +119,5 @@ def test_a_plan_says_which_views_of_a_row_are_counted_and_why(tmp_path: Path) ->
     tables_of_clusters(tmp_path)
     plan = str(write_plan(tmp_path, data__unit=None, labeling__rows=4000, **WAYS["tallies"]))
     views, printed = planned(plan)["tallies"]["views"], " ".join(concord(plan)[1].split())
-    assert views.startswith("columns, and all numbers together: public rows cluster (R = 0.")
-    assert f"Counted are {views}." in printed
+    assert views.startswith("columns, and by all numbers together: public rows cluster (R = 0.")
+    assert f"Rows are counted by {views}." in printed

@@ -52,7 +52,7 @@ def test_clusters_are_counted_in_rounds_of_their_own(given: dict[str, Any]) -> N
     assert sum(of.share for of in small[1:3]) == pytest.approx(0.15)
     words = views_in_words(plan, public)
     assert words is not None
-    assert words.startswith("columns, and all numbers together: public rows cluster (R = 0.")
+    assert words.startswith("columns, and by all numbers together: public rows cluster (R = 0.")
 
 
 def test_columns_alone_are_counted_otherwise_and_it_is_said_why(given: dict[str, Any], tmp_path: Path) -> None:
