@@ -38,7 +38,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.publish.describe import counted, describe
 from concord.tasks.verify.checks import difference, equal
-from concord.tasks.verify.forms import SketchForm
+from concord.tasks.verify.kinds import KindSettings, SketchSettings
 from concord.tasks.verify.records import PublishedSession
 
 REGISTRY = "models:/"
@@ -260,12 +260,16 @@ def _signed(at: PublishedSession) -> PublishedStudent:
 
 
 def _tables(at: PublishedSession) -> Iterator[bytes]:
-    """The released steps of a sketch that counted tables, as they were signed; an export has none. Raises
-    NotVerified."""
+    """The released steps of a sketch that counted tables, which come first, as they were signed; none if they do not
+    lie beside the certificate. Raises NotVerified."""
     record = at.certificate.leading
-    steps = [] if at.exported else [file for file in record.files if file.path.endswith(".json")]
-    for file, form in zip(steps, at.forms(record, steps), strict=True):
-        if isinstance(form, SketchForm) and form.question.what == "codes":
-            content = at.named(file)
-            at.check_signed(file.path, content)
-            yield content
+    if not isinstance(settings := KindSettings.of(record.mechanism.settings), SketchSettings):
+        return
+    steps = record.files[: sum(paid.what == "codes" for paid in settings.rounds)]
+    if not all(os.path.lexists(at.folder / file.path.partition("/")[2]) for file in steps):
+        return
+    at.forms(record, steps)  # refuses what is no step of a sketch
+    for file in steps:
+        content = at.named(file)
+        at.check_signed(file.path, content)
+        yield content

@@ -69,6 +69,8 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     assert [check for check in verify_published(tmp_path / "exported") if not check.ok] == []
     again = concord.export(tmp_path / "exported", tmp_path / "again")  # an export has no rounds to make tables of
     assert {*exported} - {*again} == {"tables.csv", "tables.md"}
+    alone = shutil.copytree(folder, tmp_path / "alone" / found.session, ignore=shutil.ignore_patterns("rounds"))
+    assert {*concord.export(alone, tmp_path / "without rounds")} == {*again}
     copied = shutil.copytree(folder, tmp_path / found.session)
     edited(1, lambda step: step["sums"].reverse())(copied)
     with pytest.raises(NotVerified, match="round-00001"):
