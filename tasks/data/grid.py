@@ -187,13 +187,18 @@ def values_in(schema: TableSchema, grid: Codes, cells: CodeMatrix, seed: bytes) 
         field, column = grid.fields[at], declared[grid.fields[at].name]
         places = cells[:, at].astype(np.int64) - field.start
         if isinstance(field, WordField):
-            undeclared = UNDECLARED
-            while undeclared in field.words:
-                undeclared += "*"
-            values[field.name] = pl.Series([*field.words, undeclared, None], dtype=pl.String)[places]
+            words = [*field.words, apart_from(field.words, UNDECLARED), None]
+            values[field.name] = pl.Series(words, dtype=pl.String)[places]
         elif isinstance(field, NumberField):
             values[field.name] = _numbers(column, field, places, source)
     return pl.DataFrame(values)
+
+
+def apart_from(words: Sequence[str], name: str) -> str:
+    """The name, with as many stars behind it as tell it from all of these words."""
+    while name in words:
+        name += "*"
+    return name
 
 
 def label_points(rows: int, seed: bytes) -> NDArray[np.float64]:
@@ -203,10 +208,7 @@ def label_points(rows: int, seed: bytes) -> NDArray[np.float64]:
 
 def probability_name(label: str, features: Sequence[str]) -> str:
     """The name of the column beside the drawn label that has its probability."""
-    name = f"probability of this {label}"
-    while name in features:
-        name += "*"
-    return name
+    return apart_from(features, f"probability of this {label}")
 
 
 def _numbers(column: Any, field: NumberField, places: NDArray[np.int64], source: np.random.Generator) -> pl.Series:

@@ -8,24 +8,17 @@ Not covered  counts that agree with one another: no table is made consistent wit
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import combinations, pairwise, product
 from typing import Any
 
 import polars as pl
 
-from concord.artifacts.table_schema import (
-    UNIX_EPOCH,
-    DeclaredCategories,
-    DeclaredColumn,
-    DeclaredRange,
-    DeclaredText,
-    TableSchema,
-)
+from concord.artifacts.table_schema import UNIX_EPOCH, DeclaredColumn, DeclaredRange, TableSchema
 from concord.tasks.data.codes import CodedField, NumberField, WordField
 from concord.tasks.data.concord_student import DAY, EPOCH
-from concord.tasks.data.grid import UNDECLARED, grid_of
+from concord.tasks.data.grid import UNDECLARED, apart_from, grid_of
 from concord.tasks.publish.predict import csv_text
 from concord.tasks.student.sketch import FIELDS
 
@@ -50,18 +43,18 @@ of two, with {cells:,} cells. Together they are a part of what the guarantee cov
 | `deviation` | the standard deviation of the noise, the same in all cells of a table |
 | `low`, `high` | ends of the 95 % interval: in 95 % of all such cells the exact number lies between |
 
-- A count may be negative or broken: noise is added whether or not anybody is in the cell, and nothing was rounded or
-  left out afterwards. A mean over tables and sums over cells stay right only if negative counts are kept.
+- A count may be negative or a fraction: noise is added whether or not anybody is in the cell, and nothing is rounded
+  or left out afterwards. Keep negative counts: without them, means over tables and sums over cells are too large.
 - The sum of k cells of a table has a standard deviation of √k times `deviation`. So few wide cells are more exact than
   many narrow ones, and the same column is counted in narrow and in wide cells where it has many.
 - Tables were drawn independently: two that count the same units differ by their noise. 5 % of the intervals miss the
   exact number.
-- The first cell of a range also has every number below it, and the last one every number beyond. `{undeclared}` stands
-  for words that the schema does not declare, which a table of two columns counts as `{missing}`, and `{other}` for
-  declared words that are too rare for a cell of their own there.
+- The first cell of a range also has every number below it, and the last one every number beyond. `{undeclared}` is
+  any category that the schema does not declare; a table of two columns counts it as `{missing}`. `{other}` is a
+  declared category that is too rare there for a cell of its own. A star follows such a name if the schema declares it.
 """
 TABLES, TABLES_GUIDE = "tables.csv", "tables.md"
-MISSING, OTHER = "missing", "another word"
+MISSING, OTHER = "missing", "other category"
 
 
 def released_tables(steps: Sequence[bytes]) -> pl.DataFrame:
@@ -74,8 +67,8 @@ def released_tables(steps: Sequence[bytes]) -> pl.DataFrame:
     declared, rows = {column.name: column for column in schema.columns}, list[tuple[Any, ...]]()
 
     def add(fields: Sequence[CodedField], sums: Iterable[int], deviation: float, unit: int = unit) -> None:
-        number = rows[-1][0] + 1 if rows else 0
-        cells = product(*([(field.name, cell) for cell in cells_in_words(field, declared)] for field in fields))
+        number, others = rows[-1][0] + 1 if rows else 0, UNDECLARED if len(fields) == 1 else OTHER
+        cells = product(*([(field.name, cell) for cell in cells_in_words(field, declared, others)] for field in fields))
         for of_cell, total in zip(cells, sums, strict=False):
             one, other = (*of_cell, (None, None), (None, None))[:2]
             within = (total / unit + side * NORMAL_95 * deviation for side in (-1, 1))
@@ -93,18 +86,16 @@ def released_tables(steps: Sequence[bytes]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")
 
 
-def cells_in_words(field: CodedField, declared: Mapping[str, DeclaredColumn]) -> Iterator[str]:
-    """The cells of a view of a declared column: categories, or ranges; the last is that of a missing cell."""
+def cells_in_words(field: CodedField, declared: Mapping[str, DeclaredColumn], others: str) -> list[str]:
+    """The cells of a view of a declared column: categories, and one for `others`; or ranges. The last is that of a
+    missing cell."""
     column = declared[field.name]
     if isinstance(field, WordField):
-        narrow = isinstance(column, DeclaredCategories | DeclaredText) and len(field.words) == len(column.words)
-        yield from (*field.words, UNDECLARED if narrow else OTHER)
-    elif isinstance(field, NumberField) and isinstance(column, DeclaredRange):
+        return [*field.words, apart_from(field.words, others), apart_from(field.words, MISSING)]
+    if isinstance(field, NumberField) and isinstance(column, DeclaredRange):
         edges = [column.low, *field.cuts, column.high + column.whole]
-        yield from (_range(low, high, column) for low, high in pairwise(edges))
-    else:
-        yield from ("false", "true")
-    yield MISSING
+        return [*(_range(low, high, column) for low, high in pairwise(edges)), MISSING]
+    return ["false", "true", MISSING]
 
 
 def _range(low: float, high: float, column: DeclaredRange) -> str:

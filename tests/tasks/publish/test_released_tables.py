@@ -120,6 +120,12 @@ def test_each_count_is_that_of_the_rows_in_its_cell(planner: SketchPlanner) -> N
         )
         assert inside.row(0) == tuple(table["count"])
     two = tables.filter(pl.col("other_column").is_not_null())
+    both = two.filter((pl.col("column") == "sex") & (pl.col("other_column") == "member"))
+    named = rows.select(pl.when(pl.col("sex") != "divers").then("sex").fill_null("missing"), "member")
+    for cell, other, count in both.select("cell", "other_cell", "count").iter_rows():
+        member = pl.col("member").is_null() if other == "missing" else pl.col("member") == (other == "true")
+        assert named.filter((pl.col("sex") == cell) & member).height == count, (cell, other)
+    assert {*both["cell"]} == {"Female", "Male", "other category", "missing"}
     assert two["table"].n_unique() == len(rows.columns) * (len(rows.columns) - 1) // 2
     assert (two.group_by("table").agg(pl.col("count").sum())["count"] == ROWS).all()
 
@@ -139,7 +145,7 @@ def test_intervals_hold_nineteen_of_twenty_exact_counts(planner: SketchPlanner) 
 
 def test_the_files_are_written_for_people() -> None:
     """A formula in a category stays a word; the guide says how many tables there are."""
-    formula = FIELDS[4] | {"constraints": {"enum": ["=1+1", "Male"]}}
+    formula = FIELDS[4] | {"constraints": {"enum": ["=1+1", "Male", "missing"]}}
     schema = schema_of({"fields": [*FIELDS[:2], formula]})
     odd = planner_of(schema)
     rows = rows_of_all_kinds().with_columns(pl.col("sex").replace("Female", "=1+1"))
@@ -147,6 +153,7 @@ def test_the_files_are_written_for_people() -> None:
     lines = files["tables.csv"].decode().splitlines()
     assert lines[0] == "table,column,cell,other_column,other_cell,count,deviation,low,high"
     assert any(",sex,'=1+1," in line for line in lines)
+    assert sum(",sex,missing,,," in line for line in lines) == sum(",sex,missing*,,," in line for line in lines) == 1
     number = 1 + int(lines[-1].split(",")[0])
     assert f"{number} tables" in files["tables.md"].decode()
     assert f"{len(lines) - 1:,} cells" in files["tables.md"].decode()
