@@ -128,7 +128,7 @@ class Certificate(CertificatePart):
                students
     noise      what noise did to released labels; None if no label was released by itself
     features   columns of a row that the student may read
-    learned    the student; None if there is none, but questions were answered
+    learned    the published student; None for a session that answered questions
     warnings   to users of the student (artifacts.measures)
     versions   of Concord and packages by which it was written
     """

@@ -293,8 +293,8 @@ def random_logits(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.G
         field, smooth = codes.fields[at], None
         weights: Floats = rng.normal(size=(field.size, logits))
         if isinstance(field, NumberField):
-            apart = np.abs(np.subtract.outer(np.arange(field.size), np.arange(field.size)))
-            smooth = (1 - ROUGH) * np.exp(-apart / (FADING * field.size)) + ROUGH * np.eye(field.size)
+            gaps = np.abs(np.subtract.outer(np.arange(field.size), np.arange(field.size)))
+            smooth = (1 - ROUGH) * np.exp(-gaps / (FADING * field.size)) + ROUGH * np.eye(field.size)
         elif isinstance(field, VectorField):
             smooth = correlations(field)
         if smooth is not None:  # of words, weights are independent

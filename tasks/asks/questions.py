@@ -125,13 +125,13 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
             raise NotVerified(f"what shards answered to question {name!r} of session {session.id} is not in the vault")
         yield self._step(ShardAnswers.read(stores.vault, kept))
 
-    def _step(self, answers: "ShardAnswers") -> Step:
+    def _step(self, stored: "ShardAnswers") -> Step:
         return Step(
-            question=answers.question,
-            exact=None if answers.file is None else Exact("answers", ((answers.file,),)),
+            question=stored.question,
+            exact=None if stored.file is None else Exact("answers", ((stored.file,),)),
             mechanism=self.mechanism,
             publish=publish_json,
-            about=answers,
+            about=stored,
             draw="answer-{:05d}",
             path=ANSWER_FILE,
         )
@@ -202,9 +202,9 @@ def _pending(stores: Stores, session: str) -> Iterator[ShardAnswers]:
     folder = f"sessions/{session}/questions"
     for file in sorted((stores.vault.root / folder).glob("*.json")):
         kept = stores.vault.find(f"{folder}/{file.name}")
-        answers = None if kept is None else ShardAnswers.read(stores.vault, kept)
-        if answers and digest_in(stores, session, "question", answers.question) == state.pending.question_digest:
-            yield answers
+        stored = None if kept is None else ShardAnswers.read(stores.vault, kept)
+        if stored and digest_in(stores, session, "question", stored.question) == state.pending.question_digest:
+            yield stored
             return
     raise NotVerified(f"session {session} has a question begun, and what shards answered to it is not in the vault")
 

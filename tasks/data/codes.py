@@ -198,7 +198,7 @@ class Codes(Frozen):
 
     @property
     def joined(self) -> int | None:
-        """The field of all numbers together; None if there is none."""
+        """The number of the field that joins all numbers; None without one."""
         return next((at for at, field in enumerate(self.fields) if isinstance(field, JoinedField)), None)
 
     @property

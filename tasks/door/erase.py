@@ -122,7 +122,7 @@ def erase(stores: Stores, domain: str, unit: str | None) -> bool:
     digests = _digests(stores, domain, unit)
     with no_run_in(stores.vault, domain):
         recorded = stores.ledger.sessions(domain)
-        lasting = {ended.stream for ended in recorded if ended.facts.session is None and unit is not None} - {""}
+        lasting = {other.stream for other in recorded if other.facts.session is None and unit is not None} - {""}
         kept = {f"{kind}/{domain}" for kind in ("streams", "arrived") if lasting}
         sessions = [session.id for session in recorded if session.stream not in lasting]
         made = [*_made_public(stores, sessions), *_made_of_rows(stores.vault, domain)]

@@ -144,7 +144,7 @@ class _Periods(OpenedNumbers):
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
         rounds = len(mechanism.rounds)
         mixed = [mechanism.mixed([sums for sums, _ in self.arrived[at::rounds]]) for at in range(rounds)]
-        return [mechanism.release(batch.index * rounds + at, votes, source) for at, votes in enumerate(mixed)]
+        return [mechanism.release(batch.index * rounds + at, sums, source) for at, sums in enumerate(mixed)]
 
 
 class _Answers(OpenedNumbers):

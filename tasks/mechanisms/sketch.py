@@ -50,12 +50,8 @@ class Sketch(Tallies):
         super().model_post_init(context)
         if self.secret != "rows":
             raise WrongInput("a sketch is for privacy.secret = 'rows': if labels alone are secret, the rows are public")
-        questions = [planned.what for planned in self.rounds]
-        if (
-            questions[: self.tables] != ["codes"] * self.tables
-            or not 1 <= self.tables <= 2
-            or questions[-1] != "labels"
-        ):
+        what = [planned.what for planned in self.rounds]
+        if what[: self.tables] != ["codes"] * self.tables or not 1 <= self.tables <= 2 or what[-1] != "labels":
             raise WrongInput("a sketch asks one-way tables, then two-way ones if any, then labels")
         if [planned.count > 0 for planned in self.rounds] != [True] + [False] * (len(self.rounds) - 1):
             raise WrongInput("a sketch counts units in its first step alone")

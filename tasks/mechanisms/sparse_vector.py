@@ -152,8 +152,8 @@ def sum_tail(first_scale: float, second_scale: float, least: int) -> float:
     fast, slow = sorted((1 / first_scale, 1 / second_scale), reverse=True)
     not_p, not_q, not_pq = -math.expm1(-fast), -math.expm1(-slow), -math.expm1(-fast - slow)
     p_tail, q_tail = math.exp(-fast * least), math.exp(-slow * least)
-    apart, terms = slow - fast, least + 1  # Σ (p/q)^i for i ≤ t
-    between = math.expm1(apart * terms) / math.expm1(apart) if apart * terms < 0 else float(terms)
+    log_ratio, terms = slow - fast, least + 1  # Σ (p/q)^i for i ≤ t
+    between = math.expm1(log_ratio * terms) / math.expm1(log_ratio) if log_ratio * terms < 0 else float(terms)
     outside = (1 - not_pq) / not_pq * (q_tail / not_q + p_tail / not_p)
     inside = q_tail / (not_q * not_p) * (1 - not_q + not_q * between)
     return not_p * not_q / ((2 - not_p) * (2 - not_q)) * (outside + inside) * UP

@@ -173,17 +173,13 @@ class Tallies(Gaussian):
 
         A vote has as many steps as make the norm that was paid for: fewer, if more fields are asked.
         """
-        planned, fields_asked = self.rounds[number], len(fields)
+        planned, width = self.rounds[number], len(fields)
         steps, least = self.steps, planned.least
-        if (
-            fields_asked != planned.fields and self.classes
-        ):  # the norm that was paid for, in as many steps as it has room for
-            steps = min(MOST_STEPS, math.isqrt(self.steps**2 * planned.fields // fields_asked))
+        if width != planned.fields and self.classes:  # the norm that was paid for, in as many steps as it has room for
+            steps, paid = min(MOST_STEPS, math.isqrt(self.steps**2 * planned.fields // width)), self._square(planned)
             while True:
                 least = planned.least * steps // self.steps
-                if steps < 2 or self._square(planned.with_(fields=fields_asked, least=least), steps) <= self._square(
-                    planned
-                ):
+                if steps < 2 or self._square(planned.with_(fields=width, least=least), steps) <= paid:
                     break
                 steps -= 1
         question = RoundQuestion(
@@ -204,20 +200,16 @@ class Tallies(Gaussian):
 
         A round pays for a norm and for so many numbers, on whatever grid. The label of a number is on that of `steps`.
         """
-        planned, fields_asked = self.rounds[number], len(question.fields)
-        kind, of_question = (
-            (self.classes, planned.what, planned.count),
-            (question.classes, question.what, question.count),
-        )
-        if of_question != kind or (not self.classes and question.steps != self.steps):
+        planned, width, what = self.rounds[number], len(question.fields), (question.classes, question.what)
+        same = (*what, question.count) == (self.classes, planned.what, planned.count)
+        if not same or (not self.classes and question.steps != self.steps):
             raise ValueError(f"round {number} paid for other classes, another constant or grid than the question's")
-        square = self._square(
-            planned.with_(fields=fields_asked, cells=question.size, least=question.least), question.steps
-        )
+        asked = planned.with_(fields=width, cells=question.size, least=question.least)
+        square = self._square(asked, question.steps)
         if square > self._square(planned) or question.size > planned.cells:
             raise ValueError(
                 f"round {number} paid for {planned.fields} fields of {self.steps} steps a vote and {planned.cells} "
-                f"numbers, got {fields_asked} of {question.steps} and {question.size}"
+                f"numbers, got {width} of {question.steps} and {question.size}"
             )
 
     @property

@@ -79,7 +79,7 @@ def teach(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault
             for shard, mine in by_shard(rows, shards)
         ]
         if is_linear(teachers):
-            weights = [weights_of(model.model, model.fixed, encoding.width, classes) for model in fitted]
+            weights = [weights_of(teacher.model, teacher.fixed, encoding.width, classes) for teacher in fitted]
             file = LinearTeachers(np.stack(weights, axis=1)).save()
         else:
             file = pickle.dumps(fitted)
