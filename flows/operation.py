@@ -14,12 +14,14 @@ tests/deployments/test_scheduled.py and tests/flows/test_extend.py.
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar, cast
 
 from prefect.client.schemas.objects import State
-from prefect.flows import Flow, flow
+from prefect.exceptions import FailedRun, MissingResult
+from prefect.flows import Flow
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
@@ -34,6 +36,26 @@ P = ParamSpec("P")
 Result = TypeVar("Result", Summary, dict[str, Any])
 NOWHERE = SealedResults(home=Path("nowhere"), address=None)
 """Where a flow's own result would be kept: it is not, and what is not JSON is refused, such as a pickled error."""
+
+_ENDED = ContextVar[Any]("ended", default=None)
+"""What an operation's function returned, or the error that ended it."""
+
+
+class Operation(Flow[P, Any]):
+    """A flow whose caller is told how it ended, whatever the server answers. One that was asked again, since its first
+    answer came too late, sends back the state that it recorded, which has neither a result nor an error."""
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        _ENDED.set(None)
+        try:
+            return super().__call__(*values, **named)
+        except (FailedRun, MissingResult):
+            ended = _ENDED.get()
+            if ended is None:
+                raise
+        if isinstance(ended, ConcordError):
+            raise ended
+        return ended
 
 
 class ByKey:
@@ -80,11 +102,14 @@ def operation(
         def run(*values: P.args, **named: P.kwargs) -> State[Result]:
             try:
                 with process.our_settings(), opened_once():  # by its module: workers are sent this function
-                    return _state_of(function(*values, **named), asks=asks)
+                    result = function(*values, **named)
+                    _ENDED.set(result)
+                    return _state_of(result, asks=asks)
             except ConcordError as error:
+                _ENDED.set(error)
                 return failed_state(error)
 
-        made = flow(name=name, flow_run_name=run_name, result_storage=NOWHERE, persist_result=False)(run)
+        made = Operation(run, name=name, flow_run_name=run_name, result_storage=NOWHERE, persist_result=False)
         return cast("Flow[P, Result]", made)
 
     return decorate

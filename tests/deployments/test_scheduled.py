@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter
@@ -27,6 +28,7 @@ from tests.world import (
     Stores,
     TeachersPlan,
     Tracking,
+    WrongInput,
     close,
     flows_cluster,
     flows_learn,
@@ -103,6 +105,25 @@ def test_a_run_that_ends_early_is_named_for_what_it_was_to_do(home: Path, tmp_pa
     assert result.startswith(f"the plan {plan} does not exist")
     ended(start_extension, session="nobody", public="nowhere", home=home)
     assert {run.name for run in runs_since(began)} == {f"learn {plan}", "extend nobody"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+def test_a_caller_is_told_how_a_run_ended_though_the_server_s_answer_is_lost(
+    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect's client sends its request again, and gets the state that was recorded, which holds no result."""
+    send = httpx.Client.send
+
+    def send_twice(client: httpx.Client, request: httpx.Request, **named: Any) -> httpx.Response:
+        if request.url.path.endswith("set_state"):
+            send(client, request, **named)
+        return send(client, request, **named)
+
+    monkeypatch.setattr(httpx.Client, "send", send_twice)
+    assert start(plan, home).session == session
+    with pytest.raises(WrongInput, match="nowhere"):
+        start(changed(plan, data__private="nowhere.csv"), home)
 
 
 @pytest.mark.parametrize("runs", ["flow_runs", "task_runs"])
