@@ -30,7 +30,7 @@ from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 from concord.artifacts.sections import AboutPlan
 
-CERTIFICATE_FORMAT: Final = "concord certificate 3"
+CERTIFICATE_FORMAT: Final = "concord certificate 4"
 CERTIFICATE_FILE: Final = "certificate.json"
 SCHEMA_FILE: Final = "certificate.schema.json"
 """File names of the certificate and its schema, in the session's folder."""
@@ -96,6 +96,8 @@ class StudentRecord(CertificatePart):
     named         the classes that it predicts on the public rows; None if that was not determined, as when there is a
                   test
     history       of a stream: the accuracy of the student of each release so far, on the same public test rows
+    views         of tallies and a sketch: which views of a row were counted, and why, by public facts alone; None if
+                  there was no choice
     """
 
     estimator: str
@@ -106,6 +108,7 @@ class StudentRecord(CertificatePart):
     public_test: AnyPublicTest | None = None
     named: tuple[str, ...] | None = None
     history: tuple[Estimate, ...] = ()
+    views: str | None = None
 
 
 class Noise(CertificatePart):
@@ -136,7 +139,7 @@ class Certificate(CertificatePart):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
-    format: Literal["concord certificate 3"] = CERTIFICATE_FORMAT
+    format: Literal["concord certificate 4"] = CERTIFICATE_FORMAT
     data_version: str
     about: AboutPlan = AboutPlan()
     guarantee: Guarantee

@@ -22,6 +22,7 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, PublicStream
 from concord.flows.stage import Disclosure, stage
 from concord.flows.stages import encode
 from concord.flows.steps import Learned
+from concord.tasks.advice.planned import NO_PUBLIC_TABLE
 from concord.tasks.asks.sketch import SketchAsk
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import reading_encoding
@@ -88,6 +89,6 @@ def _synthesised(run: RunContext, admitted: Admitted[SketchAsk], passed: Disclos
     public = encode(run, run.plan, run.table("public"))
     admitted = replace(admitted, stream=PublicStream(public.encoding, (run.own(public.batches),)))
     codes = SketchPlanner(admitted.ask.mechanism, plan.data.sketched).codes_after(tally.rounds_in(run, steps[:-1]))
-    learned = tally.labelled(run, admitted, passed, codes)
+    learned = tally.labelled(run, admitted, passed, codes, NO_PUBLIC_TABLE)
     *_, labels = learned.passed.released
     return replace(learned, passed=replace(passed, released=[*steps, table, labels]))

@@ -33,6 +33,7 @@ class Learned:
     run       its plan names the student
     admitted  the session as it was admitted, with the public rows that the student learns from
     codes     codes by which the decoded model of tallies reads a row; None for other students
+    views     which views of a row were counted, and why
     before    what other sessions of this run released, beside which the student learns
     """
 
@@ -40,6 +41,7 @@ class Learned:
     admitted: Admitted[Any]
     passed: Disclosure
     codes: Codes | None = None
+    views: str | None = None
     before: tuple[Disclosure, ...] = ()
 
     @property
@@ -136,7 +138,7 @@ def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certifie
     def work() -> tuple[tuple[Certified, Tracked], bool]:
         disclosures = (learned.passed, *learned.before)
         files = {disclosed.session.id: disclosed.released for disclosed in disclosures}
-        certificate = certificate_of(run.plan, files, student, learned.encoding.features, stores)
+        certificate = certificate_of(run.plan, files, student, learned.encoding.features, stores, learned.views)
         certified, cached = certify.with_cached(run, certificate, run.plan.data.classes, run.signer)
         tracked, recorded = mirrored(learned, certified)
         return (certified, tracked), cached and recorded

@@ -26,11 +26,12 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, stage
 from concord.flows.stages import UNITS
 from concord.flows.steps import Learned, rehearse_published
-from concord.tasks.advice.planned import asks_pairs, check_columns, planned_sizes, planned_tallies
+from concord.tasks.advice.planned import asks_pairs, check_columns, planned_sizes, planned_tallies, views_in_words
 from concord.tasks.asks.tallies import TalliesAsk, round_step
 from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes
-from concord.tasks.data.encode import read_frame
+from concord.tasks.data.encode import read_frame, systematic_sample
 from concord.tasks.data.grid import recoded
+from concord.tasks.data.joined import unclustered
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.checkpoint import sums_folder
 from concord.tasks.door.door import Step
@@ -48,6 +49,13 @@ from concord.tasks.units import sums as units_sums
 def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes: CodeSizes) -> Codes:
     """Learn the codes of rows from the staged public rows; `sizes` as `planned_sizes` gives them."""
     return learn_codes((read_frame(batch.ref, place.staged) for batch in batches), encoding.columns, **sizes)
+
+
+@stage("code")
+def clustering(place: Place, encoding: Encoding, batches: Sequence[PublicBatch]) -> float | None:
+    """R of the staged public rows, by the sample that their codes are learned from."""
+    frames = (read_frame(batch.ref, place.staged) for batch in batches)
+    return unclustered(systematic_sample(frames), encoding.columns)
 
 
 @stage("code")
@@ -160,15 +168,19 @@ def rounds_in(run: RunContext, files: Sequence[Ref]) -> list[RoundFile]:
     return [json.loads(run.stores.released.read(ref)) for ref in files]
 
 
-def labelled(run: RunContext, admitted: Admitted[Any], passed: Disclosure, codes: Codes | None = None) -> Learned:
+def labelled(
+    run: RunContext, admitted: Admitted[Any], passed: Disclosure, codes: Codes | None = None, views: str | None = None
+) -> Learned:
     """`passed`, and the file of the labels inferred from its last round, by these codes; by default, by those that the
-    round queried."""
+    round queried, which then say which views of a row were counted."""
     stream, claim = admitted.stream, guarantee_of_labels(passed.session, admitted.balance.domain)
     if codes is None:
-        codes = codes_after(rounds_in(run, passed.released[:-1]), admitted.ask.coded)
+        coded, encoding = admitted.ask.coded, stream.encoding
+        codes = codes_after(rounds_in(run, passed.released[:-1]), coded)
+        views = views_in_words(run.plan, encoding, coded, lambda: clustering(run, encoding, stream.batches))
     public = PublicRows(encoding=stream.encoding, batches=tuple(stream.batches))
     labels = infer(run, passed.released[-1], codes, public, claim)
-    return Learned(run, admitted, replace(passed, released=[*passed.released, labels]), codes)
+    return Learned(run, admitted, replace(passed, released=[*passed.released, labels]), codes, views)
 
 
 def planner_of(run: RunContext, admitted: Admitted[Any], codes: Codes, units: Sequence[Ref]) -> RoundPlanner:

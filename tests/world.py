@@ -175,7 +175,8 @@ if TYPE_CHECKING:
         outside_of_schema, recoded, stand_ins, values_in, with_tables
     )
     from concord.tasks.data.joined import (
-        CLUSTERED, LARGEST_LEVEL, LEAST_ROWS, JoinedField, clustered, joinable, public_scores, unclustered
+        CLUSTERED, FARTHEST, LARGEST_LEVEL, LEAST_ROWS, JoinedField, clustered, joinable, most_ratio, public_scores,
+        unclustered
     )
     from concord.tasks.data.matrix import Matrix, encode, published_encoding, row_digests
     from concord.tasks.data.precheck import Unmatched, check_stored, check_types, unmatched

@@ -84,6 +84,7 @@ def show_plan(report: dict[str, Any]) -> None:
         sketch = report["sketch"]
         title = f"{at}, {len(sketch['columns'])} declared columns, no public rows"
         _show_sums(title, ("step", "counts of", "tables or columns"), sketch["steps"], sketch["rho"])
+        _show_views(sketch["views"])
         for name in sketch["left_out"]:
             out.print(f"column {name!r} is left out: data.schema declares no categories", markup=False, soft_wrap=True)
         _show_rehearsed(sketch)
@@ -91,8 +92,7 @@ def show_plan(report: dict[str, Any]) -> None:
         tallies = report["tallies"]
         title = f"{at}, {tallies['codes']:,} codes of {tallies['columns']} columns"
         _show_sums(title, ("round", "sums of", "columns"), tallies["rounds"], tallies["rho"])
-        if tallies["views"]:
-            out.print(f"Rows are counted by {tallies['views']}.", markup=False, soft_wrap=True)
+        _show_views(tallies["views"])
         _show_rehearsed(tallies)
         if tallies["releases"]:
             show_releases(tallies["releases"])
@@ -124,9 +124,16 @@ def _show_sums(title: str, headings: tuple[str, str, str], steps: list[dict[str,
     """Print what each step of noisy sums asks for, its share of the budget and its noise, and the charge of all."""
     table = _table(title, *headings, "share of the budget", "noise of a sum, in units")
     for number, item in enumerate(steps, start=1):
-        table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
+        columns = "all numbers" if item["together"] else str(item["columns"])
+        table.add_row(str(number), item["what"], columns, f"{item['share']:.0%}", f"{item['noise']:,.1f}")
     out.print(table)
     out.print(f"Opening the session charges the domain the whole ρ = {rho:.4g}.")
+
+
+def _show_views(views: str | None) -> None:
+    """Print which views of a row are counted, and why."""
+    if views:
+        out.print(f"Rows are counted by {views}.", markup=False, soft_wrap=True)
 
 
 def _show_rehearsed(simulated: dict[str, Any]) -> None:

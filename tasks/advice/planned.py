@@ -38,7 +38,15 @@ from concord.tasks.asking.relabel import Subset, subset_of
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens, learn_codes
 from concord.tasks.data.encode import labelled_rows, learn_encoding, systematic_sample
-from concord.tasks.data.joined import LEAST_ROWS, clustered, joinable, unclustered
+from concord.tasks.data.joined import (
+    LEAST_NUMBERS,
+    LEAST_ROWS,
+    RATIO_IN_WORDS,
+    clustered,
+    joinable,
+    most_ratio,
+    unclustered,
+)
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.catalogue import calibrate
@@ -237,22 +245,34 @@ def rounds_of_spaces(once: Tallies, cells: int, guess: float) -> int:
     return 2 if cells <= cells_that_are_heard(once, guess) else 1
 
 
-def views_in_words(plan: Plan, public: "PublicFacts") -> str | None:
-    """Which views of a row a plan counts, and why; None if its numbers could not be joined anyway."""
-    on = plan.model_copy(update={"labeling": plan.labeling.model_copy(update={"joined": True})})
-    if not joins(on, public.encoding):
+NO_PUBLIC_TABLE = "columns alone: there is no public table"
+"""The views of a row that a sketch counts, and why."""
+
+
+def views_in_words(plan: Plan, encoding: Encoding, codes: Codes, ratio: Callable[[], float | None]) -> str | None:
+    """Which views of a row tallies count, and why, by public facts alone; None if there is no choice: with lists or a
+    number as label, if labels alone are secret, or in a stream.
+
+    ratio  R of the public rows that the codes were learned from
+    """
+    if any(isinstance(column, Passed) for column in encoding.columns) or not _alone(plan):
         return None
-    ratio, sizes = unclustered(public.sample, public.encoding.columns), planned_sizes(plan, public.encoding)
+    most = most_ratio(len(codes.coarse))
     if not plan.labeling.joined:
         why = "labeling.joined is false"
-    elif ratio is None:
+    elif not joinable(encoding.columns):
+        why = f"there are fewer than {LEAST_NUMBERS} columns of numbers that vary"
+    elif (measured := ratio()) is None:
         why = f"there are fewer than {LEAST_ROWS} public rows"
-    elif not sizes.get("joined"):
-        why = "noise would hide the cells of all numbers together"
-    elif not clustered(ratio, sum(isinstance(column, CODED) for column in public.encoding.columns)):
-        why = f"public rows do not cluster (R = {ratio:.2f})"
+    elif codes.joined is not None:
+        return (
+            f"columns, and by cells of all numbers together: public rows cluster (R = {measured:.2f}, at most "
+            f"{most:.2f}). {RATIO_IN_WORDS}"
+        )
+    elif not clustered(measured, len(codes.coarse)):
+        why = f"public rows do not cluster (R = {measured:.2f}, above {most:.2f}). {RATIO_IN_WORDS}"
     else:
-        return f"columns, and by all numbers together: public rows cluster (R = {ratio:.2f})"
+        why = "noise would hide the cells of all numbers together"
     return f"columns alone: {why}"
 
 
@@ -323,6 +343,7 @@ class PublicFacts:
     rows      number of public rows
     codes     their codes for a plan
     order     Rényi order of the domain that is charged
+    ratio     R of the rows (tasks.data.joined), by the sample that codes are learned from
     sample    some of the rows, cast; empty if nothing is to be rehearsed
     shares    of the classes, by `class_shares`
     """
@@ -331,6 +352,7 @@ class PublicFacts:
     encoding: Encoding
     codes: Callable[[Plan], Codes]
     order: float
+    ratio: Callable[[], float | None]
     sample: pl.DataFrame = field(default_factory=pl.DataFrame)
     shares: tuple[float, ...] | None = None
 
@@ -352,6 +374,7 @@ class PublicFacts:
             encoding=encoding,
             codes=lambda plan: learned(**planned_sizes(plan, encoding)),
             order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
+            ratio=cache(lambda: unclustered(systematic_sample(frames()), encoding.columns)),
             sample=systematic_sample(frames(), REHEARSED),
             shares=class_shares(plan, encoding),
         )

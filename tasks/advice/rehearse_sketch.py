@@ -32,7 +32,7 @@ import numpy as np
 
 from concord.artifacts.plan import Plan
 from concord.artifacts.table_schema import DeclaredRange, TableSchema, varies
-from concord.tasks.advice.planned import class_shares, learning_units, planned_sketch
+from concord.tasks.advice.planned import NO_PUBLIC_TABLE, class_shares, learning_units, planned_sketch
 from concord.tasks.advice.rehearse import (
     SIGNALS,
     Ahead,
@@ -161,12 +161,14 @@ class SketchAhead(Ahead):
     columns    names of the queried columns; `left_out` has those without a declaration
     steps      what each step asks for
     rho        the domain's charge, in zero-concentrated DP
+    views      which views of a row are counted, and why
     """
 
     columns: tuple[str, ...]
     left_out: tuple[str, ...]
     steps: tuple[RoundAhead, ...]
     rho: float
+    views: str
 
 
 UNFORESEEN = (
@@ -196,6 +198,7 @@ def expect_sketch(plan: Plan) -> SketchAhead:
         left_out=schema.undeclared,
         steps=RoundAhead.all_of(mechanism, ("one-way tables", "two-way tables")[: mechanism.tables]),
         rho=mechanism.rho,
+        views=NO_PUBLIC_TABLE,
     )
 
 

@@ -176,19 +176,35 @@ class TalliesStage(SumsStage):
 
 @dataclass(frozen=True, kw_only=True)
 class RoundAhead:
-    """A planned round: `noise` is the standard deviation in each released sum, in units."""
+    """A planned round.
+
+    together  whether it counts cells of all numbers together, not columns
+    noise     the standard deviation in each released sum, in units
+    """
 
     what: str
     columns: int
+    together: bool
     share: float
     noise: float
 
     @classmethod
-    def all_of(cls, mechanism: Tallies, tables: Sequence[str] = ()) -> tuple["RoundAhead", ...]:
-        """The rounds of a mechanism; the first ones count `tables`, by these names."""
+    def all_of(
+        cls, mechanism: Tallies, tables: Sequence[str] = (), *, joined: bool = False
+    ) -> tuple["RoundAhead", ...]:
+        """The rounds of a mechanism; the first ones count `tables`, by these names.
+
+        joined  whether those of one field are about all numbers together
+        """
         counted = [*tables, *(planned.what for planned in mechanism.rounds[len(tables) :])]
         return tuple(
-            cls(what=what, columns=planned.fields, share=planned.share, noise=planned.scale / mechanism.steps)
+            cls(
+                what=what,
+                columns=planned.fields,
+                together=joined and planned.fields == 1,
+                share=planned.share,
+                noise=planned.scale / mechanism.steps,
+            )
             for what, planned in zip(counted, mechanism.rounds, strict=True)
         )
 
@@ -211,7 +227,7 @@ class TalliesAhead(Ahead):
     """Cost of tallies, and what to expect of them.
 
     codes      number of codes of all `columns` columns of the public rows
-    views      which views of a row are counted, and why; None if numbers could not be joined anyway
+    views      which views of a row are counted, and why; None if there is no choice
     rho        the domain's charge, in zero-concentrated DP
     releases   of a stream: earlier ones, and the last
     """
@@ -228,8 +244,8 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     """What to expect of a plan for tallies. Raises WrongInput if they do not fit the budget."""
     codes, rows = public.codes(plan), public.rows
     planned = planned_tallies(plan, codes, rows)
-    rounds = RoundAhead.all_of(read_at_end(planned))
-    of_labels = next(ahead for ahead in rounds if ahead.what == "labels" and ahead.columns == len(codes.coarse))
+    rounds = RoundAhead.all_of(read_at_end(planned), joined=codes.joined is not None)
+    of_labels = next(ahead for ahead in rounds if ahead.what == "labels" and not ahead.together)
     seen = 4 * of_labels.noise  # units whose sum exceeds the noise by two deviations: each moves it by half a vote
     stage = TalliesStage.planned(plan, planned, codes, codes.of(public.sample), rows)
     rehearsed, group = (
@@ -240,7 +256,7 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
         **vars(Ahead.of(plan.data.classes, rehearsed, more=group)),
         columns=len(codes.coarse),
         codes=codes.size,
-        views=views_in_words(plan, public),
+        views=views_in_words(plan, public.encoding, codes, public.ratio),
         rho=planned.rho,
         rounds=rounds,
         releases=tuple(_releases(plan, stage, public.shares)) if isinstance(planned, Stream) else (),

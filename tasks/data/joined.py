@@ -51,6 +51,10 @@ columns, .92) gained 10 to 17; twonorm (20, .88), Adult (14, .88), spambase (57,
 it, and lost .4 to .8 (tests/benchmarks/TRIED.md)."""
 TRIED_ROWS, TRIED_CELLS, ROWS_OF_A_TRIED_CELL = 4000, 60, 40
 """Most rows and most cells by which R is measured, and fewest rows for each cell."""
+RATIO_IN_WORDS = (
+    "R is the variance that cells leave of held-out public rows, divided by what they leave once each column is "
+    "permuted by itself"
+)
 
 Level = Annotated[int, Field(ge=-LARGEST_LEVEL, le=LARGEST_LEVEL)]
 

@@ -98,6 +98,7 @@ def certificate_of(
     student: Student,
     features: Sequence[str],
     stores: Public,
+    views: str | None = None,
 ) -> Certificate:
     """The certificate of a session by the present ledger, without the versions that `written_now` adds.
 
@@ -105,12 +106,13 @@ def certificate_of(
               all batches in order, also those not asked; for a choice, the hypothesis; for tallies, the rounds and the
               labels inferred from them
     features  columns of a row that the student may read
+    views     which views of a row were counted, and why
     Raises NotVerified if a file is not what was written, or if its rows are not those on record.
     """
     leading, labels = next(iter(files.items()))
     session = stores.ledger.session(leading)
     stated = {
-        "learned": _student(plan.student, student, session),
+        "learned": _student(plan.student, student, session, views),
         "about": plan.about,
         "units": plan.labeling.rows,
         "features": tuple(features),
@@ -172,7 +174,7 @@ def certify_answers(session: str, stores: Public) -> Ref:
     return publish_certificate(certificate, {}, stores)[CERTIFICATE_FILE]
 
 
-def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:
+def _student(plan: StudentPlan, student: Student, session: Session, views: str | None) -> StudentRecord:
     tallied = Tallied if session.facts.classes else TalliedNumber
     made = {"universal": Chosen, "linear": tallied}.get(plan.learner)
     params = {"universal": plan.space.model_dump(mode="json"), "linear": {}}.get(plan.learner, plan.params)
@@ -185,6 +187,7 @@ def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRe
         public_test=student.test,
         named=student.named,
         history=student.history,
+        views=views,
     )
 
 

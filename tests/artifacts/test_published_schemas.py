@@ -36,6 +36,7 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 PUBLISHED = {
     "concord certificate 3": "f796827bae32e4f10220f94085a2795f72c15868c924b09801d43edb7b0e3246",
+    "concord certificate 4": "dcb7ad9c665a1bb224f06a1eb4f7df765f22c69caa3282d2fa08db422eda0fb0",
 }
 """SHA-256 of the schema of each format, but for its words."""
 

@@ -22,7 +22,7 @@ from tests.benchmarks.accuracy import read
 from tests.benchmarks.ours import ORDER, Coded, coded, plan_of
 from tests.benchmarks.tables import DECLARED, cases
 from tests.support.markdown import table
-from tests.world import REHEARSED, PublicFacts, SketchAhead, TalliesAhead, expect_sketch, expect_tallies
+from tests.world import REHEARSED, PublicFacts, SketchAhead, TalliesAhead, expect_sketch, expect_tallies, unclustered
 
 ADVISED = Path(__file__).parent / "advised.jsonl"
 NEAR = 3.0
@@ -60,6 +60,7 @@ def advised(data: Coded, epsilon: float, shares: tuple[float, ...] | None) -> Ta
         encoding=data.encoding,
         codes=lambda _: data.at(epsilon)[0],
         order=ORDER,
+        ratio=lambda: unclustered(data.public, data.encoding.columns),
         sample=data.public.head(REHEARSED),
         shares=shares,
     )

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.clusters import clustered, permuted, tables_of_clusters
 from tests.support.edited import LAST_MODEL, MODEL, missed
+from tests.support.homes import certificate_of
 from tests.support.people import changed
 from tests.world import Run, Summary, parse_plan, scorecard_json, start, verify, verify_published
 
@@ -31,6 +32,9 @@ def test_clusters_of_public_rows_are_asked_about_verified_and_predicted(tmp_path
     report = Path(summary.report).read_text()
     assert "since public rows cluster, one for all its numbers together" in report
     assert report.count(">all numbers together</td>") == 2
+    views = certificate_of(summary).student.views or ""
+    assert views.startswith("columns, and by cells of all numbers together: public rows cluster (R = 0.")
+    assert f"Records were counted by {views}." in report
     again = start(plan, home)
     assert (again.session, again.spent_now["epsilon"]) == (summary.session, 0.0)
     run, public = Run(summary, home), pl.read_parquet(plan.path("public"))
@@ -45,8 +49,11 @@ def test_columns_alone_are_asked_if_a_plan_says_so_or_public_rows_do_not_cluster
     off = start(changed(given, labeling__joined=False), home)
     assert [len(file["question"]["fields"]) for file in rounds_of(off, home)[:2]] == [5, 5]
     assert "all its numbers together" not in Path(off.report).read_text()
+    assert certificate_of(off).student.views == "columns alone: labeling.joined is false"
     permuted(clustered(800, 2), 4).drop("outcome").write_parquet(tmp_path / "data" / "public.parquet")
     no_clusters = start(changed(given, data__version="2"), home, new_session=True)
+    views = certificate_of(no_clusters).student.views or ""
+    assert views.startswith("columns alone: public rows do not cluster (R = ")
     assert [len(file["question"]["fields"]) for file in rounds_of(no_clusters, home)[:2]] == [5, 5]
     assert [check for check in verify(home) if not check.ok] == []
 

@@ -118,6 +118,7 @@ def test_what_is_said_of_a_run_keeps_its_brackets(capsys: pytest.CaptureFixture[
 def test_a_plan_says_which_views_of_a_row_are_counted_and_why(tmp_path: Path) -> None:
     tables_of_clusters(tmp_path)
     plan = str(write_plan(tmp_path, data__unit=None, labeling__rows=4000, **WAYS["tallies"]))
-    views, printed = planned(plan)["tallies"]["views"], " ".join(concord(plan)[1].split())
-    assert views.startswith("columns, and by all numbers together: public rows cluster (R = 0.")
-    assert f"Rows are counted by {views}." in printed
+    tallies, printed = planned(plan)["tallies"], " ".join(concord(plan)[1].split())
+    assert tallies["views"].startswith("columns, and by cells of all numbers together: public rows cluster (R = 0.")
+    assert f"Rows are counted by {tallies['views']}." in printed
+    assert printed.count("│ all numbers │") == sum(ahead["together"] for ahead in tallies["rounds"]) == 2

@@ -17,6 +17,7 @@ from tests.world import (
     TalliesStage,
     expect_tallies,
     learn_encoding,
+    most_ratio,
     parse_plan,
     planned_sizes,
     planned_tallies,
@@ -32,6 +33,10 @@ def given(tmp_path: Path) -> dict[str, Any]:
 def facts_of(plan: Plan) -> tuple[PublicFacts, Tallies]:
     public = PublicFacts.of(plan)
     return public, planned_tallies(plan, public.codes(plan), public.rows)
+
+
+def said(plan: Plan, public: PublicFacts) -> str | None:
+    return views_in_words(plan, public.encoding, public.codes(plan), public.ratio)
 
 
 def test_clusters_are_counted_in_rounds_of_their_own(given: dict[str, Any]) -> None:
@@ -50,30 +55,31 @@ def test_clusters_are_counted_in_rounds_of_their_own(given: dict[str, Any]) -> N
     assert {of.cells for of in rounds[1:3]} == {codes.fields[codes.joined].size}
     small = facts_of(changed(given, privacy__epsilon=0.9))[1].rounds
     assert sum(of.share for of in small[1:3]) == pytest.approx(0.15)
-    words = views_in_words(plan, public)
+    words = said(plan, public)
     assert words is not None
-    assert words.startswith("columns, and by all numbers together: public rows cluster (R = 0.")
+    assert words.startswith("columns, and by cells of all numbers together: public rows cluster (R = 0.")
+    assert f"{public.ratio():.2f}, at most {most_ratio(5):.2f}). R is the variance that cells leave" in words
 
 
 def test_columns_alone_are_counted_otherwise_and_it_is_said_why(given: dict[str, Any], tmp_path: Path) -> None:
     off = changed(given, labeling__joined=False)
     public, alone = facts_of(off)
     assert public.codes(off).joined is None
-    assert views_in_words(off, public) == "columns alone: labeling.joined is false"
+    assert said(off, public) == "columns alone: labeling.joined is false"
     hidden = changed(given, labeling__rows=40)
-    assert views_in_words(hidden, public) == "columns alone: noise would hide the cells of all numbers together"
+    assert said(hidden, public) == "columns alone: noise would hide the cells of all numbers together"
     for rows, why in (
         (permuted(clustered(800, 2), 4), "public rows do not cluster (R = "),
         (clustered(LEAST_ROWS - 1, 2), f"there are fewer than {LEAST_ROWS} public rows"),
     ):
         rows.drop("outcome").write_parquet(tmp_path / "data" / "public.parquet")
         public, mechanism = facts_of(parse_plan(given))
-        assert (views_in_words(parse_plan(given), public) or "").startswith(f"columns alone: {why}")
+        assert (said(parse_plan(given), public) or "").startswith(f"columns alone: {why}")
         assert [of.fields for of in mechanism.rounds[:2]] == [of.fields for of in alone.rounds[:2]] == [5, 5]
     some = clustered(800, 2)
     some.drop("outcome", *some.columns[:3]).write_parquet(tmp_path / "data" / "public.parquet")
     few = parse_plan(given)
-    assert views_in_words(few, PublicFacts.of(few)) is None
+    assert said(few, PublicFacts.of(few)) == "columns alone: there are fewer than 2 columns of numbers that vary"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +98,7 @@ def test_some_plans_never_count_them(given: dict[str, Any], changes: dict[str, d
     plan = parse_plan(given)
     encoding = learn_encoding(plan)
     assert "joined" not in planned_sizes(plan, encoding)
-    assert views_in_words(plan, PublicFacts.of(plan)) is None
+    assert said(plan, PublicFacts.of(plan)) is None
 
 
 def test_a_rehearsal_of_all_or_of_some_columns_asks_about_them_too(given: dict[str, Any]) -> None:
@@ -100,7 +106,8 @@ def test_a_rehearsal_of_all_or_of_some_columns_asks_about_them_too(given: dict[s
     plan = parse_plan(given)
     public = PublicFacts.of(plan)
     whole = expect_tallies(plan, public)
-    assert whole.views == views_in_words(plan, public)
+    assert whole.views == said(plan, public)
+    assert [ahead.together for ahead in whole.rounds[:4]] == [False, True, True, False]
     assert max(each.right for each in whole.rehearsed) > 0.9
     mechanism, codes = planned_tallies(plan, public.codes(plan), public.rows), public.codes(plan)
     assert codes.joined is not None
