@@ -6,7 +6,7 @@
 
 Everything here is a frozen value: a step returns the next state or raises, and changes nothing. The ledger records all
 of them but Opening as they are (`artifacts.ledger.events`), and a session as it was when it was opened. Checked by
-tests/artifacts/ledger/test_sessions.py.
+tests/artifacts/ledger/test_ledger.py.
 """
 
 from collections.abc import Sequence

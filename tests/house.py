@@ -64,26 +64,6 @@ class House:
         """The rooms that each room imports."""
         return {path: self.reached(self.trees[path]) - {path} for path in self.rooms}
 
-    @cached_property
-    def circles(self) -> list[tuple[str, str]]:
-        """Arrows that close a circle of rooms."""
-        state: dict[str, bool] = {}
-        closing = []
-
-        def visit(room: str) -> None:
-            state[room] = False
-            for other in sorted(self.arrows[room]):
-                if other not in state:
-                    visit(other)
-                elif not state[other]:
-                    closing.append((room, other))
-            state[room] = True
-
-        for room in self.rooms:
-            if room not in state:
-                visit(room)
-        return closing
-
 
 def imported(tree: ast.AST) -> set[str]:
     """Every module and every name of one that a file imports, by its full dotted name."""

@@ -7,7 +7,7 @@
 
 Assumes      the dictionary is public, and was not written from private rows
 Guarantees   no private cell is read; what a cell declares is checked as that of any Table Schema is (schema_of)
-Not covered  other sentences in its cells. Checked by tests/flows/cli/test_init_dictionary.py
+Not covered  other sentences in its cells. Checked by tests/flows/cli/test_init_schema.py
 """
 
 import re

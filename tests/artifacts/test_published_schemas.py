@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from pydantic import BaseModel, ValidationError
 
-from tests.support.edited import with_values
 from tests.support.published import SESSION, certified, world
 from tests.world import (
     ATTESTATION_FILE,
@@ -20,11 +18,9 @@ from tests.world import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
     SCHEMA_FILE,
-    Certificate,
     Mechanism,
     NoisyVotes,
     StableVoting,
-    Statement,
     attestation_schema,
     schema,
     sha256,
@@ -72,30 +68,6 @@ def test_each_is_what_the_schema_beside_it_says(written: Path) -> None:
         assert found == due
         Draft202012Validator.check_schema(found)
         Draft202012Validator(found).validate(document)
-
-
-WRONG: list[tuple[type[BaseModel], dict[str, Any]]] = [
-    (Certificate, {"format": "concord certificate 0"}),
-    (Certificate, {"guarantee.epsilon": "1"}),
-    (Certificate, {"sessions.0.counts.asked": None}),
-    (Certificate, {"sessions.0.files.0.digest": 7}),
-    (Certificate, {"domain.charges.0.status": "lost"}),
-    (Certificate, {"rows": 1}),
-    (Certificate, {"sessions": []}),
-    (Statement, {"at": "now"}),
-    (Statement, {"subject": []}),
-    (Statement, {"predicateType": "any"}),
-]
-
-
-@pytest.mark.parametrize(("model", "values"), WRONG)
-def test_the_schema_finds_what_is_none(written: Path, model: type[BaseModel], values: dict[str, Any]) -> None:
-    own = model is Certificate
-    wrong = with_values(certificate_of(written) if own else statement_of(written), values)
-    assert not Draft202012Validator(schema() if own else attestation_schema()).is_valid(wrong)
-    if values != {"guarantee.epsilon": "1"} and "format" not in values:  # which have sentences of their own
-        with pytest.raises(ValidationError):
-            model.model_validate(wrong)
 
 
 def test_the_statement_is_of_in_toto_about_all_that_is_published_and_nothing_of_the_vault(written: Path) -> None:

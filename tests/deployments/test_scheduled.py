@@ -16,10 +16,8 @@ from prefect.exceptions import FailedRun
 from prefect.flows import Flow
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-from tests.support.homes import charged, killed_at, state_of
-from tests.support.people import arrive, changed
-from tests.support.weeks import arrive as week_arrives
-from tests.support.weeks import weekly
+from tests.support.homes import charged, state_of
+from tests.support.people import changed
 from tests.world import (
     BudgetRefused,
     EnvironmentFailed,
@@ -27,13 +25,10 @@ from tests.world import (
     Plan,
     Stores,
     TeachersPlan,
-    Tracking,
     WrongInput,
     close,
     flows_cluster,
     flows_learn,
-    flows_refresh,
-    parse_plan,
     start,
     start_extension,
     study_again,
@@ -87,15 +82,6 @@ def test_all_that_a_deployment_s_run_does_is_on_its_own_page_and_the_next_run_fi
     state = state_of(home, session)
     assert ended(start_extension, **again)[:2] == (StateType.COMPLETED, "NothingNew")
     assert state_of(home, session) == state
-
-
-@pytest.mark.slow
-def test_a_stream_is_released_by_its_deployment(tmp_path: Path, home: Path) -> None:
-    plan = parse_plan(weekly(tmp_path / "weeks"))
-    for week in (1, 2):
-        week_arrives(tmp_path / "weeks", week)
-        assert ended(flows_refresh.refresh, plan=plan, home=home)[1] == "Completed"
-    assert Ledger.of(home).sessions("people")[-1].asked == 2
 
 
 def test_a_run_that_ends_early_is_named_for_what_it_was_to_do(home: Path, tmp_path: Path) -> None:
@@ -248,18 +234,6 @@ def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(plan: Plan) -> 
         validate({"session": "people-1", "student": student}, schema, raise_on_error=True)
     with pytest.raises(ValidationError, match=r"^Validation failed for field 'student\.refused'"):
         validate({"session": "people-1", "student": {"refused": ["drop"]}}, schema, raise_on_error=True)
-
-
-@pytest.mark.slow
-def test_a_run_that_dies_is_finished_by_the_next(session: str, home: Path, arriving: Path) -> None:
-    arrive(arriving, 12, rows=40)
-    parameters = {"session": session, "public": str(arriving), "home": home}
-    with killed_at(Tracking, "publish"):
-        ended(start_extension, **parameters)
-    labels = state_of(home, session)[3]
-    _, name, result = ended(start_extension, **parameters)
-    assert (name, "0 rows queried now" in result) == ("Completed", True)  # nothing was left to ask, but to teach
-    assert state_of(home, session)[3] == labels
 
 
 RUNNERS = {"threads": "ThreadPoolTaskRunner", "dask": "DaskTaskRunner"}

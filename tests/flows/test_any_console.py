@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.people import write_plan, write_tables
 from tests.support.processes import own_environment
 from tests.world import command, out, speak_plainly
 
@@ -39,12 +38,6 @@ def test_a_console_that_cannot_say_epsilon_says_it_in_plain_letters(
     result, _ = printed(monkeypatch, encoding, "budget", "--home", str(home))
     assert "spent epsilon = " in result
     assert "δ" in printed(monkeypatch, "utf-8", "budget", "--home", str(home))[0]
-
-
-@pytest.mark.usefixtures("simulated_once")
-def test_a_plan_is_simulated_on_an_ascii_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = write_plan(write_tables(tmp_path))
-    assert "epsilon" in printed(monkeypatch, "ascii", "plan", str(plan))[0]
 
 
 def test_json_is_exact_on_an_ascii_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

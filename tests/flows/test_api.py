@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.console import concord
 from tests.support.pages import python_on
 from tests.support.people import people, write_plan, write_tables
 from tests.support.recorded import RECORDED
 from tests.support.sentences import facts
-from tests.world import Guarantee, Ledger, NotVerified, Plan, Run, Summary, WrongInput, flows_api, run, sha256, start
+from tests.world import Guarantee, Ledger, NotVerified, Plan, Run, Summary, WrongInput, flows_api, start
 
 LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", flows_api.__doc__ or "")
 OF_README = python_on("README.md")
@@ -74,36 +73,6 @@ def test_from_python_nobody_is_asked_at_a_terminal(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=str))
     with pytest.raises(WrongInput, match="--private, --public or --schema, --label, --classes, --domain, --rows"):
         flows_api.init(tmp_path / "plan.toml")
-
-
-@pytest.mark.slow
-def test_the_readmes_lines_run_on_the_plan_that_init_writes(
-    folder: Path, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "plan.toml").unlink()
-    tables = ("--private", "private.csv", "--public", "public.parquet", "--test", "test.parquet")
-    stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
-    status, printed, _ = concord("init", *tables, *stated, "--unit", "row")
-    assert (status, "later rows: no session is needed" in printed) == (0, True)
-    for lines in OF_README:
-        exec(lines, {})
-        assert "epsilon=1.0" in capsys.readouterr().out
-    (session,) = Ledger.of(home).sessions("people")
-    assert session.ended
-
-
-@pytest.mark.slow
-def test_a_run_gives_what_was_published(folder: Path, home: Path) -> None:
-    done = run("plan.toml", home=home)
-    again = run(folder / "plan.toml")
-    assert (again.session, again.summary.asked_now) == (done.session, 0)
-    assert done.certificate.session == done.session
-    assert done.report_path.read_text().startswith("<!DOCTYPE html>")
-    assert done.labels.height == done.certificate.counts.asked == 300
-    truth = people(400, 5)
-    assert (done.student.predict(truth.drop("outcome")) == truth["outcome"].to_numpy()).mean() > 0.8
-    file = home / "released" / done.certificate.student.file.path
-    assert sha256(file.read_bytes()) == done.certificate.student.file.digest
 
 
 def test_an_edited_certificate_is_not_believed(session: str, plan: Plan, home: Path) -> None:

@@ -62,12 +62,6 @@ def larger_shade(rows: pl.DataFrame) -> str:
     return str(rows.filter(pl.col("outcome") == "yes")["shade"].mode().min())
 
 
-def failing(rows: pl.DataFrame) -> str:
-    if rows.height < 100:  # which public rows are not, on which it is tried
-        raise ValueError(rows["size"][0])
-    return "never"
-
-
 def sessions(home: Path) -> list[str]:
     return [session.id for session in Ledger.of(home).sessions("people")]
 
@@ -149,12 +143,6 @@ def test_a_stream_of_questions_shares_a_session_until_it_is_closed(plan: Path, h
         ask(plan, common_shade, **STREAM)
     assert ask(plan, larger_shade, **STREAM).value == "dark"
     assert faults(home) == []
-
-
-def test_shards_that_fail_answer_all_the_same(plan: Path, home: Path) -> None:
-    found = ask(plan, failing, epsilon=1.0)
-    assert (found.outcome, found.value) == ("no answer", None)
-    assert (Ledger.of(home).session(found.session).answered, faults(home)) == (1, [])
 
 
 def test_questions_are_no_session_of_a_run_nor_a_run_one_of_questions(plan: Path, home: Path) -> None:

@@ -185,10 +185,3 @@ def test_what_moved_keeps_its_key(plan: Plan, tmp_path: Path) -> None:
     before = split_key(tmp_path / "home", plan.path("private"))
     (tmp_path / "home").rename(tmp_path / "moved")
     assert split_key(tmp_path / "moved", "/elsewhere.csv") == before
-
-
-def test_the_students_settings_are_in_no_key_of_the_teachers(plan: Plan) -> None:
-    other = changed(plan, student__refused="drop")
-    for stage in (flows_stages.encode, flows_stages.split, flows_stages.teach):
-        assert digested(only(plan, *stage.reads)) == digested(only(other, *stage.reads))
-    assert digested(only(plan, *flows_stages.study.reads)) != digested(only(other, *flows_stages.study.reads))

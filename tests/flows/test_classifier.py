@@ -196,11 +196,6 @@ def test_what_learns_from_private_rows_around_a_fit_is_refused(around: str) -> N
         AROUND[around].fit(X, y)
 
 
-def test_a_copied_pipeline_that_learns_is_refused_in_cross_validation() -> None:
-    with pytest.raises(WrongInput, match="StandardScaler"):
-        cross_val_score(SCALED, np.zeros((40, 2)), ["no", "yes"] * 20, cv=2, error_score="raise")
-
-
 @pytest.mark.filterwarnings("ignore:each fit of a clone")
 @pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("asked")
@@ -309,18 +304,6 @@ def test_each_fit_is_a_session_and_the_same_one_again_is_free(
     further = ConcordClassifier(**less, version="2", new_session=True).fit(X[:3000], y[:3000], public=public)
     assert further.run_.summary.spent_now["epsilon"] > 0
     assert len(Ledger.of(home).sessions("people")) == 2
-
-
-@pytest.mark.slow
-def test_a_regressor_learns_a_number(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONCORD_HOME", str(home))
-    draw = np.random.default_rng(1)
-    X, noise = draw.normal(size=(6300, 2)), draw.normal(0, 0.3, 6300)
-    y = X @ [2.0, -1.0] + noise
-    model = ConcordRegressor(bounds=[-6, 6], domain="numbers", rows=5000, epsilon=4.0)
-    model.fit(X[:5000], y[:5000], public=X[5000:6000])
-    assert model.score(X[6000:], y[6000:]) > 0.7
-    assert model.run_.certificate.guarantee.epsilon == 4.0
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from tests.support.people import arrive, changed, people, write_plan, write_tabl
 from tests.support.sentences import facts, says
 from tests.world import (
     RUN,
-    BudgetRefused,
     Ledger,
     LedgerRows,
     LogRecord,
@@ -24,12 +23,13 @@ from tests.world import (
     Released,
     RowsNotPaid,
     Stores,
+    StudentPlan,
     WrongInput,
-    close,
     read_checkpoint,
     run,
     start,
     start_extension,
+    study_again,
     verify,
     write_checkpoint,
 )
@@ -59,17 +59,6 @@ def test_more_rows_are_answered_in_the_same_session(
     assert all(report.cached for report in again.stages)
     assert (again.certificate, again.asked, again.asked_now) == (summary.certificate, 450, 0)
     assert again.run_id == summary.run_id
-
-
-@pytest.mark.slow
-def test_a_session_that_pays_by_rows_is_extended_by_its_room(plan: Plan, home: Path, arriving: Path) -> None:
-    roomy = changed({**plan.model_dump(exclude={"labeling"}), "labeling": {"mechanism": "noisy_votes", "queries": 360}})
-    first = start(roomy, home)
-    assert (first.asked, first.later_rows.partition(" by ")[0]) == (300, "60 can still be labelled")
-    more = start_extension(first.session, arriving, home)
-    assert (more.asked_now, more.asked, more.later_rows.partition(",")[0]) == (60, 360, "none can be labelled")
-    assert more.spent_now == {"epsilon": 0.0, "delta": 0.0}
-    assert start(roomy, home).asked_now == 0  # the plan goes on with its own session
 
 
 @pytest.mark.slow
@@ -110,24 +99,6 @@ def test_a_wrong_table_is_told_and_nothing_is_spent(session: str, home: Path, ar
     assert state_of(home, session) == state
 
 
-def test_an_unknown_session_is_wrong_input(session: str, home: Path, arriving: Path) -> None:
-    with pytest.raises(WrongInput, match=session[:-1]):
-        start_extension(session[:-1], arriving, home)
-    assert not (home / "vault" / "sessions" / session[:-1]).exists()
-
-
-@pytest.mark.slow
-def test_new_rows_for_a_session_that_has_ended_are_refused(
-    session: str, plan: Plan, home: Path, arriving: Path
-) -> None:
-    close(Stores.of(home), session, give_back=True)
-    state = state_of(home, session)
-    with pytest.raises(BudgetRefused, match=facts(session, "ended")):
-        start_extension(session, arriving, home)
-    assert state_of(home, session) == state
-    assert start_extension(session, Path(plan.path("public")), home).asked_now == 0  # nothing new: nothing to refuse
-
-
 @pytest.mark.slow
 def test_rows_after_the_cutoff_are_not_asked_and_the_run_still_agrees(session: str, plan: Plan, home: Path) -> None:
     """The session ends within an extension; what it was given stays given, and is certified as not asked."""
@@ -143,6 +114,8 @@ def test_rows_after_the_cutoff_are_not_asked_and_the_run_still_agrees(session: s
     with pytest.raises(RowsNotPaid) as unpaid:
         start_extension(session, folder, home)
     assert unpaid.value.summary.run_id == summary.run_id
+    taught_again = study_again(session, home, StudentPlan(refused="drop"))  # its unasked rows count as for `run`
+    assert taught_again.run_id == start(changed(plan, student__refused="drop"), home).run_id
     assert all(check.ok for check in verify(home))
 
 
@@ -244,19 +217,6 @@ def test_a_recipe_taken_back_is_seen(session: str, plan: Plan, home: Path, arriv
     write_checkpoint(vault, session, old)
     with pytest.raises(NotVerified, match="but the ledger has"):
         start(changed(plan, student__refused="drop"), home)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-def test_another_student_learns_from_all_rows(session: str, plan: Plan, home: Path, arriving: Path) -> None:
-    start_extension(session, arriving, home)
-    charge = charged(home)
-    again = start(changed(plan, student__refused="drop"), home)
-    assert [report.name for report in again.stages if not report.cached] == ["study", "certify"]
-    assert (again.asked, charged(home)) == (450, charge)
-    recipe = read_checkpoint(Stores.of(home).vault, session)
-    assert recipe is not None
-    assert recipe.plan.student.refused == "drop"  # and so it will be when the session is extended next
 
 
 def free(lock: Path) -> bool:

@@ -1,49 +1,37 @@
-"""The whole pipeline of labels, end to end: which stages run again, what asks for a new session, and what stops a run.
+"""The whole pipeline of labels, end to end: what asks for a new session, alone and at once, and what stops a run.
 The life of sessions of every kind is in tests/promises/test_lifecycle.py."""
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.support.homes import cached, charged, labels_of
+from tests.support.homes import charged
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.refusing import REFUSE
-from tests.world import BudgetRefused, Ledger, NotVerified, Plan, WrongInput, parse_plan, stage_named, start
-
-BEFORE_DOOR = ("encode", "split", "teach", "poll", "release")
-"""The stages until a student learns, of a plan that has its rows voted on as they are."""
+from tests.world import (
+    BudgetRefused,
+    Ledger,
+    NotVerified,
+    Plan,
+    Summary,
+    door_locks,
+    flows_run,
+    parse_plan,
+    stage_named,
+    start,
+)
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     return changed(tables_of_plan(write_tables(tmp_path / "data")))
-
-
-def test_a_run_publishes_a_student_better_than_guessing(plan: Plan, home: Path) -> None:
-    ample = changed(plan, privacy__epsilon=8.0, labeling__cutoff=60)  # some 15 of 300 rows are refused
-    summary = start(ample, home)
-    assert summary.answered + summary.refused == summary.asked
-    assert summary.answered > 200
-    assert summary.student["accuracy"] > 0.8
-    assert 0 < summary.spent_now["epsilon"] <= ample.privacy.lifetime.epsilon
-    assert summary.guarantee["epsilon"] == ample.privacy.epsilon
-    for path in (summary.certificate, summary.report):
-        assert (home / path).is_file()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server", "session")
-def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> None:
-    charge = charged(home)
-    other = changed(plan, student__refused="drop")
-    again = start(other, home)
-    assert cached(again) == BEFORE_DOOR
-    assert charged(home) == charge
 
 
 @pytest.mark.slow
@@ -78,14 +66,6 @@ def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, h
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_before_the_door_freezes_no_cap(plan: Plan, home: Path) -> None:
-    with pytest.raises(WrongInput, match=r"data\.private"):
-        start(changed(plan, data__private="nowhere.csv"), home)
-    assert Ledger.of(home).domains() == ()
-    start(changed(plan, privacy__lifetime={"epsilon": 8.0, "delta": 4e-5}), home)
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server", "session")
 def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path) -> None:
     charge, stages = charged(home), {"shards": "teach", "teachers": "poll", "votes": "release", "public": "poll"}
@@ -97,16 +77,6 @@ def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path) -> None:
             start(plan, home, start_from=stage_named(stage))
         for file, content in whole.items():
             file.write_bytes(content)
-    assert charged(home) == charge
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-def test_running_from_a_stage_runs_it_and_those_after(session: str, plan: Plan, home: Path) -> None:
-    charge, labels = charged(home), labels_of(home, session)
-    again = start(plan, home, start_from="poll")
-    assert cached(again) == ("encode", "split", "teach", "release")
-    assert labels_of(home, session) == labels
     assert charged(home) == charge
 
 
@@ -135,14 +105,6 @@ def test_private_content_never_stops_a_run(
 
 
 @pytest.mark.slow
-def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
-    """It is chosen from public figures, and asking for it by name goes on with the same session."""
-    first = start(changed(plan, labeling__mechanism="auto", labeling__cutoff=None), home)
-    chosen = {"labeling__mechanism": first.mechanism["name"], "labeling__cutoff": first.mechanism.get("cutoff")}
-    assert start(changed(plan, **chosen), home).session == first.session
-
-
-@pytest.mark.slow
 def test_auto_may_stand_for_tallies(plan: Plan, home: Path) -> None:
     """What runs is the plan that names them: asking for it by name goes on with the same session."""
     asked = changed(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__rows=3000)
@@ -152,14 +114,6 @@ def test_auto_may_stand_for_tallies(plan: Plan, home: Path) -> None:
     again = start(named, home)
     assert (again.session, again.asked_now, again.spent_now["epsilon"]) == (first.session, 0, 0.0)
     assert start(asked, home).asked_now == 0
-
-
-@pytest.mark.usefixtures("session")
-def test_the_plan_must_agree_with_its_domain(plan: Plan, home: Path) -> None:
-    with pytest.raises(WrongInput, match="unit"):
-        start(changed(plan, data__unit=None), home)
-    with pytest.raises(WrongInput, match="lifetime"):
-        start(changed(plan, privacy__lifetime={"epsilon": 10.0, "delta": 4e-5}), home)
 
 
 @pytest.mark.slow
@@ -187,3 +141,35 @@ def test_words_of_free_text_decide_and_the_student_needs_scikit_learn_alone(
     command = [sys.executable, "-W", "ignore", "-c", program]
     done = subprocess.run(command, cwd=tmp_path / "student", capture_output=True, text=True, check=True)
     assert done.stdout.split()[-2:] == ["yes", "no"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were admitted when there was no session yet; at the door the second was refused: ask for --new-session."""
+    small = {"teachers__count": 40, "teachers__block": 40, "labeling__cutoff": 4}
+    plan = changed(tables_of_plan(write_tables(tmp_path / "data")), **small)
+    admitted, losers = threading.Event(), ThreadPoolExecutor(1)
+    second: list[Future[Summary]] = []
+    private_of = flows_run.PrivateFiles.of
+
+    def naming(*arguments: Any) -> flows_run.PrivateFiles:
+        if second:
+            admitted.set()  # the loser got past the winner, who has opened nothing yet
+        else:
+            second.append(losers.submit(start, plan, home))
+            assert admitted.wait(300)
+        return private_of(*arguments)
+
+    opening = door_locks.opening
+    monkeypatch.setattr(flows_run, "opening", lambda vault, identity, _: opening(vault, identity, admitted.set))
+    monkeypatch.setattr(flows_run.PrivateFiles, "of", naming)
+    winner = start(plan, home)
+    loser = second[0].result()
+    assert (loser.session, loser.run_id) == (winner.session, winner.run_id)
+    assert loser.spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert winner.spent_now["epsilon"] > 0
+    assert all(stage.cached for stage in loser.stages)
+    assert len(Ledger.of(home).sessions("people")) == 1

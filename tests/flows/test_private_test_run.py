@@ -1,12 +1,10 @@
 """What is special to a private test in a run: what is set aside, what it costs, and what is published of it; its life:
 tests/promises/test_lifecycle.py."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from tests.support.homes import certificate_of
@@ -25,13 +23,9 @@ from tests.world import (
     Records,
     Ref,
     Released,
-    Stores,
     Terms,
     TestRecord,
     budget_of,
-    erase,
-    read_checkpoint,
-    read_frame,
     start,
     study_again,
 )
@@ -72,23 +66,10 @@ def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) ->
     (domain,) = budget_of(home)["domains"]
     assert [item["part"] for item in domain["sessions"]] == [LEARNING, TEST]
     assert domain["parts"]["share"] == 0.3
-    aside_of_shards(home, summary.session, plan)
     assert start(plan, home).test == summary.test
     other = start(changed(plan, student__refused="drop"), home)  # another student is not tested unasked
     assert other.test is None
     assert trials_in(home) == [tested]
-
-
-def aside_of_shards(home: Path, session: str, plan: Plan) -> None:
-    """No more rows reach the shards than people of the learning part have."""
-    vault = Stores.of(home).vault
-    recipe = read_checkpoint(vault, session)
-    assert recipe is not None
-    blocks = sorted((vault.root / "shards" / "people").glob("*/block-*.arrow"))
-    refs = [vault.find(str(block.relative_to(vault.root))) for block in blocks]
-    rows = sum(read_frame(ref, vault).height for ref in refs if ref)
-    private = pl.read_csv(plan.path("private")).height
-    assert 0.6 * private < rows < 0.8 * private
 
 
 @pytest.mark.slow
@@ -134,13 +115,3 @@ def test_a_domain_that_cannot_pay_for_the_test_is_refused_before_anything_is_rea
     undivided = cheap.model_copy(update={"test": None})
     with pytest.raises(BudgetRefused, match=facts("budget", "concord domain")):
         start(undivided, home, new_session=True)  # it counts in every part
-
-
-@pytest.mark.slow
-def test_the_counts_are_erased_with_everything_else(plan: Plan, home: Path) -> None:
-    summary = start(plan, home)
-    assert (home / "vault" / "tested" / "people").is_dir()
-    erase(Stores.of(home), "people", None)
-    assert not (home / "vault" / "tested" / "people").is_dir()
-    assert not any(path.name in trials_in(home) for path in (home / "vault" / "sessions").glob("*/*"))
-    assert json.loads(Path(summary.certificate).read_bytes())["sessions"][1]["outcomes"][0]["rows"] > 0

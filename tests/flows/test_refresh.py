@@ -17,10 +17,9 @@ from mlflow import MlflowClient
 from tests.support.homes import killed_at
 from tests.support.openings import session
 from tests.support.pages import ROOT, python_on
-from tests.support.people import people, write_tables
+from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.recorded import RECORDED
 from tests.support.sentences import facts
-from tests.support.weeks import arrive, weekly
 from tests.world import (
     BudgetRefused,
     Ledger,
@@ -54,6 +53,23 @@ from tests.world import (
 
 (OF_WEEKS,) = python_on("deployments/guides/stream.md")
 """The example of the guide."""
+
+
+def weekly(folder: Path, **stream: Any) -> dict[str, Any]:
+    """The plan, as nested tables, with its tables written."""
+    given = tables_of_plan(write_tables(folder))
+    given["labeling"] = {"mechanism": "tallies", "rows": 6000}
+    given["data"] |= {"private": "arriving"}
+    given["stream"] = {"season": 4, **stream}
+    return {name: section for name, section in given.items() if name not in ("teachers", "student")}
+
+
+def arrive(folder: Path, week: int, rows: pl.DataFrame | None = None) -> Path:
+    """Write the file of a week."""
+    (folder / "arriving").mkdir(exist_ok=True)
+    file = folder / "arriving" / f"{week}.parquet"
+    (people(1500, 10 + week) if rows is None else rows).write_parquet(file)
+    return file
 
 
 def start_refresh(plan: Plan, home: Path, *, new_session: bool = False) -> Summary:

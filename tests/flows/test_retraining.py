@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.homes import certificate_of, charged, die_extending, labels_of, state_of
-from tests.support.people import arrive, changed
+from tests.support.people import changed
 from tests.support.sentences import facts
 from tests.world import (
-    Ledger,
     NotVerified,
     Plan,
     Stores,
@@ -59,18 +58,6 @@ def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan,
     assert (again.session, again.run_id) == (summary.session, summary.run_id)
     extended = start_extension(session, arriving, home)
     assert certificate_of(extended).student.refused == "drop"
-
-
-@pytest.mark.slow
-def test_rows_that_were_not_asked_are_certified_so(session: str, home: Path, plan: Plan) -> None:
-    """A session that ended within an extension: its unasked rows count as they do for `run`."""
-    folder = home.parent / "arriving"
-    for seed in range(20, 26):
-        arrive(folder, seed, rows=400)
-    start_extension(session, folder, home)
-    assert Ledger.of(home).session(session).status == "spent"
-    summary = study_again(session, home, DROPPING)
-    assert summary.run_id == start(changed(plan, student__refused="drop"), home).run_id
 
 
 def test_a_label_that_is_gone_or_changed_stops_it(session: str, home: Path) -> None:

@@ -46,7 +46,7 @@ def typed_on(page: str) -> list[str]:
 TYPED = {
     "README.md": "tests/test_readme.py",
     "deployments/guides/schedule.md": "tests/deployments/test_schedule_guide.py",
-    "deployments/guides/backup.md": "tests/flows/cli/test_restore_command.py",
+    "deployments/guides/backup.md": "tests/flows/cli/test_cli.py",
 }
 """Pages whose lines another test types."""
 PAGES = {str(path.relative_to(ROOT)): typed_on(path.read_text(encoding="utf-8")) for path in tracked_pages()}

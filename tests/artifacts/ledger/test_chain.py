@@ -161,12 +161,6 @@ def test_a_body_this_version_would_not_write_is_refused(written: Path, body: str
         read([*chain, rechained(forged(chain, batch()), body=body)])
 
 
-def test_an_entry_of_a_later_version_is_refused(written: Path) -> None:
-    chain = lines(written)
-    with pytest.raises(NotVerified, match="does not know its kind"):
-        read([*chain, rechained(forged(chain, batch()), kind="pardon")])
-
-
 def test_the_digest_is_what_the_format_says(written: Path) -> None:
     assert [rechained(line) for line in lines(written)] == lines(written)
 

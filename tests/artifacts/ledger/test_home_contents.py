@@ -1,19 +1,31 @@
-"""What a home holds shows that its ledger was deleted, emptied, cut back, edited or replaced, with an intact chain."""
+"""What a home holds shows that its ledger was deleted, emptied, cut back, edited or put back, with an intact chain."""
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.at_door import MECHANISMS, Case, make_case
 from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world
 from tests.support.sentences import facts
-from tests.world import HomeContents, Ledger, NotVerified, StableVoting, checked_ledger
+from tests.world import (
+    Checkpoint,
+    HomeContents,
+    Ledger,
+    NotVerified,
+    Plan,
+    PublicSource,
+    StableVoting,
+    Stores,
+    checked_ledger,
+    planned_domain,
+    write_checkpoint,
+)
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
-DOMAIN: dict[str, Any] = {"unit": "one row", "neighbours": "add or remove one unit", "epsilon": 4.0, "delta": 4e-5}
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +72,6 @@ def test_a_ledger_that_was_changed_and_chained_anew_is_denied_by_the_home(
     assert "restore the right one" in str(found.value)
 
 
-def test_a_ledger_that_was_deleted_or_replaced_is_denied_by_the_home(home: Path, tmp_path: Path) -> None:
-    (home / "ledger.db").unlink()
-    other = Ledger.of(tmp_path / "other")
-    other.name_domain("people", **DOMAIN)
-    other.open_session(opening(STABLE, "people-9"))
-    for place in (None, tmp_path / "other/ledger.db"):
-        if place is not None:
-            shutil.copy(place, home / "ledger.db")
-        with pytest.raises(NotVerified, match=facts(SESSION, "the ledger does not know")):
-            checked_ledger(home)
-
-
 def test_a_ledger_that_went_on_is_not(home: Path) -> None:
     ledger = Ledger.of(home)
     ledger.recap("people", 20.0, 1e-4, "the board said so")
@@ -94,3 +94,46 @@ def test_a_session_opened_while_the_home_is_looked_at_is_not_missed(home: Path) 
     (home / "released/people-2").mkdir()
     (home / "released/people-2/labels.arrow").touch()
     held.check(Ledger.of(home))
+
+
+@pytest.fixture(params=MECHANISMS, ids=lambda mechanism: mechanism.name)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    return make_case(tmp_path / "home", request.param)
+
+
+def test_an_older_ledger_draws_for_no_rows_that_were_released(case: Case) -> None:
+    """Where ledger.db alone is put back, a session's next draws have served rows that it does not know of."""
+    file = case.door.vault.root.parent / "ledger.db"
+    older = file.read_bytes()
+    case.run()
+    file.write_bytes(older)
+    case.batches.reverse()
+    case.votes.reverse()
+    behind = replace(case, door=Stores.of(file.parent))
+    with pytest.raises(NotVerified, match=facts("batch-00000.arrow", "was released", "backup")):
+        behind.run()
+    assert behind.door.ledger.batches("d-1") == ()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> tuple[Stores, Plan]:
+    """A home with a session, and the plan that it was opened for."""
+    small = world(tmp_path / "home")
+    door, terms = Stores.of(small.home), small.plan.privacy.lifetime
+    door.ledger.name_domain(
+        "people", unit="one row", neighbours="add or remove one unit", epsilon=terms.epsilon, delta=terms.delta
+    )
+    door.ledger.open_session(opening(STABLE))
+    own = PublicSource(path="public.parquet", digests=("digest",), batches=small.batches)
+    write_checkpoint(
+        door.vault, "people-1", Checkpoint(plan=small.plan, encoding=small.encoding, teachers=(), sources=(own,))
+    )
+    return door, small.plan
+
+
+def test_a_ledger_that_lost_a_session_of_the_vault_opens_no_other(kept: tuple[Stores, Plan], tmp_path: Path) -> None:
+    door, plan = kept
+    assert planned_domain(door, plan).name == "people"
+    (tmp_path / "home/ledger.db").unlink()
+    with pytest.raises(NotVerified, match=facts("vault: people-1", "the ledger does not know")):
+        Stores.of(tmp_path / "home")

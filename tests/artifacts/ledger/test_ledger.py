@@ -1,16 +1,29 @@
-"""The ledger: what it admits, what it refuses, what it charges, and what it says twice."""
+"""The ledger: what it admits, what it refuses, what it charges, what it says twice, and what sessions owe."""
 
-from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.chained import database
-from tests.support.openings import CAP, DOMAIN, batch, named, opening, outcome, refusals
+from tests.support.openings import CAP, DOMAIN, batch, named, opening, outcome, refusals, session
 from tests.support.sentences import facts
-from tests.world import Batch, BudgetRefused, Cost, Ledger, NotVerified, WrongInput
+from tests.world import (
+    Batch,
+    BudgetRefused,
+    Charge,
+    Cost,
+    Domain,
+    Ledger,
+    NotVerified,
+    Session,
+    Settlement,
+    WrongInput,
+)
 
 
 @pytest.fixture
@@ -122,19 +135,16 @@ def test_domains_do_not_pay_for_one_another(ledger: Ledger) -> None:
     assert ledger.total("clinic") != opened.reserved  # another order
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda ledger: ledger.session("none"),
-        lambda ledger: ledger.batches("none"),
-        lambda ledger: ledger.begin_batch("none", batch()),
-        lambda ledger: ledger.commit_batch("none", outcome()),
-        lambda ledger: ledger.settle("none", give_back=True),
-    ],
-)
-def test_an_unknown_session_is_named(ledger: Ledger, ask: Callable[[Ledger], object]) -> None:
-    with pytest.raises(WrongInput, match="no session 'none'"):
-        ask(ledger)
+def test_an_unknown_session_is_named(ledger: Ledger) -> None:
+    for ask in (
+        lambda: ledger.session("none"),
+        lambda: ledger.batches("none"),
+        lambda: ledger.begin_batch("none", batch()),
+        lambda: ledger.commit_batch("none", outcome()),
+        lambda: ledger.settle("none", give_back=True),
+    ):
+        with pytest.raises(WrongInput, match="no session 'none'"):
+            ask()
 
 
 def test_a_batch_on_record_is_looked_up_by_itself(ledger: Ledger) -> None:
@@ -154,3 +164,31 @@ def test_a_batch_on_record_is_looked_up_by_itself(ledger: Ledger) -> None:
     ledger._state._batches["one"] = Counted(ledger._state._batches["one"])
     assert ledger.begin_batch("one", batch(index=1, first=1, rows=1)).outcome is not None
     assert max(copied) == 1
+
+
+@pytest.mark.parametrize("part", [Decimal("1e-18"), Decimal("-1e-18")])
+def test_a_session_settles_at_nothing_between_or_beyond(part: Decimal) -> None:
+    state = session().begin(batch()).commit(outcome(refused=3))
+    for charge in (state.reserved, state.owed(give_back=True)):
+        other = Charge(renyi=charge.renyi + part, delta=charge.delta)
+        with pytest.raises(NotVerified):
+            state.settle(Settlement(charge=other, status="closed"))
+        assert state.settle(Settlement(charge=charge, status="closed")).charge == charge
+
+
+@given(rho=st.floats(min_value=5e-324, max_value=1e-30), delta=st.floats(min_value=5e-324, max_value=1e-40))
+def test_a_positive_spend_never_rounds_to_nothing(rho: float, delta: float) -> None:
+    tiny = Cost(renyi=Cost.gaussian(rho).renyi, delta=delta)
+    admitted = Session.charged(opening(whole=tiny, per_refusal=tiny), by=DOMAIN.filter)
+    assert admitted.reserved.renyi > 0
+    assert admitted.reserved.delta > 0
+    state = replace(admitted, refused=1)
+    assert state.owed(give_back=True).renyi > 0
+
+
+@pytest.mark.parametrize("cap", [(0, 1e-5), (-1, 1e-5), (float("inf"), 1e-5), (float("nan"), 1e-5), (1, 0), (1, 1)])
+def test_a_cap_must_be_one(cap: tuple[float, float]) -> None:
+    with pytest.raises(WrongInput, match="the cap's"):
+        Domain.frozen("d", unit="row", neighbours="add or remove one", epsilon=cap[0], delta=cap[1])
+    with pytest.raises(WrongInput, match="the cap's"):
+        DOMAIN.recapped(*cap)

@@ -164,21 +164,17 @@ def test_a_place_that_cannot_hold_a_file_is_refused(tmp_path: Path) -> None:
         Ledger.of(tmp_path)
 
 
-@pytest.mark.parametrize("url", ["not a url", "nosuch://host/database"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(WrongInput, match="database URL"):
+@pytest.mark.parametrize(
+    ("url", "error", "sentence"),
+    [
+        *((url, WrongInput, "database URL") for url in ("not a url", "nosuch://host/database")),
+        ("postgresql+psycopg://nobody@127.0.0.1:1/none", EnvironmentFailed, "the ledger's database failed"),
+        ("postgresql+pg8000://host/database", EnvironmentFailed, "needs the package pg8000: .* -m pip install pg8000"),
+    ],
+)
+def test_an_address_by_which_no_database_answers_is_refused(url: str, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
         Ledger(url)
-
-
-def test_a_server_that_does_not_answer_is_the_environments_failure() -> None:
-    pytest.importorskip("psycopg")
-    with pytest.raises(EnvironmentFailed, match="the ledger's database failed"):
-        Ledger("postgresql+psycopg://nobody@127.0.0.1:1/none")
-
-
-def test_a_driver_that_is_not_installed_is_named() -> None:
-    with pytest.raises(EnvironmentFailed, match=r"needs the package pg8000: .* -m pip install pg8000"):
-        Ledger("postgresql+pg8000://host/database")
 
 
 def test_a_database_that_may_only_be_read_is_the_environments_failure(ledger: Ledger) -> None:

@@ -1,4 +1,5 @@
-"""The ledger's parts: what is frozen, what each part is charged, and a second reckoning that sees faults in it."""
+"""The ledger's parts: what is frozen, and what a domain is charged by them. What each part is charged, and seasons, are
+in test_ledger_model.py, by planted faults, and exactly in tests/privacy/test_divided.py and test_seasons.py."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,14 +10,13 @@ import pytest
 
 from tests.support.chained import rewrite
 from tests.support.openings import InMemory
-from tests.support.planted import DIVISION, SMALL_SEASON, SOME, SOME_SEASON, TESTED, ask, named, season
+from tests.support.planted import DIVISION, SOME, ask, named
 from tests.world import (
     EVERY,
     LEARNING,
     TEST,
     Charge,
     Counted,
-    DomainCharge,
     Entry,
     Ledger,
     LogRecord,
@@ -26,31 +26,6 @@ from tests.world import (
     ledger_faults,
     running_totals,
 )
-
-OWN: dict[str, Any] = {"division": DIVISION.commitment}
-
-
-def in_memory(*, divided: bool = True) -> InMemory:
-    """A ledger whose domain is divided, or not yet."""
-    ledger = InMemory()
-    named(ledger)
-    if divided:
-        ledger.divide("people", DIVISION)
-    return ledger
-
-
-def test_the_domain_pays_the_larger_of_its_parts() -> None:
-    ledger = in_memory()
-    ask(ledger, SOME, part=LEARNING, **OWN)
-    learning = ledger.total("people")
-    ask(ledger, TESTED, part=TEST, **OWN)
-    tested = ledger.domains()[0].filter.charge(TESTED.cost)
-    assert ledger.totals("people") == {LEARNING: learning, TEST: tested}
-    assert ledger.total("people").amounts == tuple(map(max, learning.amounts, tested.amounts))
-    ask(ledger, SOME)
-    assert ledger.total("people").amounts == tuple(map(max, learning.times(2).amounts, (learning + tested).amounts))
-    assert [ledger.part_of(name) for name in ("of 0", "of 1", "of 2")] == [LEARNING, TEST, EVERY]
-    assert list(ledger_faults(ledger.records())) == []
 
 
 def test_nats_and_delta_are_each_the_most_of_any_part() -> None:
@@ -64,35 +39,9 @@ def charge(nats: int, delta: int) -> Charge:
     return Charge(renyi=Charge().renyi + nats, delta=Charge().delta + delta)
 
 
-def test_each_part_is_filled_by_itself() -> None:
-    alone = ask(in_memory(divided=False), SOME, 50)
-    ledger = in_memory()
-    assert ask(ledger, SOME, 50, part=LEARNING, **OWN) == alone > 1
-    assert ask(ledger, TESTED, 50, part=TEST, **OWN) > 1
-    assert ask(ledger, SOME) == 0
-    assert list(ledger_faults(ledger.records())) == []
-
-
-@pytest.mark.parametrize("division", ["another", ""])
-def test_a_charge_that_names_another_division_counts_in_every_part(division: str) -> None:
-    ledger = in_memory()
-    ask(ledger, TESTED, part=TEST, division=division)
-    assert set(ledger.totals("people").values()) == {ledger.domains()[0].filter.charge(TESTED.cost)}
-    assert ledger.part_of("of 0") == EVERY
-    assert list(ledger_faults(ledger.records())) == []
-
-
-def test_one_that_was_opened_before_the_division_counts_in_every_part_for_ever() -> None:
-    ledger = in_memory(divided=False)
-    ask(ledger, SOME, part=LEARNING, **OWN)
-    ledger.divide("people", DIVISION)
-    assert ledger.part_of("of 0") == EVERY
-    assert len(set(ledger.totals("people").values())) == 1
-    assert list(ledger_faults(ledger.records())) == []
-
-
 def test_a_domain_is_divided_once() -> None:
-    ledger = in_memory()
+    ledger = named(InMemory())
+    ledger.divide("people", DIVISION)
     lines = len(ledger.records())
     ledger.divide("people", DIVISION)
     ledger.divide("people", replace(DIVISION, commitment="another key"))
@@ -110,21 +59,6 @@ def test_a_domain_is_divided_once() -> None:
         ledger._state.read(second)
 
 
-def test_seasons_of_a_stream_are_charged_once_by_both_reckonings() -> None:
-    ledger = in_memory()
-    large, small = (ledger.domains()[0].filter.charge(of.cost) for of in (SOME_SEASON, SMALL_SEASON))
-    for made in (SMALL_SEASON, SOME_SEASON, SMALL_SEASON):
-        season(ledger, "a", made)
-    season(ledger, "b", SMALL_SEASON)
-    season(ledger, "c", SMALL_SEASON, TEST)
-    season(ledger, "c", SMALL_SEASON, TEST)
-    season(ledger, "", SMALL_SEASON)
-    assert ledger.totals("people") == {LEARNING: large + small.times(2), TEST: large + small.times(3)}
-    assert list(ledger_faults(ledger.records())) == []
-    certified = DomainCharge.of(ledger.domains()[0], ledger)
-    assert certified.used == pytest.approx(ledger.domains()[0].filter.share(ledger.total("people")))
-
-
 @pytest.mark.parametrize(
     ("change", "wrong"),
     [
@@ -138,6 +72,6 @@ def test_a_ledger_that_breaks_the_rule_of_parts_is_found(
 ) -> None:
     ledger = named(Ledger.of(tmp_path))
     ledger.divide("people", DIVISION)
-    ask(ledger, SOME, part=LEARNING, **OWN)
+    ask(ledger, SOME, part=LEARNING, division=DIVISION.commitment)
     rewrite(tmp_path, change)
     assert any(wrong in item for item in ledger_faults(Ledger.of(tmp_path).records()))

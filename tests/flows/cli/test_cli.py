@@ -2,16 +2,31 @@
 are in tests/texts/wrong_inputs.py."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from tests.support.console import concord as without_home
 from tests.support.console import heard
+from tests.support.pages import blocks, page
 from tests.support.people import people, write_plan, write_tables
-from tests.world import Ledger, flows_server, spent_in_words
+from tests.support.published import SESSION, session, world
+from tests.world import (
+    RESTORED,
+    Ledger,
+    StableVoting,
+    caveats,
+    command,
+    flows_home,
+    flows_server,
+    mlflow_read,
+    spent_in_words,
+)
 
 
 @pytest.fixture
@@ -118,14 +133,6 @@ def test_a_home_that_cannot_be_written_ends_in_one(concord: Callable[..., Any], 
     assert "home" in error
 
 
-def test_a_vault_others_can_read_ends_in_one(concord: Callable[..., Any], folder: Path, home: Path) -> None:
-    (home / "vault").mkdir(mode=0o755)
-    (home / "vault").chmod(0o755)
-    status, _, error = concord("run", str(write_plan(folder)))
-    assert status == 1
-    assert "0700" in error
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_a_plan_follows_the_cap_on_record_and_says_so(concord: Callable[..., Any], home: Path, folder: Path) -> None:
@@ -133,8 +140,8 @@ def test_a_plan_follows_the_cap_on_record_and_says_so(concord: Callable[..., Any
     status, _, error = concord("domain", "people", "--epsilon", "0.1", "--delta", "1e-9", "--reason", "less")
     assert (status, "people" in error) == (3, True)  # below what is spent
     higher = {"privacy__lifetime": {"epsilon": 12.0, "delta": 4e-5}}
-    for command in ("plan", "run"):
-        status, _, error = concord(command, plan_of(folder, **higher))
+    for name in ("plan", "run"):
+        status, _, error = concord(name, plan_of(folder, **higher))
         assert status == 2
         assert "lifetime.epsilon of domain 'people' is 9.0 on the record, got 12.0: the plan that first named" in error
     assert concord("domain", "people", "--epsilon", "20", "--delta", "4e-5", "--reason", "a new study")[0] == 0
@@ -177,3 +184,63 @@ def test_a_session_is_extended_closed_and_forgotten(concord: Callable[..., Any],
     }
     assert concord("run", plan)[0] == 3
     assert concord("verify")[0] == 0
+
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+
+
+def test_a_session_of_one_epsilon_was_said_to_be_charged_more(tmp_path: Path) -> None:
+    """What it was charged is said without the part that all sessions of its domain share."""
+    small = world(tmp_path / "home")
+    session(small, STABLE, small.truth)
+    status, printed, error = without_home("close", SESSION, "--home", str(small.home))
+    shared = Ledger.of(small.home).domains()[0].filter.conversion
+    assert (status, shared > 1) == (0, True), error
+    assert f"(including {shared:.3g} that all sessions of its domain share)" in printed
+
+
+GUIDE = page("deployments/guides/backup.md")
+
+
+def test_a_home_goes_on_from_a_backup_at_the_whole_charge(tmp_path: Path) -> None:
+    """As the guide copies it."""
+    small = world(tmp_path / ".concord")
+    session(small, STABLE, small.truth)
+    (copied,) = (block for block in blocks("sh", page=GUIDE) if block.startswith("concord verify\n"))
+    copied = copied.removeprefix("concord verify\n")
+    subprocess.run(["bash", "-ec", copied.replace("../", "")], cwd=tmp_path, check=True)
+    shutil.rmtree(small.home)
+    (backup,) = tmp_path.glob("backup-*")
+    (backup / "home").rename(small.home)
+    ledger = Ledger.of(small.home)
+    reserved, domain = ledger.session(SESSION).reserved, ledger.domains()[0]
+    status, _, error = without_home("restore", "--reason", "the disk died", "--home", str(small.home))
+    assert status == 0, error
+    ended = ledger.session(SESSION)
+    assert (ended.status, ended.charge) == ("closed", reserved)
+    assert ledger.total(domain.name) == reserved
+    assert RESTORED in caveats(domain, [ended], ledger)
+    assert without_home("verify", SESSION, "--home", str(small.home))[0] == 0
+
+
+def test_a_home_without_a_domain_has_nothing_to_restore(tmp_path: Path) -> None:
+    status, _, error = without_home("restore", "--reason", "none", "--home", str(world(tmp_path / "home").home))
+    assert (status, "nothing is to be restored" in error) == (2, True), error
+
+
+def test_on_a_server_the_audit_view_is_a_link_to_the_domain_s_list_of_runs(
+    tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(mlflow_database, tmp_path / "mlflow.db")
+    monkeypatch.setenv("CONCORD_HOME", str(tmp_path))
+    store = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    experiment = store.create_experiment("people")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9/")
+    monkeypatch.setattr(flows_home, "reopen", lambda given: given)
+    monkeypatch.setattr(mlflow_read, "check_answers", lambda _: None)
+    monkeypatch.setattr(mlflow_read, "client_of", lambda _: store)
+    monkeypatch.setattr("sys.argv", ["concord", "ui", "people"])
+    with pytest.raises(SystemExit):
+        command()
+    listed = f"http://127.0.0.1:9/#/experiments/{experiment}/runs?workflowType=machine_learning"
+    assert listed in capsys.readouterr().out.replace("\n", "")

@@ -157,33 +157,21 @@ BLANK = "\n" * 4
 """What a publication says of itself is left unsaid."""
 
 
-def test_it_asks_for_what_was_not_given(folder: Path) -> None:
+def test_it_asks_for_what_was_not_given_and_again_if_an_answer_cannot_be(folder: Path) -> None:
     answers = Terminal(
-        "private.csv\npublic.csv\n\nverdict\nsearch, look at,wave through\nship\nharbour\n9 000\n2\n\n\n\n"
+        "nowhere.csv\nprivate.csv\nprivate.csv\npublic.csv\n\nsize\nverdict\nsearch\nsearch, look at\ncrew\n\nrow\n"
+        "my harbour\nharbour\nmany\n9 000\nsome\n2\n\n1\n8\n\n"
         "Port authority\n\nfor pilots\n2026-02-30\n2026-01-31\n"
-    )
-    status, _, error = without_home("init", stdin=answers)
-    assert status == 0, error
-    plan = load_plan(folder / "plan.toml")
-    assert plan.data.classes == ("search", "look at", "wave through")
-    assert (plan.data.unit, plan.data.test, plan.privacy.domain) == ("ship", None, "harbour")
-    assert (plan.privacy.epsilon, plan.privacy.delta) == (2.0, usual_delta(9000))
-    assert plan.privacy.lifetime.epsilon == 8.0
-    assert (plan.about.issuer, plan.about.contact) == ("Port authority", None)
-    assert (plan.about.use, plan.about.date) == ("for pilots", "2026-01-31")
-
-
-def test_an_answer_that_cannot_be_is_asked_for_again(folder: Path) -> None:
-    answers = Terminal(
-        "nowhere.csv\nprivate.csv\nprivate.csv\npublic.csv\n\nsize\nverdict\nsearch\nsearch,look at\ncrew\n\nrow\n"
-        "my harbour\nharbour\nmany\n9000\nsome\n2\n\n1\n8\n\n" + BLANK
     )
     status, _, error = without_home("init", stdin=answers)
     assert status == 0, error
     plan = load_plan(folder / "plan.toml")
     assert (plan.data.private, plan.data.public, plan.data.label) == ("private.csv", "public.csv", "verdict")
     assert (plan.data.classes, plan.data.unit, plan.privacy.domain) == (("search", "look at"), None, "harbour")
+    assert (plan.data.test, plan.privacy.delta) == (None, usual_delta(9000))
     assert (plan.privacy.epsilon, plan.privacy.lifetime.epsilon) == (2.0, 8.0)
+    assert (plan.about.issuer, plan.about.contact) == ("Port authority", None)
+    assert (plan.about.use, plan.about.date) == ("for pilots", "2026-01-31")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
