@@ -119,8 +119,8 @@ classes = {json.dumps(classes)}
 [privacy]
 domain = "scale"
 epsilon = {epsilon}
-delta = 1e-6
-lifetime = {{ epsilon = {4 * epsilon}, delta = 1e-5 }}
+delta = 1e-7
+lifetime = {{ epsilon = {4 * epsilon}, delta = 1e-6 }}
 
 {sections}"""
 
