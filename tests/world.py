@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         CAVEATS, LABELS_ALONE, RELABELLED, RESTORED, DomainCharge, Guarantee, later_rows_in_words,
         season_in_words
     )
-    from concord.artifacts.home import empty as home_empty, released as home_released
+    from concord.artifacts.home import empty as home_empty
     from concord.artifacts.home.atomic import UNFINISHED, locked, sweep, write_whole
     from concord.artifacts.home.empty import copy_empty, keep_as_empty
     from concord.artifacts.home.released import (
@@ -140,7 +140,7 @@ if TYPE_CHECKING:
     from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, check_code, keep_answers
     from concord.tasks.asks.sketch import SketchAsk
     from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, counted_again, keep_counted, periods_counted
-    from concord.tasks.asks.student_test import StudentTestAsk, planned_test
+    from concord.tasks.asks.student_test import StudentTestAsk
     from concord.tasks.asks.tallies import TalliesAsk, round_step
     from concord.tasks.asks.votes import VotesAsk
     from concord.tasks.data import (
@@ -154,10 +154,10 @@ if TYPE_CHECKING:
     )
     from concord.tasks.data.codes import (
         MOST_CODES, VECTOR_CELLS, CodedField, CodeMatrix, Codes, NumberField, WordField, coarse_bins, coarser,
-        codes_of_numbers, deepens, interval_cuts, learn_codes
+        deepens, interval_cuts, learn_codes
     )
     from concord.tasks.data.concord_pictures import (
-        FEATURES, LARGEST as LARGEST_PICTURE, Pictures, gradients, levels_of, main_components, moved
+        FEATURES, LARGEST as LARGEST_PICTURE, Pictures, gradients, levels_of, moved
     )
     from concord.tasks.data.concord_student import (
         LARGEST, MOST_MARKS, TRUTH, Cells, Chosen, ScoreClassifier, Spelled, bucket, signed_log, word
@@ -188,7 +188,7 @@ if TYPE_CHECKING:
     from concord.tasks.data.stored_columns import columns_by_words, polars_type, read_column, words_as_enum
     from concord.tasks.data.tables import Table as RowTable, open_private, open_public
     from concord.tasks.data.vectors import (
-        ROWS_AT_A_TIME, Layer, VectorField, centres_of, learn_layer, learn_view, nearest, written
+        Layer, VectorField, centres_of, learn_layer, learn_view, nearest, written
     )
     from concord.tasks.door import admit as door_admit, door as door_door, erase as door_erase, locks as door_locks
     from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
@@ -287,7 +287,7 @@ if TYPE_CHECKING:
         Decoded, NoisyRound, decode, estimated_units, guess_of, joined, logits, measured_column as decode_measured,
         next_fields, next_model, odds_scores, scores, unlike_fields
     )
-    from concord.tasks.student.directions import Directions, most_rows
+    from concord.tasks.student.directions import Directions
     from concord.tasks.student.evaluate import (
         at_threshold, best_threshold, digest_of_table, evaluate, keep_table_path, measured,
         number_measured, remembered
@@ -296,7 +296,7 @@ if TYPE_CHECKING:
         auc, average_precision, explained, mean_of_shares, root_mean_square, share
     )
     from concord.tasks.student.joint import MeasuredRounds, Search
-    from concord.tasks.student.margins import Margins, drawn, margins_of, nearest_counts as nearest_margins
+    from concord.tasks.student.margins import Margins, drawn, margins_of
     from concord.tasks.student.model import canonical_file, dump, load, modules_needed, published_student
     from concord.tasks.student.prior import (
         SPREADS, Linear, Prior, correlations, evidence, improved, likelihood, posterior, prior_of, straightened,
@@ -330,7 +330,7 @@ if TYPE_CHECKING:
     from concord.tasks.units.counts import (
         Confusion, NumberErrors, classes_given, count_errors, count_units, numbers_given
     )
-    from concord.tasks.units.linear import LACKS, LINEAR, LinearTeachers, is_linear as is_linear_learner, weights_of
+    from concord.tasks.units.linear import LACKS, LINEAR, LinearTeachers, weights_of
     from concord.tasks.units.teachers import (
         Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, measure, poll,
         teach, votes_schema
@@ -356,18 +356,18 @@ if TYPE_CHECKING:
     )
     from concord.tasks.verify.certificate import handed_on
     from concord.tasks.verify.checks import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, equal, limited
-    from concord.tasks.verify.forms import NumberTestForm, ReleaseForm, RoundForm
+    from concord.tasks.verify.forms import ReleaseForm, RoundForm
     from concord.tasks.verify.kinds import KINDS, KindSettings, Unknown, VotesSettings
     from concord.tasks.verify.published import (
         _consistent, excerpt_as_certified, guarantee_as_proved, proved, verify_published
     )
     from concord.tasks.verify.records import LARGEST as LARGEST_FOLDER, PublishedSession
     from concord.tasks.verify.recompute import ROUTES, Route, charge_of_refusal, releases
-    from concord.tasks.verify.recompute_gaussian import _squares, by_ones, moved_norm
+    from concord.tasks.verify.recompute_gaussian import by_ones, moved_norm
     from concord.tasks.verify.released import LabelTable, check_tested, released_as_certified
     from concord.tasks.verify.replay import HIDDEN, ledger_faults
     from concord.tasks.verify.reproduce import _check_student, _groups_follow, public_test
-    from concord.tasks.verify.sums import check_round, check_season, totals_off
+    from concord.tasks.verify.sums import check_round, check_season
     from concord.tasks.verify.verify import IN_MLFLOW, CheckedSession, verify, verify_kept
     from concord.flows import (
         admit as flows_admit, api as flows_api, classifier as flows_classifier, cluster as flows_cluster,

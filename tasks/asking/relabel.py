@@ -23,7 +23,7 @@ A class is here if all its dichotomies can be listed exactly: relabelling (relab
 (exponential.py) are proved for complete lists alone, one candidate a dichotomy (tests/privacy/test_hypotheses.py).
 Assumes      encoding and matrix are of public rows
 Guarantees   independent of private rows: class, columns and cut points follow from the plan and public rows
-Not covered  whether the class suits the data. Checked by tests/tasks/asking/test_hypothesis_space.py
+Not covered  whether the class suits the data. Checked by tests/tasks/asking/test_relabel.py
 
 Resampling (`resampled`) decides from which rows of the relabelled subset teachers learn (Algorithm 5, step 3): each
 shard draws as many rows as it has, with replacement, from its own rows, so that a row reaches one teacher.

@@ -10,7 +10,7 @@ Guarantees   a round is drawn for once, after it was begun, and its file has the
              its round did not pay for
 Ends         with the last round: the session is charged whole, also if it is closed before
 Not covered  a ledger restored from an older copy. Checked by tests/promises/test_drawn_once.py,
-             tests/tasks/asks/test_rounds.py and tests/promises/test_crash.py
+             tests/promises/test_door.py and test_crash.py
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ word. If the footer shows that, such columns are read as an Enum; the words of o
 Assumes      the writer decides which words are in a dictionary, and that reveals nothing else of a cell
 Guarantees   cells are the same to the bit whether a column comes as an Enum or as text, words that are not UTF-8 are
              escaped in the same way, and none can make reading fail
-Not covered  time and memory of reading. Checked by tests/tasks/data/test_stored_words.py
+Not covered  time and memory of reading. Checked by tests/tasks/data/test_stored_columns.py
 """
 
 import os

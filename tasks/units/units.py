@@ -8,7 +8,7 @@ Guarantees   a decision about a unit depends on its name and the key alone, neve
              labels are secret, no label decides what is a row or where it is: CSV files and paths that name labels are
              refused
 Not covered  rows of a unit that changes its name.
-             Checked in tests/tasks by test_split.py, test_units.py, test_identifiers.py, test_label_private.py and
+             Checked in tests/tasks by test_split.py, test_identifiers.py, test_label_private.py and
              test_left_out.py
 
 Each hash (`artifacts.home.vault.hashed`) has a purpose of its own.

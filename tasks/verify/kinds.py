@@ -5,7 +5,7 @@
 Assumes      nothing: settings are JSON that anyone may have written
 Guarantees   a key, or a value, that a kind does not have makes the settings Unknown, and nothing is recomputed of them
 Not covered  whether the settings prove their claim (tasks.verify.recompute)
-             Checked by tests/tasks/verify/test_settings_read.py
+             Checked by tests/tasks/mechanisms/test_catalogue.py
 """
 
 from collections.abc import Mapping

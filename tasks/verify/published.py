@@ -13,7 +13,7 @@ Guarantees   found and named: a certificate whose bytes no Concord writes, one t
              With a certificate that somebody kept: that this one's excerpt denies what that one's did
 Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists); an excerpt made up as a whole, with
              all other files, by the holder of the key, or by anyone if no key is named. Checked by
-             tests/tasks/verify/test_every_field.py, test_tampering.py, test_verify_folder.py and test_verify_excerpt.py
+             tests/tasks/verify/test_every_field.py, test_tampering.py and test_verify_folder.py
 """
 
 import json

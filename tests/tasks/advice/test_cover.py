@@ -31,7 +31,6 @@ from tests.world import (
     TalliesAsk,
     Vault,
     VotesAsk,
-    WrongInput,
     check_cover,
     costs_of,
     largest_epsilon,
@@ -126,14 +125,6 @@ def near(epsilon: float) -> tuple[float, float]:
     return EPSILONS[at], EPSILONS[at + 1]
 
 
-def test_a_home_that_is_not_there_is_not_begun(folder: Path, tmp_path: Path) -> None:
-    plan = planned(folder, "tallies", epsilon=1.0, lifetime=4.0)
-    covered = check_cover(plan, PublicFacts.of(plan), Account.of(plan, tmp_path / "home"))
-    assert covered is not None
-    assert (covered.used, covered.own) == (0.0, False)
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_sessions_that_fit_after_it_are_counted_as_the_ledger_opens_them(folder: Path, tmp_path: Path) -> None:
     plan = planned(folder, "tallies", epsilon=1.0, lifetime=2.5)
     covered = check_cover(plan, PublicFacts.of(plan), Account.of(plan, tmp_path / "home"))
@@ -160,12 +151,6 @@ def test_the_real_domain_is_asked_and_a_session_that_is_there_is_not_paid_again(
     with pytest.raises(BudgetRefused, match=r"\d+% used, does not cover .* `concord domain` raises"):
         check_cover(newer, PublicFacts.of(newer), there)
     assert ledger.records() == records
-
-
-def test_another_cap_than_is_on_the_record_is_refused_as_a_run_would(folder: Path, tmp_path: Path) -> None:
-    named(tmp_path / "home", planned(folder, "tallies", epsilon=1.0, lifetime=4.0))
-    with pytest.raises(WrongInput, match=facts("lifetime.epsilon", "'people'", "4.0")):
-        Account.of(planned(folder, "tallies", epsilon=1.0, lifetime=8.0), tmp_path / "home")
 
 
 def test_of_a_divided_domain_the_part_that_is_learned_from_counts(folder: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from tests.world import (
     Encoding,
     Passed,
     Plan,
-    PublicFacts,
     Tallies,
     WrongInput,
     cells_that_are_heard,
@@ -90,17 +89,6 @@ def test_what_only_votes_can_do_is_left_to_them(folder: Path, changes: dict[str,
     chosen, reason = decided(plan, learn_encoding(plan))
     assert "votes" in chosen.ways
     assert why in reason
-
-
-def test_where_labels_alone_are_secret_tallies_are_weighed_by_their_one_round(folder: Path) -> None:
-    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000}}
-    tables["privacy"] = {**tables["privacy"], "secret": "labels"}
-    plan = parse_plan({name: tables[name] for name in tables if name != "teachers"})
-    public = PublicFacts.of(plan)
-    chosen, _ = decided(plan, public.encoding)
-    assert chosen.tallied
-    mechanism = planned_tallies(chosen, public.codes(chosen), public.rows)
-    assert (mechanism.secret, mechanism.many, len(mechanism.rounds)) == ("labels", True, 1)
 
 
 def test_pictures_are_asked_twice_or_as_often_as_their_session_was_begun(folder: Path) -> None:

@@ -12,7 +12,6 @@ from tests.support.at_door import TEACHERS, files_of, opened
 from tests.support.people import changed, tables_of_plan
 from tests.world import (
     BudgetRefused,
-    LaplaceRelease,
     Ledger,
     NotVerified,
     OptimalRelease,
@@ -29,7 +28,6 @@ from tests.world import (
 )
 
 OPTIMAL = QuestionsAsk(OptimalRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)  # a tie: answered w.p. δ
-LAPLACE = QuestionsAsk(LaplaceRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)
 STREAM = QuestionsAsk(StableVoting.calibrate(epsilon=4.0, delta=1e-9, cutoff=3), None, TEACHERS)
 """It refuses what is agreed on as below with probability 2e-12; with half of that ε it would with 2e-6."""
 AGREED = [*["dark"] * 500, *["light"] * 90, *[None] * 10]
@@ -62,34 +60,6 @@ def asked(door: Stores, questions: QuestionsAsk, answers: Sequence[Any], name: s
 def door(home: Path) -> Stores:
     home.mkdir(exist_ok=True)
     return Stores.of(home)
-
-
-@pytest.mark.parametrize("questions", [OPTIMAL, LAPLACE], ids=["optimal", "laplace"])
-def test_what_shards_agree_on_is_released_and_ends_a_session_of_one(door: Stores, questions: QuestionsAsk) -> None:
-    found = asked(door, questions, AGREED)
-    assert (found["question"], found["outcome"], found["answer"], found["shards"]) == (
-        "q",
-        "answered",
-        "dark",
-        TEACHERS,
-    )
-    session = door.ledger.session("d-1")
-    assert (session.status, session.asked, session.answered, session.settled) == ("spent", 1, 1, session.reserved)
-    assert b"dark" not in (door.vault.root.parent / "ledger.db").read_bytes()
-    with pytest.raises(BudgetRefused, match="has ended"):
-        asked(door, questions, AGREED, "another")
-
-
-def test_what_shards_do_not_agree_on_is_refused_and_nothing_of_it_is_said(door: Stores) -> None:
-    found = asked(door, OPTIMAL, TORN)
-    assert (found["outcome"], found["answer"]) == ("refused", None)
-    assert (door.ledger.session("d-1").refused, door.ledger.session("d-1").status) == (1, "spent")
-    assert b"dark" not in (door.released.root / FIRST_ANSWER).read_bytes()
-
-
-def test_that_most_shards_have_no_answer_is_an_answer(door: Stores) -> None:
-    found = asked(door, OPTIMAL, [None] * TEACHERS)
-    assert (found["outcome"], found["answer"], door.ledger.session("d-1").answered) == ("no answer", None, 1)
 
 
 def test_a_stream_pays_by_refusal_and_ends_at_its_cutoff(door: Stores) -> None:

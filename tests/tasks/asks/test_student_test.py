@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.at_door import STABLE
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.world import (
     LEARNING,
@@ -20,7 +19,6 @@ from tests.world import (
     NumberErrors,
     Plan,
     PrivateRows,
-    PrivateTest,
     Ref,
     Stores,
     classes_given,
@@ -30,7 +28,6 @@ from tests.world import (
     numbers_given,
     of_part,
     parse_plan,
-    planned_test,
 )
 
 CLASSES = ("no", "yes")
@@ -162,13 +159,3 @@ def test_a_number_given_of_a_row_does_not_change_with_the_others() -> None:
     alone = np.concatenate([numbers_given(says, X[at : at + 1]) for at in range(60)])
     assert numbers_given(says, X).tobytes() == alone.tobytes()
     assert np.isnan(alone).tolist() == (X[:, 0] >= 1).tolist()
-
-
-def test_the_test_is_charged_no_more_than_learning(plan: Plan, door: Stores) -> None:
-    domain = door.ledger.plan_domain("d", unit="u", neighbours="n", epsilon=20.0, delta=1e-3)
-    for nats_of in (STABLE.cost, PrivateTest.calibrate(epsilon=0.1, delta=1e-6, classes=2, secret="rows").cost):
-        learning = domain.filter.charge(nats_of)
-        test = planned_test(plan, domain, learning, 2.0)
-        assert domain.filter.charge(test.cost).renyi <= learning.renyi
-        assert domain.filter.charge(test.cost).delta == 0
-        assert test.cost.epsilon(plan.privacy.delta) <= 2.0

@@ -4,53 +4,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
 import pytest
 
 from tests.support.at_door import (
-    CLASSES,
     MECHANISMS,
     ROWS,
-    STABLE,
     Case,
-    counts_of,
     files_of,
     labels_by,
     make_case,
     opening_of,
-    write,
 )
 from tests.world import (
     BatchOutcome,
-    NoisyVotes,
     NotVerified,
     PublicBatch,
-    Randomness,
     Ref,
-    StableVoting,
     close,
     commitment,
     keyed_digest,
     labels_path,
     locked,
-    votes_schema,
 )
 
 
 @pytest.fixture(params=MECHANISMS, ids=lambda mechanism: mechanism.name)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     return make_case(tmp_path / "home", request.param)
-
-
-def test_stable_labels_are_the_mechanism_s_own_answers(tmp_path: Path) -> None:
-    case = make_case(tmp_path / "home", STABLE)
-    labels = case.run()
-    draws = Randomness(case.door.vault, case.door.ledger, "d-1").uniform(0, 3 * ROWS)
-    votes = np.concatenate([counts_of(at) for at in range(3)])
-    expected = [None if label < 0 else CLASSES[label] for label in STABLE.answer(votes, draws)]
-    assert labels["label"].to_pylist()[: len(expected)] == expected
-    assert labels["row"].to_pylist() == list(range(3 * ROWS))
 
 
 def test_a_key_that_served_another_session_opens_none(case: Case) -> None:
@@ -60,33 +40,6 @@ def test_a_key_that_served_another_session_opens_none(case: Case) -> None:
     again = replace(opening_of(case.mechanism), id="d-2", commitment=commitment(case.door.vault, "d-2"))
     with pytest.raises(NotVerified, match="keys are never reused"):
         case.door.ledger.open_session(again, further=True)
-
-
-def test_rows_after_the_cutoff_are_not_asked(tmp_path: Path) -> None:
-    mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-9, cutoff=1)  # answers a tie with probability 1e-10
-    case = make_case(tmp_path / "home", mechanism)
-    case.votes = [write(case.door, f"votes/tie-{at}", votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)]
-    outcomes = pl.DataFrame(case.run())["outcome"].to_list()
-    assert outcomes == ["refused"] + ["not asked"] * (3 * ROWS - 1)
-    assert case.door.ledger.session("d-1").status == "spent"
-    assert pl.DataFrame(case.run())["outcome"].to_list() == outcomes
-
-
-def test_rows_beyond_those_paid_for_are_not_asked(tmp_path: Path) -> None:
-    mechanism = NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=ROWS + 5, classes=2)
-    outcomes = pl.DataFrame(make_case(tmp_path / "home", mechanism).run())["outcome"].to_list()
-    assert outcomes == ["answered"] * (ROWS + 5) + ["not asked"] * (2 * ROWS - 5)
-
-
-def test_the_same_rows_again_are_replayed_not_asked(case: Case) -> None:
-    """A row's answer is drawn once: the same batch put later in the stream gets what was released for it."""
-    case.run()
-    asked = case.door.ledger.session("d-1").asked
-    case.batches.append(case.batches[0])
-    case.votes.append(case.votes[0])
-    labels = case.run()
-    assert labels["row"].to_pylist()[-ROWS:] == list(range(ROWS))
-    assert case.door.ledger.session("d-1").asked == asked
 
 
 def test_a_session_may_be_closed_while_its_votes_are_counted(case: Case) -> None:

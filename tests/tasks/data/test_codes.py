@@ -1,6 +1,5 @@
 """Codes: by hand, one of each field for any cell, the same for every frame; what is learned is of public rows alone."""
 
-import datetime
 import itertools
 from typing import Any
 
@@ -20,21 +19,9 @@ from tests.world import (
     Scaled,
     WordField,
     coarse_bins,
-    codes_of_numbers,
     interval_cuts,
     learn_codes,
     learn_column,
-)
-
-CODES = Codes(
-    fields=(
-        NumberField(kind="numeric", name="age", start=0, cuts=(20.0, 40.0)),
-        NumberField(kind="boolean", name="active", start=4, cuts=(1.0,)),
-        NumberField(kind="date", name="since", start=7, cuts=(18_263.0,)),
-        WordField(name="city", start=10, words=("Rome", "7")),
-    ),
-    coarse=(0, 1, 2, 3),
-    fine=(0, 1, 2, 3),
 )
 
 
@@ -53,43 +40,6 @@ def learned(rows: pl.DataFrame, *cuts: int, coarse: int = 8) -> Codes:
     columns = [learn_column(rows, "age", "numeric"), learn_column(rows, "city", "categorical")]
     frames = [rows[first:last] for first, last in itertools.pairwise((0, *cuts, rows.height))]
     return learn_codes(frames, columns, coarse=coarse)
-
-
-@pytest.mark.parametrize("many", [5, 300])
-def test_a_number_lies_beyond_as_many_cuts_as_it_is_not_below(many: int) -> None:
-    cuts = tuple(float(cut) for cut in range(many))
-    odd = [-0.0, 0.0, -1e-300, 1e100, -1e100, None, *np.nextafter(cuts[:5], -1).tolist(), *cuts, many - 0.5]
-    field, cells = NumberField(kind="numeric", name="age", start=7, cuts=cuts), pl.Series("age", odd, pl.Float64)
-    expected = np.searchsorted(cuts, cells.fill_null(0).to_numpy(), side="right")
-    (found,) = codes_of_numbers(cells, [field])
-    assert (found == 7 + np.where(cells.is_null(), many + 1, expected)).all()
-    assert found.dtype == np.int32
-
-
-def test_codes_by_hand() -> None:
-    day = datetime.datetime(2020, 1, 2)
-    cells = pl.DataFrame(
-        {
-            "age": [19.999, 20.0, 40.0, None, -1e100],
-            "active": [True, False, None, True, False],
-            "since": [day, day - datetime.timedelta(microseconds=1), None, None, day],
-            "city": ["Rome", "7", "Oslo", None, "Rome"],
-        },
-        schema_overrides={"since": pl.Datetime("us")},
-    )
-    assert CODES.of(cells).tolist() == [[0, 5, 8, 10], [1, 4, 7, 11], [2, 6, 9, 12], [3, 5, 9, 13], [0, 4, 8, 10]]
-    assert CODES.of(cells).dtype == np.int32
-    assert CODES.of(cells.clear()).shape == (0, 4)
-
-
-def test_a_field_without_cuts_or_words_still_has_codes() -> None:
-    bare = Codes(
-        fields=(NumberField(kind="numeric", name="n", start=0, cuts=()), WordField(name="w", start=2, words=())),
-        coarse=(0, 1),
-        fine=(0, 1),
-    )
-    cells = pl.DataFrame({"n": [1.0, None], "w": ["a", None]})
-    assert bare.of(cells).tolist() == [[0, 2], [1, 3]]
 
 
 def test_codes_in_one_range_are_refused() -> None:
@@ -160,13 +110,6 @@ def few_and_many() -> list[str]:
 
 def test_larger_epsilon_affords_more_bins() -> None:
     assert (coarse_bins(0.1), coarse_bins(0.99), coarse_bins(1.0)) == (8, 8, 16)
-
-
-def test_coarse_and_fine_views_agree() -> None:
-    rows = public(3000)
-    codes = learned(rows).of(rows)
-    for fine in np.unique(codes[:, 1]):
-        assert len(set(codes[codes[:, 1] == fine, 0])) == 1
 
 
 def test_columns_without_a_value_are_left_out_and_vectors_have_one_field() -> None:

@@ -73,12 +73,6 @@ def test_a_line_is_a_row_whatever_limit_a_library_set_and_the_same_in_public_as_
         csv.field_size_limit(before)
 
 
-def test_blanks_around_quotes_make_no_other_unit(tmp_path: Path) -> None:
-    spelled = (b"Ann", b'"Ann"', b' "Ann"', b'"Ann" ', b'   "Ann"\t', b"Ann\r", b'" Ann "')
-    table = b'size, "label" , "unit" \n' + b"".join(b' "1", a,' + word + b"\n" for word in spelled)
-    assert {(*row[:2], row[-1]) for row in ending(tmp_path / "t", table)} == {("1", "a", b"Ann")}
-
-
 def test_a_header_is_asked_for_before_names_are_judged_and_only_names_that_are_asked_for_must_be_one(
     tmp_path: Path,
 ) -> None:

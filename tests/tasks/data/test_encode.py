@@ -57,29 +57,6 @@ def plan(folder: Path, **data: object) -> Plan:
     return parse_plan({"data": named | data, "privacy": privacy} | tables)
 
 
-def test_a_matrix_by_hand() -> None:
-    rows = {
-        "age": [50, None, 1000],
-        "city": ["7", "Oslo", "Rome"],
-        "active": [False, None, True],
-        "since": [datetime.datetime(2020, 1, 2, 12), None, datetime.datetime(1970, 1, 1)],
-        "image": [[255, 51], None, [0, 0]],
-        "wave": [[0.5, 2.0], [1.0, 1.0], None],
-    }
-    found = encode(cast_rows(pl.DataFrame(rows, strict=False), ENCODING), ENCODING)
-    assert found.dtype == np.float32
-    expected = [
-        # age        city     active since image     wave
-        [1.0, 0, 0, 1, 0, -1, 0.25, 1, 0.2, 0.5, 2],
-        [-0.2, 1, 0, 0, 1, 1, 0.0, 0, 0.0, 1.0, 1],
-        [2.0, 0, 1, 0, 0, 1, -1.0, 0, 0.0, 0.0, 0],
-    ]
-    assert np.allclose(found, expected)
-    own = ("age", "age missing", "city=Rome", "city=7", "city missing", "active", "since")
-    assert ENCODING.outputs == (*own, "image[0]", "image[1]", "wave[0]", "wave[1]")
-    assert found.shape[1] == len(ENCODING.outputs) == ENCODING.width
-
-
 def test_statistics_by_hand(tmp_path: Path) -> None:
     columns = {
         "n": [1, 2, 3, None, 6],

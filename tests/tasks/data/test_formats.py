@@ -8,12 +8,10 @@ import polars as pl
 import pytest
 
 from tests.support.raw import exact
-from tests.support.sentences import facts
 from tests.world import (
     COMMAS,
     Encoding,
     TextFormat,
-    WrongInput,
     cast_rows,
     encode,
     find_format,
@@ -136,13 +134,6 @@ def test_what_is_found_in_a_small_file(tmp_path: Path, what: str) -> None:
         assert open_public(str(tmp_path / "t.csv"), form=declared).kinds(["value"]) == {"value": "numeric"}
 
 
-def test_an_encoding_s_digest_follows_the_format() -> None:
-    plain = Encoding(columns=(), label="l", classes=("a", "b"))
-    other = plain.model_copy(update={"format": TextFormat(separator=";")})
-    assert other.digest != plain.digest
-    assert Encoding.model_validate_json(other.model_dump_json()) == other
-
-
 @pytest.mark.parametrize("name", ["größe", "stadt", "zahl (m, cm)"])
 @pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
 def test_the_separator_of_a_private_table_is_found_in_its_first_line_alone(
@@ -153,11 +144,3 @@ def test_the_separator_of_a_private_table_is_found_in_its_first_line_alone(
     for rows in (b"", b"a,b,c,d,e\n" * 9, b"a;b;c;d;e\n" * 9, b"\xff\xfe\x00\n" * 9):
         (tmp_path / "t.csv").write_bytes(head.encode("cp1252") + rows)
         assert format_of_private(str(tmp_path / "t.csv")) == TextFormat.model_validate({"separator": sign})
-
-
-def test_a_format_that_would_find_a_public_column_is_proposed(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.csv", WRITTEN["as Excel does in Germany"])
-    with pytest.raises(WrongInput, match=r'data\.format = \{ separator = ";", encoding = "cp1252" \}'):
-        open_public(path).kinds(["größe"])
-    with pytest.raises(WrongInput, match=facts("data.format.encoding", "'latin-1'", "'cp1252'")):
-        list(open_public(path, form=TextFormat(separator=";")).frames(["zahl"]))

@@ -1,7 +1,8 @@
-"""The grid: one cell for any value, from the schema alone; later codes are groups of its cells."""
+"""The grid: one cell for any value, from the schema alone; later codes are groups of its cells; and
+rows in place of public ones: the same for the same schema, whole, and written again if they were changed."""
 
 import hashlib
-from datetime import date
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from tests.support.sentences import says
 from tests.world import (
     NARROW,
-    WIDE,
+    STAND_INS,
     Cells,
     Codes,
     DeclaredCategories,
@@ -20,16 +21,24 @@ from tests.world import (
     DeclaredText,
     DeclaredTruth,
     NumberField,
+    Plan,
     TableSchema,
+    Vault,
     WordField,
     as_declared,
+    cast_rows,
     grid_cuts,
     grid_of,
     groups_of,
+    learn_encoding,
+    open_public,
     outside_of_schema,
+    parse_plan,
     read_column,
     reading_columns,
     recoded,
+    stand_ins,
+    with_rows,
     with_tables,
 )
 
@@ -50,30 +59,6 @@ SCHEMA = TableSchema(
     undeclared=(),
 )
 GRID = grid_of(SCHEMA)
-
-
-BY_HAND: dict[str, tuple[list[Any], list[int]]] = {
-    "age": (
-        [0, 1, 3, 4, 3.0000001, 3.9999999, -5, 99, 1e99, 1e101, np.inf, -np.inf, np.nan, None],
-        [0, 1, 3, 4, 3, 3, 0, 4, 4, 5, 5, 5, 5, 5],
-    ),
-    "sex": (["Female", "Male", " Male", "male", "", None, "7"], [0, 1, 1, 3, 3, 4, 2]),
-    "member": (["true", "0", "maybe"], [1, 0, 2]),
-    "since": ([date(1970, 1, 1), date(1970, 1, 10), date(1969, 1, 1), None], [0, 9, 0, 10]),
-}
-"""Values of each column, and their narrow cells from 0: a whole number's own, declared words, others, missing ones."""
-
-
-@pytest.mark.parametrize("name", BY_HAND)
-def test_cells_by_hand(name: str) -> None:
-    """Whatever lies above a whole number and below the next is in its cell. How values are read: test_readings.py."""
-    values, due = BY_HAND[name]
-    absent = [pl.lit(None).alias(each) for each in SCHEMA.names if each != name]
-    codes = GRID.of_raw(
-        pl.DataFrame({name: pl.Series(values, strict=False)}).with_columns(absent), reading_columns(SCHEMA)
-    )
-    at = next(at for at in GRID.fine if GRID.fields[at].name == name)
-    assert (codes[:, at].astype(int) - GRID.fields[at].start).tolist() == due
 
 
 TEXT = TableSchema(columns=(DeclaredText(kind="text", name="town"),), undeclared=())
@@ -98,21 +83,6 @@ def test_any_text_has_the_bucket_of_its_sha_256_however_it_is_stored(stored: pa.
     assert found[6:] == [6, 8, 33]
     named = Cells("hashed", 32).transform(cells)[:, 0].tolist()
     assert named == [None if place == 33 else f"bucket {place + 1} of 32" for place in found]
-
-
-def test_a_row_has_one_cell_of_each_view_and_wide_ones_hold_narrow_ones() -> None:
-    values = pl.Series([-11, -10, 0.5, 3, 999, 1e6, 1e7, None], dtype=pl.Float64)
-    raw = pl.DataFrame({"wage": values}).with_columns(
-        pl.lit(None).alias(name) for name in SCHEMA.names if name != "wage"
-    )
-    codes = GRID.of_raw(raw, reading_columns(SCHEMA)).astype(int)
-    for at, field in enumerate(GRID.fields):
-        assert all(field.start <= code < field.start + field.size for code in codes[:, at])
-    wide, narrow = (next(at for at in which if GRID.fields[at].name == "wage") for which in (GRID.coarse, GRID.fine))
-    assert wide != narrow
-    groups = groups_of(GRID.fields[narrow], GRID.fields[wide])
-    assert (groups[codes[:, narrow] - GRID.fields[narrow].start] == codes[:, wide] - GRID.fields[wide].start).all()
-    assert GRID.fields[wide].size == WIDE + 1
 
 
 @pytest.mark.parametrize(
@@ -275,3 +245,76 @@ def test_much_at_either_end_of_any_range_or_missing_is_said(declared: DeclaredRa
             assert [says(sentence, "'x'", place, "data.schema") for sentence in found] == [True], found
         elif size <= NARROW // 2:
             assert found == ()
+
+
+# Rows in place of public ones -----------------------------------------------------------------------------------------
+
+WORDS = [f"word {number}" for number in range(150)]
+FIELDS = [
+    {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}},
+    {"name": "member", "type": "boolean"},
+    {"name": "town", "type": "string", "constraints": {"enum": WORDS}},
+]
+
+
+def plan(folder: Path) -> Plan:
+    budget = {"epsilon": 1.0, "delta": 1e-5}
+    return parse_plan(
+        {
+            "folder": str(folder),
+            "data": {"private": "none.parquet", "schema": {"fields": FIELDS}, "label": "y", "classes": ["a", "b"]},
+            "privacy": {"domain": "people", **budget, "lifetime": budget},
+            "labeling": {"mechanism": "tallies", "rows": 1000},
+        }
+    )
+
+
+def test_stand_ins_have_every_declared_value_about_as_often(tmp_path: Path) -> None:
+    declared = plan(tmp_path).data.sketched
+    rows = stand_ins(declared)
+    assert rows.height == STAND_INS
+    assert rows.equals(stand_ins(declared))
+    assert set(WORDS) < set(rows["town"].unique())
+    assert rows["age"].drop_nulls().is_between(17, 90).all()
+    assert max(rows["age"].value_counts()["count"].to_list()) < 2 * STAND_INS / 74
+    pairs = rows.select("age", "member").unique().height
+    assert pairs > 2 * 74  # columns do not go together in one way alone
+
+
+def test_the_encoding_knows_all_declared_words(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    made = with_rows(made, Vault(tmp_path / "vault"), stand_ins(made.data.sketched))
+    encoding = learn_encoding(made)
+    assert encoding.features == ("age", "member", "town")
+    assert set(encoding.columns[2].vocabulary) == set(WORDS)  # type: ignore[union-attr]
+
+
+def test_a_column_without_a_value_in_synthetic_rows_is_of_its_declared_kind(tmp_path: Path) -> None:
+    """Whatever was released, the session has paid: rows that are missing or all alike give an encoding."""
+    nothing = {"age": pl.Int64(), "member": pl.Boolean(), "town": pl.String()}
+    rows = [
+        pl.DataFrame({name: [None, None] for name in nothing}, schema=nothing),
+        pl.DataFrame({"age": [20, 20], "member": [False, False], "town": ["word 1", "word 1"]}, schema=nothing),
+    ]
+    for number, each in enumerate(rows):
+        vault = Vault(tmp_path / f"vault {number}")
+        encoding = learn_encoding(with_rows(plan(tmp_path), vault, each))
+        assert [column.kind for column in encoding.columns] == ["numeric", "boolean", "categorical"]
+        assert cast_rows(each, encoding).columns == [*nothing]
+    truth = plan(tmp_path).model_copy(deep=True)
+    data = truth.data.model_copy(update={"features": ("age", "member")})
+    truth = truth.model_copy(update={"data": data})
+    assert learn_encoding(with_rows(truth, vault, rows[1])).features == ("age", "member")
+
+
+def test_rows_are_kept_once_and_again_if_they_were_changed(tmp_path: Path) -> None:
+    vault, rows = Vault(tmp_path / "vault"), pl.DataFrame({"age": [1, 2], "town": ["a", None]})
+    first = with_rows(plan(tmp_path), vault, rows)
+    assert with_rows(plan(tmp_path), vault, rows).path("public") == first.path("public")
+    assert pl.concat(open_public(first.path("public")).frames(["age", "town"])).equals(rows)
+    (part,) = (tmp_path / "vault" / "public" / "tables").rglob("00000")
+    part.write_bytes(part.read_bytes()[:-1])
+    again = with_rows(plan(tmp_path), vault, rows)
+    assert pl.concat(open_public(again.path("public")).frames(["age", "town"])).equals(rows)
+    other = with_rows(plan(tmp_path), vault, rows.reverse())
+    assert other.path("public") != first.path("public")

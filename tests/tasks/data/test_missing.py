@@ -9,15 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.console import concord as without_home
 from tests.support.raw import exact
 from tests.support.sources import asked_of, database, plan_over, ward
 from tests.world import (
-    INDEX,
     LABEL,
     MOSTLY_NUMBERS,
     NULL_WORDS,
-    UNREAD,
     WITH_COMMAS,
     Cells,
     OneHot,
@@ -166,7 +163,7 @@ def test_words_that_are_numbers_with_commas_are_not_taken_for_names_of_rows(tmp_
     assert remarks_on(table, table.kinds(["a"])) == {"a": MOSTLY_NUMBERS}
 
 
-def test_an_index_of_pandas_is_no_feature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_of_pandas_is_no_feature(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     frame = ward(40).drop("unit").to_pandas().iloc[[*range(0, 40, 3), 1]]
     frame.to_parquet(tmp_path / "public.parquet")
@@ -175,13 +172,6 @@ def test_an_index_of_pandas_is_no_feature(tmp_path: Path, monkeypatch: pytest.Mo
     assert public_features(plan_over("private.parquet", tmp_path, public="public.parquet"))[1] == ("c",)
     listed = plan_over("private.parquet", tmp_path, public="public.parquet", features=["c", "__index_level_0__"])
     assert public_features(listed)[1] == ("c", "__index_level_0__")
-    monkeypatch.chdir(tmp_path)
-    tables = ("--private", "private.parquet", "--public", "public.parquet", "--label", "label", "--unit", "row")
-    status, _, error = without_home("init", *tables, "--classes", "no,yes", "--domain", "ward", "--rows", "9000")
-    assert status == 0, error
-    text = (tmp_path / "plan.toml").read_text()
-    assert f'# "__index_level_0__", # {INDEX}' in text
-    assert UNREAD not in text
 
 
 def test_of_unknown_labels_only_those_that_say_something_are_offered_as_classes(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Tables in an object store, against a local server of S3: copied byte for byte, refused in one sentence."""
 
-import gzip
 import json
 import shutil
 from collections.abc import Iterator
@@ -9,13 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow.fs
 import pytest
 from prefect.serializers import JSONSerializer
 
-from tests.support.console import concord
-from tests.support.people import write_tables
 from tests.support.sources import PASSWORD, plan_over, read, ward
 from tests.support.store import Store, running
 from tests.world import (
@@ -27,7 +23,6 @@ from tests.world import (
     WrongInput,
     data_places,
     find_files,
-    load_plan,
     open_public,
     with_snapshots,
 )
@@ -77,16 +72,6 @@ def test_a_table_of_a_store_is_what_its_files_are(store: Store, tmp_path: Path) 
     assert read(there, vault, "c", "label") == found  # as it was when it was read
     table = open_public("s3://ward/year 1")  # for `concord plan`, which keeps nothing
     assert table.kinds(["c", "label"]) == dict.fromkeys(("c", "label"), "categorical")
-
-
-def test_an_object_of_any_format_is_the_bits_of_its_file(store: Store, tmp_path: Path) -> None:
-    ward(30).with_columns(pl.col("c").cast(pl.Float32)).write_ipc(tmp_path / "ward.arrow")
-    (tmp_path / "ward.csv.gz").write_bytes(gzip.compress(ward(30).write_csv().encode()))
-    (tmp_path / "ward.csv").write_bytes(b'c,label,unit\n1,no,u\n"2,yes,v\n\xff,no,w\n')
-    for number, name in enumerate(("ward.arrow", "ward.csv.gz", "ward.csv")):
-        put(store, name, tmp_path / name)
-        there, vault = plan_over(f"s3://ward/{name}", tmp_path, unit="unit"), Vault(tmp_path / f"vault-{number}")
-        assert read(there, vault, "c") == read(plan_over(name, tmp_path, unit="unit"), vault, "c")
 
 
 def test_an_object_that_is_written_while_it_is_read_is_not_kept(
@@ -142,24 +127,6 @@ def test_cached_results_in_a_store_are_sealed_as_on_a_disk(
         assert kept.is_foreign("teach-a")
     store.objects["ward/results/teach-b"] = there
     assert kept.is_foreign("teach-b")
-
-
-@pytest.mark.slow
-def test_init_writes_a_plan_over_tables_of_a_store(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("private.csv", "public.parquet", "test.parquet"):
-        put(store, f"init/{name}", write_tables(tmp_path) / name)
-    monkeypatch.chdir(tmp_path)
-    tables = ("--private", "s3://ward/init/private.csv", "--public", "s3://ward/init/public.parquet")
-    stated = ("--test", "s3://ward/init/test.parquet", "--label", "outcome", "--unit", "person", "--domain", "people")
-    status, _, error = concord("init", *tables, *stated, "--rows", "6000", "--home", str(tmp_path / "home"))
-    assert status == 0, error
-    plan = load_plan(tmp_path / "plan.toml")
-    assert (plan.data.private, plan.data.features) == (tables[1], ("size", "shade", "visits"))
-    absent = ("--private", "s3://ward/absent", "--rows", "9", "--out", "absent.toml")
-    status, _, error = concord("init", *tables, *stated, *absent)
-    assert (status, "s3://ward/absent does not exist" in error) == (2, True)
 
 
 def test_google_s_store_without_a_key_is_refused_in_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

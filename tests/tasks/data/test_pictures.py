@@ -14,7 +14,6 @@ from tests.world import (
     ScoreClassifier,
     gradients,
     levels_of,
-    main_components,
     moved,
 )
 
@@ -81,14 +80,6 @@ def test_its_answer_is_the_mean_of_its_members_who_differ() -> None:
     ).all()
 
 
-@pytest.mark.parametrize("rows", [1, 3, 40])
-def test_it_takes_as_many_steps_however_few_pictures_there_are(rows: int) -> None:
-    images, truth = strokes(rows, 1)
-    network = Pictures(hidden=2, steps=30, batch=50, members=1, random_state=0)
-    fitted = network.fit(images / np.float32(255), np.eye(2)[truth]).networks_[0]
-    assert 30 <= fitted.n_iter_ * np.ceil(5 * rows / 50) <= 33
-
-
 def test_pictures_that_are_all_the_same_take_as_many_steps() -> None:
     """What varies by less than a whole number is no component: made as large as others, it outgrew what is learned."""
     network = Pictures(hidden=16, steps=60, lessons=1, members=1, random_state=1)
@@ -113,16 +104,6 @@ def test_a_moved_picture_is_the_same_elsewhere(by: tuple[int, int]) -> None:
         assert (there[:, row, column] == (images.reshape(-1, 14, 14)[:, *before] if inside else 0)).all()
 
 
-def test_components_are_those_of_the_covariance() -> None:
-    images = strokes(60, 4)[0].astype(np.int64)
-    mean, basis = main_components(images, 3)
-    seen = (gradients(images) - mean) @ basis
-    covariance = np.cov(seen.T, bias=True)
-    assert np.allclose(covariance, np.diag(np.diag(covariance)), atol=1e-3)
-    ratios = np.sqrt(np.linalg.eigvalsh(np.cov(gradients(images).T, bias=True))[::-1][:3])
-    assert np.allclose(np.diag(covariance), ratios / ratios[0], rtol=1e-3)
-
-
 def test_its_layer_is_what_the_network_has_of_gradients() -> None:
     network, images = learned().regressor_, strokes(20, 5)[0]
     weights, biases = network.layer()
@@ -131,9 +112,3 @@ def test_its_layer_is_what_the_network_has_of_gradients() -> None:
     scores = hidden @ only.coefs_[1] + only.intercepts_[1]
     assert weights.shape == (FEATURES, 16)
     assert np.allclose(scores, network.predict(images / np.float32(255)), atol=1e-3)
-
-
-@pytest.mark.parametrize("width", [195, 13 * 13])
-def test_other_rows_are_refused(width: int) -> None:
-    with pytest.raises(ValueError, match="square pictures"):
-        Pictures().fit(np.zeros((4, width)), np.eye(4))

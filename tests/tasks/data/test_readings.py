@@ -21,7 +21,6 @@ from tests.world import (
     DeclaredTruth,
     TableSchema,
     WrongInput,
-    canonical_id,
     cast_rows,
     check_stored,
     grid_of,
@@ -116,23 +115,6 @@ def test_labels_of_every_type_and_the_first_class_for_all_others() -> None:
     for cells, classes, due in LABELS:
         encoding = ENCODING.model_copy(update={"classes": classes})
         assert cast_rows(cells.alias("label").to_frame(), encoding)[LABEL].to_list() == due
-
-
-NAMES: list[tuple[pl.Series, list[str]]] = [
-    *((cells, ["7", "-8"]) for cells in (pl.Series([7, -8]), pl.Series([7.0, -8.0]), pl.Series(["007", " -8 "]))),
-    (pl.Series([2**53, 2**53 + 1]), [str(2**53), str(2**53 + 1)]),
-    (pl.Series(["a7", "7a", "0", "-", "1.5", ""]), ["a7", "7a", "0", "-", "1.5", ""]),
-    (pl.Series([b"\xff\x00"]), ["\\xff"]),
-    *(
-        (pl.Series([datetime.datetime(2262, 4, 11), NOON]).cast(pl.Datetime(unit)), ["2262-04-11", str(NOON)])
-        for unit in ("ms", "us", "ns")
-    ),
-]
-
-
-def test_an_identifier_is_one_however_it_is_stored() -> None:
-    for cells, due in NAMES:
-        assert cells.to_frame("c").select(canonical_id("c", cells.dtype)).to_series().to_list() == due
 
 
 DECLARED: dict[str, Any] = {

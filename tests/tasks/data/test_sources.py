@@ -25,7 +25,6 @@ from tests.world import (
     find_files,
     frame_table,
     keep_frame,
-    parse_plan,
     with_snapshots,
 )
 
@@ -149,16 +148,6 @@ def test_a_query_that_fails_on_a_value_does_not_say_which(
         with_snapshots(plan_over(source, tmp_path), vault)
     assert "SECRET" not in str(failed.value)
     assert failed.value.__context__ is None
-
-
-def test_where_only_labels_are_secret_a_table_has_an_order(tmp_path: Path) -> None:
-    tables = plan_over("ward.parquet", tmp_path).model_dump(exclude_unset=True)
-    tables["privacy"]["secret"] = "labels"
-    tables["data"]["private"] = {"query": "select 1", "connection": VARIABLE}
-    with pytest.raises(WrongInput, match=facts("order", "label")):
-        parse_plan(tables)
-    tables["data"]["private"] = {"frame": "0" * 32}
-    parse_plan(tables)
 
 
 def test_a_snapshot_that_was_changed_is_not_read(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,14 +14,12 @@ from pydantic import ValidationError
 from tests.world import (
     FEATURES,
     LARGEST_PICTURE,
-    ROWS_AT_A_TIME,
     Ints,
     Layer,
     Passed,
     Pictures,
     Tallies,
     VectorField,
-    WrongInput,
     centres_of,
     data_vectors,
     learn_codes,
@@ -90,40 +88,6 @@ def test_features_of_pictures_are_those_of_plain_whole_numbers() -> None:
     assert field.features(shown).tolist() == [gradients_by_hand(each.reshape(28, 28).tolist()) for each in shown]
     noise = np.random.default_rng(1).integers(0, 256, (2, 784)).astype(np.uint8)
     assert field.features(noise).tolist() == [gradients_by_hand(each.reshape(28, 28).tolist()) for each in noise]
-
-
-def by_hand(features: Ints, points: Ints) -> list[int]:
-    squares = [
-        [sum((x - c) ** 2 for x, c in zip(row, point, strict=True)) for point in points.tolist()]
-        for row in features.tolist()
-    ]
-    return [each.index(min(each)) for each in squares]
-
-
-def test_the_nearest_centre_is_exact_where_numbers_are_largest_and_ties_go_to_the_first() -> None:
-    """Planted: a matrix product of floats gives other cells, and those of a row by itself other than in company."""
-    draw = np.random.default_rng(0)
-    base = draw.integers(LARGEST_PICTURE - 3, LARGEST_PICTURE + 1, 512)
-    points = base - draw.integers(0, 2, (40, 512))
-    points[7] = points[3]
-    features = np.clip(base + draw.integers(-1, 2, (60, 512)), 0, LARGEST_PICTURE)
-    assert nearest(features, points).tolist() == by_hand(features, points)
-    assert nearest(points[7][None], points).tolist() == [3]
-    floats, centres = features.astype(np.float32), points.astype(np.float32)
-    single = (centres**2).sum(axis=1) - 2 * floats @ centres.T
-    assert single.argmin(axis=1).tolist() != by_hand(features, points)
-
-
-@pytest.mark.parametrize("rows", [1, 7, ROWS_AT_A_TIME - 1, ROWS_AT_A_TIME + 3])
-def test_a_picture_has_the_same_cell_alone_as_in_company(rows: int) -> None:
-    shown = pictures(12)
-    field = learn_view(IMAGE, series(shown), start=9, most=6)
-    odd = np.concatenate([shown, np.random.default_rng(2).integers(0, 256, (4, 784)).astype(np.uint8)])
-    alone = [field.of(series(each[None])).tobytes() for each in odd]
-    company = np.concatenate([np.tile(shown[0], (rows, 1)), odd, np.tile(odd[-1], (3, 1))])
-    together = field.of(series(company))
-    assert [together[rows + at : rows + at + 1].tobytes() for at in range(len(odd))] == alone
-    assert set(together.tolist()) <= set(range(9, 9 + field.size - 1))
 
 
 def layer_of(weights: Ints, biases: Ints) -> Layer:
@@ -218,15 +182,6 @@ def test_centres_are_means_of_public_rows_and_the_same_for_the_same_rows() -> No
     assert sorted((found // 500).tolist()) == [[0, 0], [0, 2], [2, 0]]
     assert centres_of(features, 3).tobytes() == found.tobytes()
     assert len(centres_of(np.tile(groups, (5, 1)), 50)) == 3  # no more centres than there are rows that differ
-
-
-def test_a_constant_vector_and_small_pictures_have_views() -> None:
-    flat = learn_view(WAVE, series(np.ones((4, 3), np.float32)), start=0, most=5)
-    assert flat.size == 2
-    small = Passed(name="image", element="uint8", size=9)
-    assert learn_view(small, series(pictures(5)[:, :9]), start=0, most=5).view == "values"
-    with pytest.raises(WrongInput, match="must hold vectors"):
-        learn_view(WAVE, pl.Series("wave", [None], dtype=pl.Array(pl.Float32(), 3)), start=0, most=5)
 
 
 def test_it_reads_back_to_the_bit_and_impossible_views_are_refused() -> None:

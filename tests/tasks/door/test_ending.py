@@ -84,22 +84,6 @@ def test_an_open_session_is_not_forgotten(door: Stores) -> None:
     assert secrets_of(door) == before
 
 
-@pytest.mark.parametrize("end", [close, forget])
-def test_an_unknown_session_is_wrong_input(door: Stores, end: object) -> None:
-    with pytest.raises(WrongInput, match="'none'"):
-        close(door, "none", give_back=True) if end is close else forget(door, "none")
-    assert secrets_of(door) == set()
-
-
-def test_a_forgotten_session_leaves_no_secret(door: Stores) -> None:
-    close(door, session(door, "one"), give_back=True)
-    assert len(secrets_of(door)) > 5
-    assert forget(door, "one")
-    assert secrets_of(door) == set()
-    assert not forget(door, "one")
-    assert [(remark.kind, remark.about) for remark in door.ledger.remarks("people")] == [("forgotten", "one")]
-
-
 def test_what_an_open_session_votes_with_is_kept(door: Stores) -> None:
     close(door, session(door, "one"), give_back=True)
     only_one = secrets_of(door)

@@ -10,12 +10,10 @@ import pytest
 
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, parted, public_rows, tables, vault_of
-from tests.support.sentences import facts, says
+from tests.support.sentences import facts
 from tests.world import (
     LABEL,
-    LABELS_ALONE,
     SHARD,
-    Certificate,
     Ledger,
     Plan,
     PrivateRows,
@@ -27,7 +25,6 @@ from tests.world import (
     read_frame,
     split,
     start,
-    start_extension,
     units_split,
     with_public,
 )
@@ -38,45 +35,6 @@ KEY = bytes(range(32))
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     return changed(tables(tmp_path / "data"))
-
-
-def test_a_run_claims_no_more_than_labels_and_goes_on_with_its_rows_though_they_were_edited(
-    plan: Plan, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    summary = start(plan, home)
-    assert 2400 < summary.asked < 3600  # of 6000 rows in 3000 units, half: 2400 is far beyond six standard deviations
-    assert summary.student["accuracy"] > 0.8
-    certificate = Certificate.model_validate_json((home / summary.certificate).read_bytes())
-    assert certificate.guarantee.unit == "the labels of all rows with one person"
-    assert certificate.guarantee.neighbours == "change the labels of one unit"
-    assert certificate.guarantee.replace_one is None
-    assert certificate.caveats[0] == LABELS_ALONE
-    report = (home / summary.report).read_text()
-    assert LABELS_ALONE.split(". ")[1] in " ".join(report.split())
-    assert "changing the labels of all rows with one person changes" in report
-    assert "the labels of the labels" not in report
-    assert "exchanged" not in report
-    (folder,) = (home / "vault/unlabelled/people").iterdir()
-    edit(folder)
-    again = start(plan, home)
-    assert (again.session, again.asked_now, again.spent_now) == (summary.session, 0, {"epsilon": 0.0, "delta": 0.0})
-    assert says(capsys.readouterr().err, "encode", "public rows", "made again")
-
-
-@pytest.mark.slow
-def test_more_public_rows_may_follow(plan: Plan, home: Path, tmp_path: Path) -> None:
-    session = start(plan, home).session
-    people(50, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
-    assert start_extension(session, tmp_path / "more.parquet", home).asked_now == 50
-
-
-@pytest.mark.slow
-def test_a_domain_has_one_kind_of_neighbours(plan: Plan, home: Path) -> None:
-    start(plan, home)
-    rows = {**plan.model_dump(), "data": {**plan.data.model_dump(exclude={"public_share"}), "public": "public.parquet"}}
-    with pytest.raises(WrongInput, match=facts("'people'", "the labels of all rows with one person")):
-        start(changed(rows, privacy__secret="rows"), home)
-    assert len(Ledger.of(home).sessions("people")) == 1
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])

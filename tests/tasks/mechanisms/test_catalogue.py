@@ -1,4 +1,5 @@
-"""What holds of every mechanism, over the catalogue: a new one is held to it by its line there."""
+"""What holds of every mechanism, over the catalogue: a new one is held to it by its line there; and
+that the referee reads every setting that is recorded of a session, and nothing of settings that it does not know."""
 
 import json
 from inspect import signature
@@ -12,9 +13,11 @@ from tests.world import (
     KINDS,
     MECHANISMS,
     ROUTES,
+    KindSettings,
     NotVerified,
     PrivateTest,
     Relabelled,
+    Unknown,
     recorded,
     recorded_as,
 )
@@ -38,18 +41,19 @@ def test_it_is_read_back_to_the_bit_from_what_is_recorded_of_it(name: str) -> No
     assert (inner == made) is (not ADDED.get(made.name, {}).keys() - {"relabel"})
 
 
+def of_another_version(name: str) -> list[dict[str, Any]]:
+    """Settings of that kind with a key less, a key more, or a value of another type."""
+    settings = RECORDED[name]
+    foreign = next(field for field in ("season", "classes", "student") if field not in settings)
+    return [
+        *({key: settings[key] for key in settings if key != field} for field in ("epsilon", "name")),
+        *(settings | other for other in ({"later": 1}, {foreign: "1"}, {"epsilon": "one"})),
+    ]
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_settings_of_another_version_are_not_taken_for_those_of_this_one(name: str) -> None:
-    settings = RECORDED[name]
-    missing = [{key: settings[key] for key in settings if key != field} for field in ("epsilon", "name")]
-    foreign = next(field for field in ("season", "classes", "student") if field not in settings)
-    for other in (
-        *missing,
-        settings | {"later": 1},
-        settings | {foreign: "1"},
-        settings | {"epsilon": "one"},
-        settings | {"epsilon": "1.0"},
-    ):
+    for other in (*of_another_version(name), RECORDED[name] | {"epsilon": "1.0"}):
         with pytest.raises(NotVerified, match="are not those of a session of that kind: "):
             recorded(other)
 
@@ -76,3 +80,24 @@ def test_the_list_of_plans_is_what_ends_each_mechanism_of_votes() -> None:
 def test_a_changed_setting_is_validated_like_any() -> None:
     with pytest.raises(ValueError, match="cutoff"):
         DRAWN["stable"].with_(cutoff="many")
+
+
+# The referee ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_kind_has_every_setting_that_is_recorded(name: str) -> None:
+    """Nothing is dropped or read as another value, and what is not recorded has its default."""
+    kind = KindSettings.of(RECORDED[name])
+    assert type(kind) is KINDS[name]
+    assert json.loads(kind.model_dump_json(by_alias=True, exclude_unset=True)) == RECORDED[name]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_of_another_version_no_more_than_the_name_is_known(name: str) -> None:
+    for other in of_another_version(name):
+        found = KindSettings.of(other)
+        assert isinstance(found, Unknown)
+        assert (found.classes, found.session, found.season, found.rounds) == (None, None, None, ())
+        with pytest.raises(NotVerified, match="are not those of a session of that kind"):
+            found.only(KINDS[name])

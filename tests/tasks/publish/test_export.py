@@ -17,7 +17,6 @@ from tests.support.published import SESSION, World
 from tests.support.refusing import REFUSE
 from tests.support.sentences import says
 from tests.world import (
-    EVIDENCE,
     EXPORT_FORMS,
     Certificate,
     Estimate,
@@ -35,7 +34,6 @@ from tests.world import (
     load,
     modules_needed,
     published_student,
-    sha256,
     verify_published,
 )
 
@@ -61,12 +59,6 @@ def python(folder: Path, program: str) -> str:
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def test_its_files_are_the_published_ones(small: World, exported: Path) -> None:
-    beside = ("certificate.json", "certificate.schema.json", "report.html", *EVIDENCE)
-    for name in ("student.skops", *beside):
-        assert sha256((exported / name).read_bytes()) == sha256((small.released.root / SESSION / name).read_bytes())
 
 
 def test_a_form_is_written_for_every_student_that_it_suits_and_for_no_other(
@@ -138,15 +130,6 @@ def test_a_threshold_of_a_class_that_is_never_named_goes_with_it(small: World, t
     printed = python(tmp_path / "to", "import runpy; runpy.run_path('example.py')").splitlines()
     row = pl.DataFrame([{name: eval(value) for name, value in example_row(student_of(small)).items()}])
     assert printed[1] == f"[{student_of(small).predict_proba(row)[0, 1] >= 0.125!s: >5}]"
-
-
-def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> None:
-    card = (exported / "MODEL_CARD.md").read_text()
-    assert "ε = 1, δ = 1e-05 for one row" in card
-    assert "| size | a number |" in card
-    assert "| shade | a category |" in card
-    assert sha256((exported / "student.skops").read_bytes()) in card
-    assert "majority-class baseline" in card
 
 
 def test_columns_are_told_and_shown_by_their_own_types_in_the_order_of_the_table() -> None:

@@ -71,17 +71,6 @@ def test_the_charge_grows_with_refusals_up_to_the_claim(small: World) -> None:
     assert set(spending(whole, refused(small, refs)).epsilon) == {1.0}
 
 
-def test_a_guess_at_how_it_goes_on_is_drawn_only_where_there_is_something_to_go_by(small: World) -> None:
-    labels = small.truth.copy()
-    labels[::30] = -1
-    refs = session(small, STABLE, labels)
-    now = Ledger.of(small.home).session(SESSION)
-    spent = spending(now, refused(small, refs))
-    assert "if it goes on so" in what_if_figure(now, spent)
-    for ended in (replace(now, refused=0, answered=300), replace(now, refused=20), replace(now, cutoff=None)):
-        assert "if it goes on so" not in what_if_figure(ended, spent)
-
-
 def test_the_domains_budget_adds_up_over_its_sessions(small: World) -> None:
     session(small, STABLE, small.truth)
     ledger = Ledger.of(small.home)

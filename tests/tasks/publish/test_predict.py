@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from tests.support.console import concord
 from tests.support.encodings import THREE
 from tests.support.published import CLASSES, SESSION, World
-from tests.support.sentences import facts, says
+from tests.support.sentences import facts
 from tests.support.students import republish
 from tests.world import (
     CsvFile,
@@ -28,7 +28,6 @@ from tests.world import (
     as_named,
     at_point,
     csv_text,
-    flows_api,
     in_spreadsheet,
     load_student,
     published_student,
@@ -151,25 +150,10 @@ def test_a_column_of_the_table_goes_along_and_no_cell_of_it_is_a_formula(small: 
         assert found[column].to_list() == kept
 
 
-def test_rows_without_a_column_are_one_sentence_from_python(small: World) -> None:
-    for rows, key in ((small.rows, "nobody"), (small.rows.drop("shade"), None)):
-        with pytest.raises(WrongInput, match=r"rows must hold the column '(nobody|shade)': its columns are"):
-            flows_api.predict(SESSION, rows, key=key, home=small.home)
-
-
 def test_a_student_of_a_number_has_no_other_point() -> None:
     for more in ({"point": "prior-odds"}, {"threshold": "yes=0.2"}):
         with pytest.raises(WrongInput, match="this one gives a number"):
             at_point(object(), **more)
-
-
-def test_a_domain_in_the_place_of_a_session_is_answered_with_its_sessions(small: World, tmp_path: Path) -> None:
-    table, target = str(small.home / "public.parquet"), str(tmp_path / "c.csv")
-    home = Path(shutil.copytree(small.home, tmp_path / "home"))
-    (home / "released" / "unfinished").mkdir()
-    status, _, error = concord("predict", "people", table, "--out", target, "--home", str(home))
-    assert (status, says(error, "people", SESSION)) == (2, True), error
-    assert not Path(target).exists()
 
 
 def test_a_student_takes_rows_as_they_come(small: World) -> None:

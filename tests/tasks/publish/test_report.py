@@ -10,16 +10,11 @@ from typing import Any
 import pytest
 
 from tests.support.evaluated import (
-    AT_20,
     EVALUATIONS,
-    NONE,
     NUMBER,
-    SURE,
     USEFUL,
-    classes_tested,
     evaluated,
     share,
-    units_tested,
 )
 from tests.support.published import SESSION, World, with_leading
 from tests.support.sentences import says
@@ -43,7 +38,6 @@ from tests.world import (
     small_counts,
     verdict_of,
     verify_published,
-    warnings_of,
 )
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -192,13 +186,6 @@ def test_whatever_a_plan_names_is_escaped(certificate: Certificate) -> None:
     assert page.count("&lt;script&gt;") >= 4
 
 
-def test_a_long_stream_is_listed_in_the_certificate_alone(certificate: Certificate) -> None:
-    many = with_leading(certificate, files=certificate.leading.files * 100)
-    page = render(many, FIGURES)
-    assert page.count(certificate.leading.files[0].digest) == 4
-    assert says(page, "all 301", "digests")
-
-
 def test_an_additive_student_is_shown_as_a_scorecard(certificate: Certificate) -> None:
     cells = (CellPoints("below 3", (-4,)), CellPoints("3 or more", (7,)), CellPoints("no value", (0,)))
     page = Page(render(certificate, FIGURES, Scorecard(("yes",), (-12,), {"age <b>": cells})))
@@ -225,17 +212,6 @@ def test_the_first_page_warns_unless_the_student_beats_the_baseline_and_finds_ea
     page = first_page(made.model_copy(update={"warnings": (WARNED,)}))
     assert (page.level, page.reasons) == ("warned", (WARNED,))
     assert len(first_page(quiet).measured) == (public is not None) + (private is not None)
-
-
-def test_a_reason_says_what_the_verdict_does_not_and_shows_commands_as_such(certificate: Certificate) -> None:
-    """Before, the verdict stood above the same words, and commands between backticks."""
-    measured = classes_tested(SURE, 0.6, {"no": SURE, "ja": NONE}, (AT_20,))
-    for public, private in ((measured, None), (measured, units_tested()), (None, units_tested(recall=NONE))):
-        made = evaluated(certificate, public, private)
-        told = warnings_of(public, None if public else private, tallied=True)
-        made = made.model_copy(update={"warnings": (*told, "run `concord plan <b>`")})
-        assert [reason in told for reason in first_page(made).reasons] == [False]
-    assert "<li>run <code>concord plan &lt;b&gt;</code>.</li>" in render(made, {})
 
 
 def test_the_bars_are_the_figures_beside_the_baseline(certificate: Certificate) -> None:
@@ -275,20 +251,6 @@ def test_what_an_attacker_gains_is_the_bound_rounded_up(certificate: Certificate
     assert says(alone.attacker, "the labels of one row")
     assert "treated as public" in alone.attacker
     assert (alone.claim, facts.claim) == ("ε = 1, δ = 1e-05 for the labels of one row", "ε = 1, δ = 1e-05 for one row")
-
-
-def test_the_lifetime_budget_says_why_a_share_is_no_ratio_of_epsilons(certificate: Certificate) -> None:
-    facts, domain = first_page(certificate), certificate.domain
-    (charge,) = domain.charges
-    assert (facts.session_share, facts.other_share) == (100 * charge.share, 0.0)
-    assert says(facts.lifetime, "ε = 1 of 4", f"{charge.share:.1%}", "not 25%")
-    assert "the square of ε" in facts.lifetime
-    dear = charge.model_copy(update={"share": 0.3})
-    two = domain.model_copy(update={"charges": (dear, charge.model_copy(update={"session": "other"})), "sessions": 2})
-    facts = first_page(certificate.model_copy(update={"domain": two}))
-    assert [facts.session_share, facts.other_share] == pytest.approx([30.0, 100 * charge.share])
-    assert "costs a fixed amount once" in facts.lifetime
-    assert f"{two.used:.1%} is used, by 2 sessions" in facts.lifetime
 
 
 def test_who_published_it_and_what_is_missing_stand_at_the_top(certificate: Certificate) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import logit, softmax
+from scipy.special import softmax
 
 from tests.support.coded import CODES, STEPS, hear, labels_of, question_of, rows_of, truth
 from tests.world import (
@@ -24,7 +24,6 @@ from tests.world import (
     logits,
     next_fields,
     next_model,
-    odds_scores,
     reporting,
     scores,
     tally,
@@ -158,14 +157,6 @@ def test_units_are_counted_by_all_that_was_released() -> None:
         estimated_units([hear(question_of(CODES.fine, model=nothing), rows, labels, 1.0)])
     with pytest.raises(ValueError, match="asked for labels"):
         decode(heard[:1], rows, CODES)
-
-
-def test_the_prior_odds_point_is_where_the_logit_passes_them() -> None:
-    private, public = rows_of(5000, 0), rows_of(500, 1)
-    decoded = decode([hear(question_of(CODES.coarse), private, labels_of(private, truth(), 2), 20.0)], public, CODES)
-    over = logits(decoded, public)[:, 0] > logit(decoded.prior[0])
-    assert np.array_equal(np.argmax(odds_scores(decoded, public), axis=1), over)
-    assert decoded.prior[0] == pytest.approx(scores(decoded, public)[:, 1].mean())
 
 
 @pytest.mark.parametrize(("public", "units"), [(500, 10**9), (5, 10**7)])

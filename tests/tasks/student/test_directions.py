@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tests.support.coded import CODES, one_hot, rows_of
 from tests.world import (
     LARGEST_LEVEL,
-    SAMPLE,
     CodeMatrix,
     Codes,
     CrossedRows,
@@ -24,10 +23,8 @@ from tests.world import (
     WordField,
     decode,
     decode_measured,
-    digests,
     guess_of,
     logits,
-    most_rows,
     sampled_of,
     sampled_pairs,
     student_directions,
@@ -84,11 +81,6 @@ def test_rows_are_in_the_sample_as_often_as_among_all() -> None:
     found = sampled_pairs(rows, CODES, 300)
     for kind, count in zip(kinds, counts, strict=True):
         assert abs(int((found == kind).all(axis=1).sum()) - count / 6) <= 1
-
-
-def test_digests_tell_different_rows_apart() -> None:
-    rows = rows_of(2000, 0)
-    assert len(np.unique(digests(rows, CODES))) == len(np.unique(rows, axis=0))
 
 
 # Directions -----------------------------------------------------------------------------------------------------------
@@ -184,17 +176,6 @@ def test_sums_along_directions_are_those_of_rows_along_them(
         assert np.allclose(found.sums, by @ asked.sums)
 
 
-@pytest.mark.usefixtures("wide")
-def test_weights_of_what_was_along_directions_lie_along_them_again() -> None:
-    codes = codes_of(NUMBERS, constant=True)
-    public, labels = drawn(codes, 300, 0)
-    along = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0]
-    assert [part.shape[1] for part in along.kept if part is not None] == [3] * NUMBERS + [0, 2]  # constant: none
-    u = np.random.default_rng(2).normal(size=along.rows.size)
-    assert np.allclose(along.along(along.weights(u)), u)
-    assert along.crossed.logits(along.weights(u)) == pytest.approx(along.rows.logits(u))
-
-
 @pytest.mark.parametrize(("asked", "alike"), [("coarse", 0.99), ("fine", 0.995)])
 def test_along_all_directions_the_model_is_nearly_the_one_of_all_codes(
     monkeypatch: pytest.MonkeyPatch, asked: str, alike: float
@@ -242,9 +223,3 @@ def test_fields_of_several_columns_are_decoded_in_a_wide_table_too() -> None:
     sums = rounds[0].by_field | rounds[1].by_field | rounds[2].by_field
     along = Directions.of([each.question for each in rounds], sums, CrossedRows.of(public, codes)[0], codes)
     assert [part is None for part in along.kept] == [False] * len(codes.fine) + [True, False]
-
-
-def test_a_wide_table_is_decoded_on_fewer_rows_the_wider_it_is() -> None:
-    narrow, hundred, more = (most_rows(codes_of(size)) for size in (4, 100, 1_500))
-    assert narrow == SAMPLE
-    assert SAMPLE >= hundred > more >= 10_000

@@ -4,7 +4,6 @@ would have, and found again by verification.
 
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +19,19 @@ from tests.world import (
     Encoding,
     Estimate,
     NotVerified,
-    PublicTables,
     PublicTest,
-    RowTable,
     Scaled,
     WrongInput,
     _check_student,
     _groups_follow,
     at_threshold,
     best_threshold,
-    digest_of_table,
-    digested,
     evaluate,
     grouping,
-    keep_table_path,
     mean_of_shares,
     measured,
     number_measured,
     published_student,
-    remembered,
     share,
     warnings_of,
 )
@@ -81,23 +74,6 @@ def test_a_class_without_rows_or_without_answers_has_no_share_and_counts_for_not
     assert [item.recall for item in test.classes] == [share(2, 2), share(0, 1), None]
     assert [item.precision for item in test.classes] == [share(2, 3), None, None]
     assert test.balanced_accuracy.value == 0.5
-
-
-def test_a_constant_student_of_a_rare_class_is_warned_of(tmp_path: Path) -> None:
-    """It was published as champion: 97.9% right, and not a word."""
-    blind = said_of(tmp_path, "a" * 979 + "b" * 21, "a" * 1000, "ab")
-    assert blind.accuracy.value == 0.979
-    no_better, never = warnings_of(blind, None)
-    assert says(no_better, "majority-class baseline", "97.9% (96.8% to 98.7%)")
-    assert no_better.endswith("against 97.9%")
-    assert "recall is 0 for the class 'b'" in never
-
-
-def test_a_student_that_finds_every_class_and_beats_the_largest_is_not(tmp_path: Path) -> None:
-    (blind,) = warnings_of(said_of(tmp_path, "aaabc", "aaaba"), None)
-    assert says(blind, "recall", 0, "'c'", "public test rows")
-    assert warnings_of(said_of(tmp_path, "aaabbc", "aaabac"), None) == ()
-    assert "majority-class baseline" in warnings_of(said_of(tmp_path, "aaab", "aabb"), None)[0]
 
 
 @pytest.fixture
@@ -153,17 +129,6 @@ def test_a_student_that_looks_at_nothing_is_not_said_to_rank_and_gets_no_thresho
     no_probabilities = said_of(tmp_path, "ab", "ab")
     assert "AUC" not in no_probabilities.in_words
     assert (no_probabilities.thresholds, no_probabilities.calibration) == ((), None)
-
-
-def test_a_table_is_found_again_by_what_it_holds(tmp_path: Path) -> None:
-    test = said_of(tmp_path, "ab", "ab")
-    assert remembered(tmp_path, test.table) is None
-    keep_table_path(tmp_path, test, str(tmp_path / "test.csv"))
-    assert remembered(tmp_path, test.table) == str(tmp_path / "test.csv")
-    keep_table_path(tmp_path, test, f"snapshot:///where/the/home/was/vault#public/tables/{'0' * 32}/1")
-    assert remembered(tmp_path, test.table) == f"snapshot://{tmp_path}/vault#public/tables/{'0' * 32}/1"
-    (tmp_path / "test.csv").write_text("class\nb\n")
-    assert digest_of_table(str(tmp_path / "test.csv")) != test.table
 
 
 def test_measures_of_a_number_by_hand_and_of_equal_numbers() -> None:
@@ -301,8 +266,3 @@ def test_a_figure_that_is_not_the_student_s_is_found(tmp_path: Path) -> None:
     for values in ({"rows": 1}, {"accuracy": share(1, 2)}):
         with pytest.raises(NotVerified, match="'sex'"):
             _groups_follow(found, "sex", changed(found, 0, **values).groups[:2])
-
-
-def test_a_stage_is_run_again_for_other_groups() -> None:
-    tables = PublicTables(NAMED, (), RowTable("x", (), "data.test", digests=("digest",)))
-    assert digested(tables) != digested(replace(tables, groups=("sex",)))

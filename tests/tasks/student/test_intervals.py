@@ -88,18 +88,6 @@ def test_figures_of_rows_that_are_all_apart_or_all_alike() -> None:
             auc(np.arange(3.0), none)
 
 
-def test_a_figure_lies_in_its_interval_or_is_none_and_is_written_with_it() -> None:
-    for low, high in ((0.6, 0.9), (0.1, 0.4), (math.nan, 0.9)):
-        with pytest.raises(ValueError, match=r"must be within its interval|a finite number"):
-            Estimate(value=0.5, low=low, high=high)
-    for hits, rows in ((-1, 3), (4, 3), (0, 0)):
-        with pytest.raises(ValueError, match="a share needs"):
-            share(hits, rows)
-    new = Estimate(value=0.75, low=0.5, high=0.875)
-    assert Estimate.model_validate_json(new.model_dump_json()) == new
-    assert new.in_words == "75.0% (50.0% to 87.5%)"
-
-
 # Simulated ------------------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -20,7 +19,6 @@ from tests.world import (
     MeasuredRounds,
     NoisyRound,
     NumberField,
-    Passed,
     Prior,
     RoundQuestion,
     Search,
@@ -32,7 +30,6 @@ from tests.world import (
     expected,
     guess_of,
     improved,
-    learn_view,
     likelihood,
     posterior,
     prior_of,
@@ -182,19 +179,6 @@ def test_correlations_are_a_normal_law_s_and_a_share_of_a_number_is_a_straight_l
     assert not list(straighter([binary, *CODES.fields[2:]]))
 
 
-def test_what_was_measured_is_the_same_whichever_the_prior() -> None:
-    """By way of the basis or anew: evidence and spreads; the sums alone count, and their likelihood must rise."""
-    jacobian, target, noise, prior = problem()
-    linear = whitened(jacobian @ prior.basis, target, noise)
-    fields = [CODES.fields[at] for at in CODES.fine]
-    seen, found = straightened(linear, prior, straighter(fields), 2)
-    again = whitened(jacobian @ found.basis, target, noise)
-    assert np.allclose(seen.gram, again.gram)
-    assert np.allclose(seen.pull, again.pull)
-    assert evidence(seen, found) == pytest.approx(evidence(again, found))
-    assert evidence(seen, found) >= evidence(linear, prior)
-
-
 def shaped(straight: bool) -> Floats:
     """Weights by code: a straight line of age, or a step up and one down. (One step alone is half a line.)"""
     weights, age = np.zeros((CODES.size, 1)), np.arange(8)
@@ -219,20 +203,6 @@ def test_the_sums_say_whether_a_number_is_straight(monkeypatch: pytest.MonkeyPat
         decode([hear(question_of(CODES.fine), private, labels, 30.0, seed)], public, CODES)
         assert np.array_equal(taken.pop().basis, curved.basis) is not straight
         assert not taken
-
-
-def test_neighbouring_cells_of_a_vector_are_alike_by_how_far_their_centres_lie() -> None:
-    levels = np.array([[0, 0, 0], [3, 4, 0], [250, 250, 250]], dtype=np.uint8)
-    cells = pl.Series("v", levels, dtype=pl.Array(pl.UInt8(), 3))
-    field = learn_view(Passed(name="v", element="uint8", size=3), cells, start=0, most=9)
-    found = correlations(field)
-    order = [int(np.flatnonzero((field.points == row).all(axis=1))[0]) for row in levels.astype(np.int64)]
-    squares = ((levels[:, None].astype(float) - levels) ** 2).sum(axis=2)
-    near = np.sort(squares, axis=1)[:, 2].mean()  # of three cells, the farthest stands for the eighth nearest
-    alike = 0.9 * np.exp(-squares / (2 * near)) + 0.1 * np.eye(3)
-    assert np.allclose(found[np.ix_(order, order)], alike)
-    assert np.linalg.eigvalsh(found).min() > 0
-    assert not found[-1, :-1].any()
 
 
 def test_without_noise_on_the_same_rows_it_is_the_penalised_logistic_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,19 +135,13 @@ def test_text_is_read_alike(cases: int) -> None:
     @example(["2020-01-02T03:04Z", "2020-01-02 03:04", "1901-01-02T03:04:05.9999999-0530", "2020-01-02T03:04:60Z"])
     @example(["0001-01-01T00:00+02:00", "9999-12-31T23:30-02:00", "2020-01-02T24:00Z", "2020-01-02T03:04:05+24:00"])
     @example(["31.12.2020", "1.2.2020", "30.02.2020", "31.12.20", "12/31/2020 3:04", "12/31/2020", "x31.12.2020"])
-    @example(["-0001-01-01", "20-01-02", "2020-02-30", "2020-01-02 24:00:00", "+" + "9" * 400 + "-01-01"])
+    @example(["-0001-01-01", "20-01-02", "2020-02-30", "2020-01-02 24:00:00", "+" + "9" * 5000 + "-01-01"])
     @example(["Zu Hause, ohne Übel", "İSTANBUL ſtraße ǅ", "e\u0301te\u0301 \u1e9e", "_a_ b-cc\x00dd", "ﬁn 12,5 ٣٤"])
     @example(["\x1c1", "\x851\x85", "1.", ".5", ".", "1_0", "infinity", "-0", "1e400", "1e-400"])
     def holds(words: list[str]) -> None:
         alike(everywhere(pl.Series(words, dtype=pl.String)))
 
     holds()
-
-
-def test_a_year_of_more_digits_than_python_reads_is_no_date() -> None:
-    year = pl.DataFrame({"date": ["+" + "9" * 5000 + "-01-01"]})
-    assert np.isnan(Cells("date").transform(year)).all()
-    assert cast_rows(everywhere(year["date"]), EVERY)["date"].is_null().all()
 
 
 @given(st.lists(st.floats(), min_size=1))

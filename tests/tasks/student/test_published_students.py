@@ -6,7 +6,6 @@ import ast
 import json
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from tests.world import (
     data_concord_pictures,
     data_concord_student,
     dump,
-    example_row,
     linear_student,
     load,
     modules_needed,
@@ -74,13 +72,6 @@ def test_a_column_may_have_any_name(kind: str, student: Any) -> None:
     assert answers(renamed, ODD.rename(NAMES)) == answers(student, ODD)
     with pytest.raises(ValueError, match="remainder"):
         renamed.predict(ODD.rename(NAMES).drop("remainder"))
-
-
-def test_its_example_has_a_cell_of_each_column_s_own_type(student: Any) -> None:
-    """A day was the number 20051.0, which the example's reader had to know to be days since 1970."""
-    row = {name: eval(value) for name, value in example_row(student).items()}
-    assert date.fromisoformat(row.pop("day")).year in range(2010, 2030)
-    assert {name: type(cell) for name, cell in row.items()} == {"size": float, "shade": str, "member": bool}
 
 
 ALONE = (
@@ -142,13 +133,6 @@ def test_a_linear_student_reads_odd_cells_as_private_ones_are_read(classes: int,
         number = linear_student(model, encoding.model_copy(update={"classes": (), "bounds": (-3.0, 7.0)}), codes)
         assert number.predict(ODD) == pytest.approx(-3 + 10 * scores(model, expected)[:, 1])
         assert not hasattr(number, "classes_")
-
-
-def test_another_model_has_another_file() -> None:
-    encoding = encoding_of(public_rows())
-    codes = codes_of(public_rows(), encoding)
-    one, other = (dump(linear_student(drawn_model(codes, 1, seed), encoding, codes)) for seed in (1, 2))
-    assert one != other
 
 
 def test_memory_between_the_fields_of_records_is_not_published() -> None:

@@ -16,7 +16,6 @@ import pytest
 from sklearn.dummy import DummyClassifier
 
 from tests.support import postgresql
-from tests.support.adult import CLASSES, LABEL, adult_tables
 from tests.support.students import encoding_of, fitted, hashed, linear
 from tests.world import (
     POINTS,
@@ -171,15 +170,6 @@ def check_agrees(student: Any, answer: Answer, rows: pl.DataFrame) -> None:
 def test_the_statement_scores_a_table_as_the_student_does(case: str, answer: Answer) -> None:
     made, rows = CASES[case]
     check_agrees(made(), answer, rows)
-
-
-@pytest.mark.slow
-def test_adult_is_scored_to_the_class(answer: Answer) -> None:
-    public, private = (
-        pl.read_parquet(adult_tables() / f"adult_{name}.parquet").drop(LABEL, strict=False)
-        for name in ("public", "private")
-    )
-    check_agrees(linear(public, encoding_of(public, CLASSES)), answer, private.head(5000))
 
 
 def test_a_table_that_lacks_a_column_is_not_scored(answer: Answer) -> None:

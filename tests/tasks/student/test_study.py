@@ -6,11 +6,10 @@ Of its file: tests/tasks/student/test_published_students.py
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.published import CLASSES, SESSION, TEACHERS, World, noisy_votes, world
+from tests.support.published import CLASSES, TEACHERS, World, noisy_votes, world
 from tests.world import (
     PublicTest,
     Refused,
@@ -22,7 +21,6 @@ from tests.world import (
     fit_student,
     lessons,
     load,
-    publish_student,
     student_study,
     teaching,
 )
@@ -131,12 +129,6 @@ def test_a_classifier_without_weights_is_told_what_to_do(small: World) -> None:
         learn(small, small.truth, noisy_votes(small.truth, 10), plan)
 
 
-def test_an_estimator_that_cannot_learn_is_the_plans_fault(small: World) -> None:
-    plan = StudentPlan(estimator="sklearn.naive_bayes.MultinomialNB")  # refuses negative features
-    with pytest.raises(WrongInput, match="cannot learn from the released labels"):
-        learn(small, small.truth, plan=plan)
-
-
 @pytest.mark.parametrize("refused", REFUSED)
 @pytest.mark.parametrize("estimator", [LOGISTIC, RIDGE])
 @pytest.mark.parametrize(
@@ -148,25 +140,3 @@ def test_labels_that_teach_nothing_still_make_a_student(
     student = learn(small, np.array(labels, dtype=np.int64), plan=StudentPlan(estimator=estimator, refused=refused))
     assert set(student.predict(small.rows)) <= set(CLASSES)
     assert load(dump(student), estimator).predict(small.rows).shape == (300,)
-
-
-def test_the_student_waits_for_its_certificate(small: World) -> None:
-    student = learn(small, small.truth)
-    assert dump(student) == dump(learn(small, small.truth)) != dump(learn(small, np.roll(small.truth, 1)))
-    found = evaluate(student, small.plan.path("test"), small.encoding)
-    published = publish_student(student, SESSION, found, small.released)
-    assert published.ref.path == f"{SESSION}/student.skops"
-    assert published.accuracy is not None
-    assert published.accuracy.value == accuracy_of(student, small)
-    assert small.released.read_any(published.ref) == dump(student)
-    assert small.released.find(published.ref.path) is None
-
-
-def test_unseen_and_missing_cells_are_predicted_for(small: World) -> None:
-    odd = pl.DataFrame({"size": [None, float("inf")], "shade": ["pink", None], "note": [None, None]})
-    shade, size = (
-        "'shade' are no words that the student knows, which are 'dark', 'light':",
-        "column 'size' are no numbers",
-    )
-    with pytest.warns(UserWarning, match=shade), pytest.warns(UserWarning, match=size):
-        assert set(learn(small, small.truth).predict(odd)) <= set(CLASSES)

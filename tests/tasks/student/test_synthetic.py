@@ -3,12 +3,11 @@ nest, and values that lie in their cells. That any sums give rows: test_sketch_p
 """
 
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 import polars as pl
 import pytest
-from scipy.optimize import nnls
 
 from tests.support.declared import WAGES
 from tests.world import (
@@ -32,13 +31,11 @@ from tests.world import (
     WordField,
     bins_of,
     coarser,
-    drawn,
     fitted_mixture,
     grid_of,
     groups_of,
     label_codes,
     margins_of,
-    nearest_margins,
     reading_columns,
     synthetic_cells,
     table_codes,
@@ -68,14 +65,6 @@ def exact(units: int, seed: int = 3) -> tuple[list[Floats], Ints]:
 
 def of(sums: Ints, scale: float) -> Margins:
     return margins_of(WAGE_GRID, sums, steps=STEPS, scale=scale, count=COUNT)
-
-
-def test_without_noise_margins_are_the_counts() -> None:
-    counts, sums = exact(30_000)
-    found = of(sums, 1e-3)
-    assert found.units == pytest.approx(30_000)
-    for own, estimated in zip(counts, found.counts, strict=True):
-        assert estimated == pytest.approx(own, abs=1e-3)
 
 
 def test_noise_is_averaged_over_both_views_and_all_totals() -> None:
@@ -138,26 +127,6 @@ def test_many_equal_numbers_stay_in_a_tail() -> None:
     assert (np.median(found, axis=0) > 200).all()
 
 
-@pytest.mark.parametrize("total", [0.5, 3.0, 100.0])
-def test_the_nearest_counts_without_a_negative_part_are_found(total: float) -> None:
-    source = np.random.default_rng(1)
-    for _ in range(20):
-        counts = source.normal(0, 5, 6)
-        heavy = 1e5  # holds the total in a least-squares problem without negative parts
-        rows, wanted = np.vstack([np.eye(6), np.full(6, heavy)]), np.append(counts, heavy * total)
-        assert nearest_margins(counts, total) == pytest.approx(nnls(rows, wanted)[0], abs=1e-4)
-
-
-def test_drawn_places_are_as_frequent_as_their_shares_to_within_one() -> None:
-    source = np.random.default_rng(2)
-    for weights, size in product(([1.0, 2, 0, 7], [0.0, 0, 0], [1e-300, 1]), (0, 1, 7, 1000)):
-        found = drawn(np.array(weights), size, source)
-        shares = np.array(weights) if sum(weights) else np.ones(len(weights))
-        assert (
-            np.abs(np.bincount(found, minlength=len(weights)) - size * shares / shares.sum()).max(initial=0) < 1 + 1e-9
-        )
-
-
 # The mixture ----------------------------------------------------------------------------------------------------------
 
 OF_GROUPS = (4, 3, 5)
@@ -205,18 +174,6 @@ def test_it_has_the_dependence_that_tables_show(noise: float, error: float) -> N
     counted = np.zeros((4, 3))
     np.add.at(counted, (drawn[:, 0], drawn[:, 1]), 1 / len(drawn))
     assert np.abs(counted - truth).max() < 0.02
-
-
-def test_updates_lower_the_misfit() -> None:
-    given = noisy_tables(dependent(5_000), 5.0)
-
-    def misfit(found: Mixture) -> float:
-        return float(
-            sum(((given.units * shares_of(found, *at) - table) ** 2).sum() for at, table in given.pairs.items())
-        )
-
-    few, more, many = (misfit(fitted_mixture(given, updates)) for updates in (1, 60, 600))
-    assert many < more < few / 5
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
@@ -322,17 +279,6 @@ def test_values_lie_in_their_cells_and_any_sums_give_rows(found: Margins, pairs:
     assert table["moment"].dtype == pl.Datetime("us")
     assert table["member"].dtype == pl.Boolean
     assert set(table["sex"].drop_nulls().unique()) <= {"Female", "Male", "undeclared", "undeclared*"}
-
-
-@pytest.mark.parametrize("days", [1 / 24, 1.0, 365.0])
-def test_every_cell_of_moments_has_a_value_in_it(days: float) -> None:
-    schema = TableSchema(columns=(of_range("moment", 14_000, 14_000 + days, kind="date"),), undeclared=())
-    grid = grid_of(schema)
-    wide, narrow = (grid.fields[at] for at in (*grid.coarse, *grid.fine))
-    every = np.arange(narrow.size)
-    cells = np.column_stack([groups_of(narrow, wide) + wide.start, every + narrow.start]).astype(np.int32)
-    read = grid.of_raw(values_in(schema, grid, cells, b"sums"), reading_columns(schema))
-    assert (read == cells).all()
 
 
 def test_rows_have_the_margins_and_follow_from_the_sums_alone() -> None:

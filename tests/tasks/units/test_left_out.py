@@ -14,22 +14,17 @@ from tests.world import (
     COMMAS,
     NOBODY,
     Erased,
-    Ledger,
     Plan,
     PrivateRows,
     Stores,
     TextFormat,
-    Vault,
     erase,
-    erased,
     erased_units,
-    err,
     learn_encoding,
     one_row_a_unit,
     open_private,
     rows_with_units,
     split,
-    start,
     with_public,
 )
 
@@ -98,26 +93,6 @@ def test_its_features_are_no_public_rows_either(door: Stores, tmp_path: Path) ->
     found = made_public("whole", table, left_out)
     assert found == made_public("cut", table.filter(~pl.col("person").is_in(gone.implode())), ())
     assert found != made_public("whole", table, ())
-
-
-@pytest.mark.slow
-def test_a_further_session_on_the_same_table_does_not_read_it_back(home: Path, tmp_path: Path) -> None:
-    table = people(3000, 1).with_columns(size=pl.when(pl.col("person") == UNIT).then(9.75).otherwise("size"))
-    plan = plan_over(tmp_path / "data", table, labeling__cutoff=60)
-    start(plan, home)
-    vault, before = Vault(home / "vault"), len(list((home / "vault/shards/people").rglob("block-*")))
-    erased(home, "people", UNIT)
-    with err.capture() as opened:
-        again = start(plan, home, new_session=True)
-    assert "units of domain people are left out" in opened.get()
-    assert UNIT not in opened.get()
-    blocks = list((home / "vault/shards/people").rglob("block-*"))
-    assert len(blocks) == before
-    for block in blocks:
-        ref = vault.find(str(block.relative_to(vault.root)))
-        assert ref is not None
-        assert 9.75 not in pl.read_ipc(vault.read(ref))["size"]
-    assert Ledger.of(home).session(again.session).asked
 
 
 GERMAN = TextFormat(separator=";", decimal=",")

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils import all_estimators
 
 from tests.world import (
     LABEL,
@@ -29,7 +28,6 @@ from tests.world import (
     aligned_copy,
     fitted_teacher,
     fixed_vote,
-    is_linear_learner,
     poll,
     silenced,
     teach,
@@ -128,14 +126,6 @@ def test_weights_that_are_no_numbers_vote_the_most_common_label() -> None:
 def test_a_score_that_overflows_to_no_number_is_never_the_largest() -> None:
     weights = np.array([[[3e38, -3e38, 0]], [[0, 0, -1]], [[0, 0, -2]]], dtype=np.float32)
     assert votes_by(weights, np.array([[2, 2]], dtype=np.float32), 3).tolist() == [[0, 1, 0]]
-
-
-def test_learners_that_are_not_linear_are_asked_one_by_one() -> None:
-    names = {f"{made.__module__.partition('._')[0]}.{name}" for name, made in all_estimators("classifier")}
-    assert set(LINEAR) <= names
-    others = ("sklearn.tree.DecisionTreeClassifier", "sklearn.naive_bayes.GaussianNB")
-    assert not any(is_linear_learner(plan_of(name, {})) for name in others)
-    assert all(is_linear_learner(plan_of(*item)) for item in LEARNERS)
 
 
 SHARDS = {0: [0, 0, 1, 1, 2], 1: [2, 2, 2], 3: [1, 0, 2, 2]}

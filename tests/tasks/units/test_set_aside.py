@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.support.sentences import facts
 from tests.world import (
     LEARNING,
     NULL_CELL,
@@ -23,9 +22,7 @@ from tests.world import (
     Encoding,
     Plan,
     PrivateRows,
-    TextFormat,
     Vault,
-    WrongInput,
     cast_rows,
     derive,
     division_of,
@@ -179,25 +176,6 @@ def test_a_division_tells_key_share_and_names_apart(tmp_path: Path, vault: Vault
     assert division_of(plan.model_copy(update={"test": None}), vault) is None
 
 
-def test_numbers_stored_as_doubles_are_another_naming_rule(tmp_path: Path) -> None:
-    private = people(ROWS, 1)
-    plan = planned(tmp_path / "data", private, **{**BY_CELLS, "test__columns": ["visits"]})
-    before = naming_rule(plan)
-    Path(plan.path("private")).unlink()
-    private.with_columns(pl.col("visits").cast(pl.Float64)).write_parquet(tmp_path / "data" / "private.parquet")
-    assert naming_rule(changed(plan, data__private="private.parquet")) != before
-
-
-def test_rows_are_named_by_columns_that_every_file_holds(tmp_path: Path, vault: Vault) -> None:
-    plan = planned(tmp_path / "data", people(60, 1), **BY_CELLS)
-    (tmp_path / "parts").mkdir()
-    for name, dropped in (("a", []), ("b", ["size"])):
-        people(60, 2).drop(dropped).write_parquet(tmp_path / f"parts/{name}.parquet")
-    encoding, plan = learn_encoding(plan), changed(plan, data__private=str(tmp_path / "parts"))
-    with pytest.raises(WrongInput, match=facts("'size'", "test.columns")):
-        shards(plan, encoding, vault)
-
-
 def test_a_later_table_that_names_all_units_anew_is_another_division(tmp_path: Path, vault: Vault) -> None:
     plan = planned(tmp_path, people(40, 1), **BY_UNIT)
     key_in(vault)
@@ -248,14 +226,3 @@ def test_the_naming_rule_of_usual_files_is_what_it_always_was(tmp_path: Path, ch
     people(ROWS, 1).with_columns(pl.col(pl.Float64).cast(pl.String)).write_parquet(tmp_path / "data/same.parquet")
     parquet = changed(plan, data__private=str(tmp_path / "data/same.parquet"), data__format=GERMAN)
     assert naming_rule(parquet) == usual  # of files that are not CSV, the format says nothing
-
-
-def test_digits_in_groups_move_no_unit_to_the_other_part(tmp_path: Path, vault: Vault) -> None:
-    plan = written(tmp_path / "data", **BY_UNIT)
-    parts = []
-    for numbers in ({}, {"thousands": ".", "decimal": ","}):
-        form = TextFormat.model_validate({"separator": ";", **numbers})
-        frames = rows_with_units(open_private(plan.path("private"), form, "person"), {"size": "data.features"})
-        parts.append([aside for raw, owner in frames for aside in of_part(plan, key_in(vault), TEST)(raw, owner)])
-    assert parts[0] == parts[1]
-    assert 0 < sum(parts[0]) < ROWS

@@ -1,9 +1,14 @@
-"""Split: one unit, one shard, whatever stands in its rows and in all the others."""
+"""Split: one unit, one shard, whatever stands in its rows and in all the others; and keyed bits of units, of each name
+by itself."""
 
 import resource
+import sys
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,6 +26,8 @@ from tests.world import (
     Plan,
     PrivateRows,
     Vault,
+    hashed,
+    keyed_bits,
     learn_encoding,
     parse_plan,
     read_frame,
@@ -29,6 +36,7 @@ from tests.world import (
     split,
     units_spill,
     units_split,
+    units_units,
 )
 
 KEY = bytes(range(32))
@@ -84,12 +92,6 @@ def contents(made: Plan, encoding: Encoding, folder: Path, key: bytes = KEY) -> 
     return {shard: rows.filter(pl.col(SHARD) == shard).drop(SHARD).rows() for shard in range(K)}
 
 
-def test_copies_of_one_row_spread_over_the_shards(tmp_path: Path) -> None:
-    sizes = [len(rows) for rows in shards(tmp_path, table(1) * 700).values()]
-    assert sum(sizes) == 700
-    assert min(sizes) > 50  # 100 each on average; a binomial 5.4 standard deviations below it is 50
-
-
 @pytest.mark.parametrize("same", [slice(0, 0), slice(0, 8), slice(8, 16)])
 def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: slice
@@ -118,29 +120,9 @@ def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(
     assert max(named.values()) > 20
 
 
-def test_another_key_is_another_split(tmp_path: Path) -> None:
-    made = plan(tmp_path, table(60))
-    encoding = learn_encoding(made)
-    assert contents(made, encoding, tmp_path) != contents(made, encoding, tmp_path, bytes(32))
-
-
 def test_a_null_unit_is_left_out_and_any_other_odd_unit_is_not(tmp_path: Path) -> None:
     lines = [*table(6), "44,Rome,true,2020-01-01,yes,", "44,Rome,true,2020-01-01,yes,¿"]
     assert sum(map(len, shards(tmp_path, lines, unit="person").values())) == 7
-
-
-def test_files_with_other_columns_and_types_are_one_table(tmp_path: Path) -> None:
-    plan(tmp_path, [])
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    first = pl.DataFrame(
-        {"outcome": ["yes"], "age": [1], "person": [1], "city": [None], "active": [1], "since": [None]}
-    )
-    first.write_parquet(folder / "a.parquet")
-    rest = pl.DataFrame({"city": ["Rome"], "active": ["true"], "since": [None], "age": ["2"], "outcome": [True]})
-    rest.write_parquet(folder / "b.parquet")
-    made = plan_of(tmp_path, "parts", None)
-    assert sum(map(len, contents(made, learn_encoding(made), tmp_path).values())) == 2
 
 
 def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +144,6 @@ def test_all_files_of_a_spill_may_be_open_if_a_process_may_open_few(
             assert [part["x"].to_list() for part in spill.read(2)] == [[0, SPILLS], [1, SPILLS + 1]]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_nothing_but_blocks_is_left_and_only_the_owner_reads_them(tmp_path: Path) -> None:
-    shards(tmp_path, table(60))
-    left = sorted(path for path in (tmp_path / "vault" / "shards").rglob("*"))
-    assert [path.name for path in left] == ["block-00000.arrow", "block-00001.arrow", "block-00002.arrow"]
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in left)
 
 
 def test_a_digest_is_of_the_cells_one_after_another_as_it_always_was() -> None:
@@ -208,3 +183,49 @@ def test_a_digest_is_of_the_cells_one_after_another_as_it_always_was() -> None:
     expected = [blake2b(each, key=KEY, person=b"content", digest_size=16).digest() for each in cells]
     assert row_digests(rows, encoding, KEY) == expected
     assert row_digests(rows[:0], encoding, KEY) == []
+
+
+# Keyed bits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_a_unit_has_its_bits_however_many_rows_it_has(chunks: int) -> None:
+    """Names that begin alike, end in zeros or are nothing are different ones; so are all purposes."""
+    names = [b"a", b"b\0", b"", b"a", b"b", b"\xff\xfe", b"a" * 300, b"b\0", b""]
+    for purpose in (b"shard", b"sample"):
+        alone = [blake2b(name, key=KEY, person=purpose, digest_size=8).digest() for name in names] * chunks
+        units = pl.concat([pl.Series(names, dtype=pl.Binary)] * chunks, rechunk=False)
+        assert keyed_bits(units, KEY, purpose).astype("<u8").tobytes() == b"".join(alone)
+        assert keyed_bits(units.head(0), KEY, purpose).tolist() == []
+
+
+def test_long_names_are_copied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their bits are as ever, in whatever company a name is copied."""
+    names = [bytes([at % 7]) * (at % 40) for at in range(300)]
+    units, copied = pl.Series(names, dtype=pl.Binary), list[int]()
+    whole = keyed_bits(units, KEY, b"shard").tolist()
+
+    def noted(contents: Iterable[bytes], *how: Any) -> list[bytes]:
+        held = list(contents)
+        copied.append(sum(map(len, held)))
+        return hashed(held, *how)
+
+    monkeypatch.setattr(units_units, "NAMES_BYTES", 200)
+    monkeypatch.setattr(units_units, "hashed", noted)
+    assert keyed_bits(units, KEY, b"shard").tolist() == whole
+    assert max(copied) <= 400
+    assert keyed_bits(pl.Series([b"x" * 1000], dtype=pl.Binary), KEY, b"shard").tolist() != []
+
+
+def test_no_value_shows_the_key_that_it_holds() -> None:
+    """Errors and debuggers write values out. Asked of every dataclass of ours that is loaded."""
+    held = [
+        (kind, part)
+        for module in [module for name, module in [*sys.modules.items()] if name.startswith("concord.")]
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__ and is_dataclass(kind)
+        for part in fields(kind)
+        if part.name == "key" and part.type in (bytes, "bytes")
+    ]
+    assert PrivateRows in {kind for kind, _ in held}
+    assert [kind for kind, part in held if part.repr] == []

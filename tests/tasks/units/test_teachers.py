@@ -14,7 +14,6 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.world import (
     LABEL,
-    PROPOSED,
     SHARD,
     Block,
     Encoding,
@@ -73,17 +72,6 @@ class Odd:
         return ANSWERS[self.fault] if self.odd else np.full(len(X), 1)
 
 
-class Surveyor:
-    """An estimator that remembers where in memory its rows lay."""
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        self.place = (X.ctypes.data % 64, y.ctypes.data % 64, X.flags.c_contiguous)
-        return self
-
-    def predict(self, X: np.ndarray) -> Any:
-        return np.zeros(len(X))
-
-
 def by(estimator: type, **params: Any) -> TeachersPlan:
     return TeachersPlan(count=5, estimator=f"{estimator.__module__}.{estimator.__name__}", params=params)
 
@@ -120,20 +108,6 @@ def test_a_teacher_is_its_shard_s_own_fit_and_a_shard_without_rows_or_of_one_cla
     assert [int(teacher.votes(ROWS, 3)[0]) for teacher in nothing] == [0, 1, 2, 0, 1]
 
 
-def test_the_teacher_that_init_proposes_votes_whatever_its_shard_holds(tmp_path: Path) -> None:
-    odd: Shards = {0: ([0.0] * 9 + [2.0], [0] * 9 + [1]), 1: ([1.0, 2.0], [0, 1]), 3: ([1.0] * 6, [0, 1, 2, 0, 1, 2])}
-    found = trained(tmp_path, odd, TeachersPlan(count=5, **PROPOSED.model_dump()))
-    assert all(np.isin(teacher.votes(ROWS, 3), range(3)).all() for teacher in found)
-    assert found[0].model is not None  # one row of a class is no failed fit
-
-
-def test_one_shard_changes_one_teacher(tmp_path: Path) -> None:
-    plan = TeachersPlan(count=5, estimator="sklearn.ensemble.RandomForestClassifier", params={"n_estimators": 3})
-    others: Shards = {0: SHARDS[0], 2: ([1.0], [1]), 3: SHARDS[3]}  # shard 1 taken, shard 2 filled
-    before, after = ([*map(pickle.dumps, trained(tmp_path, shards, plan))] for shards in (SHARDS, others))
-    assert [one == other for one, other in zip(before, after, strict=True)] == [True, False, False, True, True]
-
-
 @pytest.mark.parametrize("fault", ["fit", "predict", *ANSWERS])
 def test_a_failing_teacher_votes_its_most_common_label_and_the_lowest_of_several(
     tmp_path: Path, fault: str, capfd: pytest.CaptureFixture[str]
@@ -166,13 +140,6 @@ def test_a_foreign_file_is_never_unpickled(tmp_path: Path) -> None:
     (vault.root / "teachers").write_bytes(pickle.dumps([Teacher(None, 0)]))
     with pytest.raises(NotVerified):
         load_teachers(ref, vault)
-
-
-@pytest.mark.parametrize("before", [1, 3, 6, 17])
-def test_rows_lie_alike_however_many_the_shards_before_have(tmp_path: Path, before: int) -> None:
-    """Otherwise one row more in one shard could change the rounding of another's sums."""
-    shards: Shards = {0: ([0.5] * before, [at % 3 for at in range(before)]), 1: ([0.1, 0.2, 0.3], [0, 1, 2])}
-    assert trained(tmp_path, shards, by(Surveyor))[1].model.place == (0, 0, True)
 
 
 # Votes on public rows -------------------------------------------------------------------------------------------------

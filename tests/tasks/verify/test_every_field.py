@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.promises.kinds import KINDS, Kind
+from tests.promises.kinds import KINDS, TESTING, Kind
+from tests.support.at_door import files_of, opened
 from tests.support.edited import LAST_MODEL, MODEL, missed
 from tests.support.published import World
 from tests.support.recorded import RECORDED
@@ -34,9 +35,11 @@ from tests.world import (
     Encoding,
     LabelTable,
     NotVerified,
+    PrivateTest,
     PublishedSession,
     Ref,
     Stores,
+    StudentTestAsk,
     canonical_json,
     certify_answers,
     label_points,
@@ -71,12 +74,31 @@ def faults(folder: Path) -> str:
     return "" if check.ok else check.detail
 
 
-CERTIFIED = [kind for kind in KINDS if kind.name != "estimate"]
+TEST = PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=0, secret="rows")
+OF_A_NUMBER = StudentTestAsk(TEST, {**TESTING, "bounds": [10.0, 60.0], "constant": 23.4}, ())
+
+
+def prepare_number(home: Path) -> None:
+    """Open a test of a student that predicts a number, in a new home."""
+    opened(Stores.of(home), OF_A_NUMBER)
+
+
+def ask_number(home: Path, other: bool = False) -> None:  # noqa: ARG001, as every kind
+    door = Stores.of(home)
+    with door.vault.create("counts/d/counted") as sink:
+        sink.write(np.arange(800, 0, -50).tobytes())
+    files_of(door, opened(door, OF_A_NUMBER), OF_A_NUMBER, [sink.ref])
+
+
+CERTIFIED = [
+    *(kind for kind in KINDS if kind.name != "estimate"),
+    Kind("test of a number", prepare_number, ask_number),
+]
 
 
 def test_an_estimate_alone_is_never_certified(tmp_path: Path) -> None:
     with pytest.raises(NotVerified, match="estimates how much teachers err, which no certificate states"):
-        folder_of(next(kind for kind in KINDS if kind not in CERTIFIED), tmp_path / "home")
+        folder_of(next(kind for kind in KINDS if kind.name == "estimate"), tmp_path / "home")
 
 
 @pytest.fixture(scope="module", params=CERTIFIED, ids=lambda kind: str(kind.name))

@@ -1,14 +1,13 @@
 """The guarantee by another path: of every kind it proves claim and charge, and rejects settings tampered with."""
 
 import base64
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.promises.kinds import EXAMPLES
@@ -32,11 +31,17 @@ from tests.world import (
     ErrorEstimate,
     KindSettings,
     NotVerified,
+    Round,
+    RoundForm,
     Stream,
+    Tallies,
     Universal,
     charge_of_refusal,
+    check_round,
+    moved_delta,
     moved_norm,
-    verify_recompute,
+    planned_rounds,
+    verify_kinds,
 )
 
 
@@ -233,38 +238,54 @@ def test_what_has_no_other_path_is_refused(other: dict[str, Any], said: str) -> 
         charge(other, 5.0)
 
 
-# By hand ------------------------------------------------------------------------------------------------------------
+# Rounds ---------------------------------------------------------------------------------------------------------------
 
 
-def test_noise_that_is_summed_in_parts_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_of(votes("sparse_vector"))
-    whole = least_delta(settings, 1.0)
-    monkeypatch.setattr(verify_recompute, "AT_ONCE", 101)
-    verify_recompute.least_delta.cache_clear()
-    assert least_delta(settings, 1.0) == pytest.approx(whole, rel=1e-12)
+@pytest.mark.parametrize("scale", [0.8, 2.5])
+def test_small_scales_are_priced_by_the_curve(scale: float) -> None:
+    each = Round(fields=1, cells=1, least=1, share=1.0, scale=scale)
+    mechanism = Tallies(epsilon=30.0, delta=DELTA, classes=2, steps=2, secret="rows", many=False, rounds=(each,))
+    epsilon = mechanism.cost.epsilon(DELTA)
+    assert moved_delta(epsilon, [(1.0, 1, scale)]) == 1.0
+    assert 0.9 * DELTA < least_delta(settings_of(mechanism), epsilon) <= DELTA
 
 
-def test_a_table_of_one_step_by_rational_arithmetic() -> None:
-    table = np.array([2**64 - 2**44, 2**63], dtype="<u8")
-    settings = settings_of(votes("stable")) | {"cutoff": 3, "order": 2.0, "refusal": encoded(table.tobytes())}
-    p, q = (Fraction(int(entry), 2**64) for entry in table)
-    assert (1 - q) ** 2 > 1 - p  # one way round, the moment that κ bounds has no bound
-    assert charge(settings, 2.0)[0] == math.inf
-    gentle = np.array([6 * 2**61, 5 * 2**61], dtype="<u8")
-    settings["refusal"] = encoded(gentle.tobytes())
-    p, q = (Fraction(int(entry), 2**64) for entry in gentle)
-    ratios = [a**2 / b / (1 - (1 - a) ** 2 / (1 - b)) for a, b in ((p, q), (q, p))]
-    nats, additive = charge(settings, 2.0)
-    assert nats == pytest.approx(3 * math.log(max(ratios)), rel=1e-12)
-    assert additive == pytest.approx(float(3 * (1 - p) / p), rel=1e-12)
+def asked_of(mechanism: Tallies, fields: int) -> dict[str, Any]:
+    """The last round as it is released, about so many fields of 25 codes."""
+    spans = [(25 * field, 25 * field + 25) for field in range(fields)]
+    number = len(mechanism.rounds) - 1
+    question = mechanism.question(number, range(fields), spans)
+    own = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
+    head = {
+        "session": "d-1",
+        "epsilon": 1.0,
+        "delta": DELTA,
+        "format": "concord round 2",
+        "decoded": None,
+        "next": None,
+    }
+    return json.loads(json.dumps({**head, **own, "sums": [0] * question.size}))  # type: ignore[no-any-return]
 
 
-def test_one_gaussian_and_one_response_by_hand() -> None:
-    settings = settings_of(votes("noisy_votes")) | {"queries": 1, "scale": 1.5}
-    law = {k: math.exp(-(k**2) / 4.5) for k in range(-60, 61)}
-    by_hand = sum(max(0.0, law[k] - math.e**0.3 * law.get(k - 1, 0.0)) for k in law) / sum(law.values())
-    assert by_hand <= least_delta(settings, 0.3) <= 1.5 * by_hand
-    settings = settings_of(votes("laplace_votes")) | {"queries": 1, "scale": 2.0}
-    kept = 1 / (1 + math.exp(-0.5))
-    assert least_delta(settings, 0.2) == pytest.approx(kept - math.exp(0.2) * (1 - kept), rel=1e-9)
-    assert least_delta(settings, 0.5) == pytest.approx(0, abs=1e-15)
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("fields", [1, 7, 91])
+def test_a_round_that_moves_further_or_asks_a_cell_twice_is_found(classes: int, fields: int) -> None:
+    """By several fields together. Single ones: test_every_field.py."""
+    rounds = planned_rounds(classes=classes, fields=14, codes=450, pairs=True)
+    mechanism = Tallies.calibrate(epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
+    kind, asked = (
+        KindSettings.of(settings_of(mechanism)).only(verify_kinds.TalliesSettings),
+        asked_of(mechanism, fields),
+    )
+    question = asked["question"]
+    check_round(kind, 3, RoundForm.model_validate(asked))
+    changes: dict[str, dict[str, Any]] = {
+        "further than was paid for": {"steps": question["steps"] + 40, "least": question["least"] + 1},
+        "a unit moves": {"steps": 2**40, "least": 2**39},
+        "asks for a cell twice": {"spans": [question["spans"][0]] * (fields + 1)},
+        "twice, or for none": {"spans": [span[::-1] for span in question["spans"]]},
+        "has another size": {"fields": [question["fields"][0]] * (fields + (fields == 1))},
+    }
+    for fault, change in changes.items():
+        with pytest.raises(NotVerified, match=fault):
+            check_round(kind, 3, RoundForm.model_validate({**asked, "question": question | change}))

@@ -12,11 +12,11 @@ import pytest
 from tests.promises.kinds import KINDS, Kind
 from tests.support.chained import database, rewrite
 from tests.support.published import SESSION, World, opening, session, world
-from tests.support.sentences import facts, says
+from tests.support.sentences import says
 from tests.support.tracked import tracked
 from tests.tasks.verify.signed_folder import DOOR, STABLE, failing
 from tests.tasks.verify.tampering import excerpted
-from tests.world import Ledger, NotVerified, Stores, Tracking, WrongInput, certify_answers, equal, limited, verify
+from tests.world import Ledger, Stores, Tracking, WrongInput, certify_answers, limited, verify
 
 LEDGER = ["ledger chain", "ledger rule", "the home's sessions"]
 ON_RECORD = ["on record", "certificate on record"]
@@ -178,26 +178,3 @@ def test_an_earlier_run_is_checked_against_its_own_files(tmp_path: Path, store: 
     assert Tracking.of(tmp_path).runs(SESSION) == [second.run_id, first.run_id]
     assert set(failures(tmp_path, first.run_id)) == {"signature"}  # that report was never signed
     assert set(failures(tmp_path, second.run_id)) == {"signature"}
-
-
-@pytest.mark.parametrize(
-    ("found", "recorded", "named"),
-    [
-        (1, 2, ("the cutoff is 1", "recorded as 2")),
-        (
-            {"name": "tallies", "settings": {"codes": "8" * 99, "epsilon": 0.1}},
-            {"name": "tallies", "settings": {"codes": "8" * 99, "epsilon": 1.0}},
-            ("the cutoff, settings, epsilon is 0.1", "recorded as 1.0"),
-        ),
-        (({"share": 1}, 7), ({"share": 2}, 7), ("the cutoff, share is 1", "recorded as 2")),
-        ({}, {"name": "x"}, ("the cutoff, name is None", "recorded as x")),
-    ],
-)
-def test_the_first_value_that_differs_is_named(found: object, recorded: object, named: tuple[str, ...]) -> None:
-    with pytest.raises(NotVerified, match=facts(*named)):
-        equal("the cutoff", found, recorded)
-
-
-def test_long_values_are_cut() -> None:
-    with pytest.raises(NotVerified, match="…"):
-        equal("it", "a" * 99, "b")

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
 from tests.privacy.exact import Silent
-from tests.support.edited import with_values
+from tests.support.edited import edits, with_values
 from tests.support.published import SESSION, World
 from tests.world import (
     Certificate,
@@ -22,7 +23,6 @@ from tests.world import (
     KindSettings,
     NotVerified,
     NumberTested,
-    NumberTestForm,
     PrivateTest,
     PublicTest,
     StudentTestAsk,
@@ -80,9 +80,6 @@ def exact(hits: int, rows: int) -> dict[str, float]:
     return share(hits, rows).model_dump()
 
 
-HALF = exact(1, 2)
-
-
 def never_wrong(test: dict[str, Any]) -> dict[str, Any]:
     """Counts, and all that follows from them, as a student that is never wrong would have them."""
     rows = [item["rows"] for item in test["classes"]]
@@ -96,27 +93,28 @@ def never_wrong(test: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
-        ({"accuracy": exact(999, 1000)}, "the accuracy is"),
-        ({"majority": 0.1}, "the share of the largest class"),
-        ({"balanced_accuracy": exact(299, 300)}, "the balanced accuracy"),
-        ({"classes.0.precision": HALF}, "the precision of 'no'"),
-        ({"classes.0.precision": None}, "the precision of 'no'"),
-        ({"classes.1.auc": HALF}, "the auc of 'yes' is 0.9"),
-        ({"classes.0.average_precision": HALF}, "the average_precision of 'no' is"),
-        ({"calibration.0.rows": 1}, "the rows of the calibration bins"),
-        ({"calibration.-1.accuracy": HALF}, "rows of the calibration bins that are right"),
-        ({"calibration.-1.confidence": 0.5}, "the expected calibration error is"),
-        ({"matrix.0": lambda counts: counts[::-1]}, "the rows predicted to be of each class"),
-        ({"matrix": [[-1, 301], [0, 0]]}, "the rows of each class"),
-        ({"calibration": None, "classes.1.auc": HALF}, "the auc of 'yes' is 0.9"),  # no word of how sure it is
-    ],
-)
-def test_a_measure_that_is_not_the_students_is_found(small: World, values: dict[str, Any], named: str) -> None:
-    with pytest.raises(NotVerified, match=named):
-        found(small, values)
+AREAS = {f"classes.*.{area}.{part}" for area in ("auc", "average_precision") for part in ("value", "low", "high")}
+UNSEEN = {"calibration.*.confidence"} | AREAS
+"""Figures of which a small difference is within the tolerance for ranks on another machine."""
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # a class that no row has
+def test_another_value_of_any_figure_is_found(small: World) -> None:
+    test, missed = json.loads(read(small).model_dump_json())["student"]["public_test"], set[str]()
+    for place, other in edits(test):
+        if not place.endswith(" removed"):
+            with suppress(Exception):  # any is a fault, as for `verify_published`
+                found(small, other)
+                missed.add(place)
+    assert missed <= UNSEEN
+    larger: dict[str, dict[str, Any]] = {
+        "the auc of 'yes' is": {"calibration": None, "classes.1.auc": exact(1, 2)},  # without a word of how sure it is
+        "the expected calibration error": {"calibration.-1.confidence": 0.5},
+        "the rows predicted to be of each class": {"matrix.0": lambda counts: counts[::-1]},
+    }
+    for named, values in larger.items():
+        with pytest.raises(NotVerified, match=named):
+            found(small, values)
 
 
 def test_a_student_that_is_never_wrong_is_another(small: World) -> None:
@@ -230,47 +228,6 @@ def test_a_test_s_figures_follow_from_its_counts(scale: float) -> None:
     assert test.constant_rmse.value == pytest.approx(50 * np.sqrt(np.average(squares, weights=range(8))))
 
 
-def narrower(estimate: dict[str, Any]) -> dict[str, Any]:
-    return estimate | {"low": (estimate["low"] + estimate["value"]) / 2}
-
-
-Values = dict[str, Any]
-CHANGES: dict[str, tuple[Callable[[], Made], Values, str]] = {
-    "an accuracy": (of_classes, {"accuracy.value": lambda value: value + 0.001}, "accuracy"),
-    "an interval": (of_classes, {"accuracy": narrower}, "accuracy"),
-    "a balanced accuracy": (of_classes, {"balanced_accuracy": narrower}, "balanced_accuracy"),
-    "a recall": (of_classes, {"classes.1.recall": narrower}, "recall"),
-    "a precision": (of_classes, {"classes.0.precision": narrower}, "precision"),
-    "a largest class": (of_classes, {"majority": lambda value: value - 0.05}, "majority"),
-    "the units": (of_classes, {"rows": lambda rows: rows + 1}, "rows"),
-    "the coverage": (of_classes, {"level": 0.5}, "level"),
-    "that it is clean": (of_classes, {"clean": False}, "clean"),
-    "the share": (of_classes, {"share": 0.9}, "share"),
-    "an error": (of_number, {"rmse.value": lambda value: value - 0.01}, "rmse is"),
-    "an error's interval": (of_number, {"rmse": narrower}, "rmse is"),
-    "an interval below 0": (of_number, {"rmse.low": -1e9}, "rmse is"),
-    "an interval beyond the bounds": (of_number, {"rmse.high": 51.0}, "rmse is"),
-    "the constant's error": (of_number, {"constant_rmse.value": lambda value: value - 0.01}, "constant_rmse is"),
-    "the constant's interval": (of_number, {"constant_rmse": narrower}, "constant_rmse is"),
-    "the constant": (of_number, {"constant": 30.0}, "constant is"),
-    "the units of a number": (of_number, {"rows": 1}, "rows is"),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
-    made, values, said = CHANGES[change]
-    test, settings, released = made()
-    with pytest.raises(NotVerified, match=rf"the private test, .*{said}.* (certified|recorded) as"):
-        check_figures(with_figures(test, **values), settings, released)
-
-
-@pytest.mark.parametrize("place", ["accuracy", "classes.0.recall"])
-def test_a_figure_without_its_interval_is_found(place: str) -> None:
-    with pytest.raises(ValidationError):
-        with_figures(of_classes()[0], **{place: lambda estimate: estimate["value"]})
-
-
 def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -> None:
     _, settings, released = of_classes()
     released["matrix"] = [[100, 3], [-2, -1]]
@@ -289,22 +246,11 @@ def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -
         check_figures(with_figures(nothing, **{"rmse.value": lambda value: value - 1}), settings, empty)
 
 
-@pytest.mark.parametrize("broken", [{"matrix": [[10**30, 0], [0, 1]]}, {"matrix": "none"}, {"right": "many"}])
-def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
-    test, settings, released = of_classes()
-    with pytest.raises(NotVerified, match="is not what such a test releases"):
-        check_figures(test, settings, {**released, **broken})
-
-
-def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None:
+def test_a_number_tested_as_classes_or_beside_a_constant_beyond_its_bounds_is_found() -> None:
     test, settings, released = of_number()
     with pytest.raises(NotVerified, match="whether the label is a number"):
         check_figures(test, {**settings, "classes": 2}, released)
-    claim = {"session": "d-1", "epsilon": 1.0, "delta": 1e-6}
-    shorter = {**claim, **released, "constant_errors": released["constant_errors"][1:]}
-    with pytest.raises(NotVerified, match=r"constant_errors: .* at least 8 items"):
-        NumberTestForm.read(json.dumps(shorter).encode(), "test.json")
-    with pytest.raises(NotVerified, match="constant is"):  # it lies beyond the bounds
+    with pytest.raises(NotVerified, match="constant is"):
         check_figures(with_figures(test, constant=60.5), {**settings, "constant": 60.5}, released)
 
 
