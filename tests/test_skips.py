@@ -3,6 +3,7 @@ and every test can fail."""
 
 import ast
 import subprocess
+import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,25 @@ def test_a_skip_fails_unless_its_reason_is_listed(reason: str) -> None:
     failed_unless_listed(report)
     assert report.outcome == ("skipped" if reason in MAY_BE_SKIPPED else "failed")
     assert reason in str(report.longrepr)
+
+
+def test_a_skip_of_a_test_and_of_a_whole_file_fails_by_that_option_alone(tmp_path: Path) -> None:
+    """The option reaches both, through the hooks that all tests here are run with."""
+    (tmp_path / "test_one.py").write_text("import pytest\ndef test_one(): pytest.skip('no reason')\n")
+    (tmp_path / "test_file.py").write_text("import pytest\npytest.skip('no reason', allow_module_level=True)\n")
+    options = ["-q", "--noconftest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-c", "/dev/null"]
+
+    def ended(*more: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "pytest", *options, *more, str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+    status, said = ended()
+    assert (status, "2 skipped" in said) == (0, True)
+    status, said = ended("--no-skips", "--continue-on-collection-errors")
+    assert status != 0
+    assert "1 failed" in said
+    assert "1 error" in said
 
 
 @pytest.mark.parametrize("reason", MAY_BE_SKIPPED)

@@ -4,7 +4,8 @@
                  only names, only contents, or a mixture in which writes are torn
     failing disk a change fails, and with it the walk: once, or for good after half a write
 
-The home is put into each state, the walk is given again, and the promises are asked.
+The home is put into each state, the walk is given again, and the promises are asked. While it is given again, power may
+fail once more.
 """
 
 import errno
@@ -12,6 +13,7 @@ import pickle
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -43,6 +45,7 @@ class Crashes:
     def __init__(self, folder: Path, walk: Walk, gone: Collection[Sync] = ()) -> None:
         self.folder, self.walk, self.home = folder, walk, folder / "home"
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "journal").unlink(missing_ok=True)
         assert _ended(_record, walk, folder, gone) == 0, walk.name
         self.undisturbed: Undisturbed = pickle.loads((folder / "undisturbed").read_bytes())
         self.disk = Disk(self.home, self.undisturbed.before, folder / "journal")
@@ -51,6 +54,11 @@ class Crashes:
     @property
     def changes(self) -> list[Change]:
         return self.disk.changes
+
+    def resumed(self, at: int, kept: Kept) -> "Crashes":
+        """The walk given again, in this folder, after a power loss after the first `at` changes."""
+        left = self.disk.state(at, kept)
+        return Crashes(self.folder, replace(self.walk, prepare=partial(restore, left)))
 
     def sampled(self, cases: int) -> list[str]:
         """The broken promises after the last change, and in that many cases that are drawn by the walk's name: a third

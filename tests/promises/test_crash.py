@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ from tests.promises.walks import (
     Walk,
 )
 from tests.support.disk import SYNCS, WAYS
-from tests.support.syncs import Sync, syncs
+from tests.support.syncs import Sync, syncs, without
 from tests.world import ConcordError, Ledger, Ref, Stores, Vault
 
 CASES = 5
@@ -75,6 +76,31 @@ def several(walks: Sequence[Walk]) -> list[Any]:
 def test_it_goes_on_from_wherever_it_failed(tmp_path: Path, walk: Walk, exhaustive: bool) -> None:
     crashes = Crashes(tmp_path, walk)
     assert [*crashes.all_broken()] == [] if exhaustive else crashes.sampled(CASES) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("walk", several(WALKS))
+def test_it_goes_on_when_power_fails_once_more_while_it_does(tmp_path: Path, walk: Walk, exhaustive: bool) -> None:
+    lots = Random(walk.name)
+    for _ in range(20 if exhaustive else 1):
+        first = Crashes(tmp_path, walk)
+        again = first.resumed(lots.randrange(len(first.changes)), lots.choice([*WAYS, *MIXTURES]))
+        assert again.sampled(CASES) == []
+
+
+def careless_when_resumed(home: Path) -> None:
+    """The planted bug: a command that goes on syncs nothing."""
+    drawn = any(home.rglob("*.npz"))
+    with without(*(syncs() if drawn else ())):
+        NOISY.go(home)
+
+
+@pytest.mark.slow
+def test_a_command_that_goes_on_without_a_sync_would_be_found_by_the_second_failure_alone(tmp_path: Path) -> None:
+    crashes = Crashes(tmp_path, replace(NOISY, go=careless_when_resumed))
+    drawn = next(at for at, change in enumerate(crashes.changes) if change.other.endswith(".npz")) + 2
+    assert crashes.sampled(CASES) == crashes.broken(drawn, "all") == []
+    assert crashes.resumed(drawn, "all").sampled(0)
 
 
 @pytest.mark.slow
