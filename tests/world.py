@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         takes_alias
     )
     from concord.artifacts.mlflow.read import Records
-    from concord.artifacts.mlflow.store import STORE_LOCK, in_one_sentence, keep_empty_store, ready_store
+    from concord.artifacts.mlflow.store import STORE_LOCK, keep_empty_store, ready_store
     from concord.artifacts.mlflow.write import Tracking
     from concord.artifacts.parts import EVERY, LEARNING, PARTS, TEST, Counted, Parts
     from concord.artifacts.plan import Plan, load_plan, parse_plan, read_tables
@@ -384,7 +384,7 @@ if TYPE_CHECKING:
     from concord.flows.cli.app import HOME, PANELS, speak_plainly
     from concord.flows.cli.commands import app, command
     from concord.flows.cli.show import show, show_budget, show_erasure
-    from concord.flows.cluster import SERVERS_OWN, at_work, closed_cluster, task_runner
+    from concord.flows.cluster import at_work, closed_cluster, task_runner
     from concord.flows.console import err, out
     from concord.flows.learn import (
         extend, extend as start_extension, latest, learn, learn as start, study_again

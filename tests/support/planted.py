@@ -206,8 +206,8 @@ VECTOR = SparseVector.calibrate(epsilon=0.5, delta=1e-6, cutoff=3)
 SUBSET = Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, share=0.25, epsilon=1.0, delta=1e-6)
 RELABELLED = calibrate_relabelled(SUBSET, lambda e, d: StableVoting.calibrate(epsilon=e, delta=d, cutoff=4))
 ONE_ROUND = (Round(fields=1, cells=4, least=0, share=1.0),)
-LARGE_SEASON, SOME_SEASON, SMALL_SEASON = (
-    Stream.calibrate(epsilon=of, delta=1e-6, classes=2, rounds=ONE_ROUND, season=2) for of in (6.0, 1.0, 0.5)
+LARGE_SEASON, SMALL_SEASON = (
+    Stream.calibrate(epsilon=of, delta=1e-6, classes=2, rounds=ONE_ROUND, season=2) for of in (6.0, 0.5)
 )
 DIVISION = Division(commitment="c" * 64, share=0.1, naming='{"data.unit": [["person", false]]}')
 

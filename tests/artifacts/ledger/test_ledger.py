@@ -13,7 +13,6 @@ from tests.support.chained import database
 from tests.support.openings import CAP, DOMAIN, batch, named, opening, outcome, refusals, session
 from tests.support.sentences import facts
 from tests.world import (
-    Batch,
     BudgetRefused,
     Charge,
     Cost,
@@ -145,25 +144,6 @@ def test_an_unknown_session_is_named(ledger: Ledger) -> None:
     ):
         with pytest.raises(WrongInput, match="no session 'none'"):
             ask()
-
-
-def test_a_batch_on_record_is_looked_up_by_itself(ledger: Ledger) -> None:
-    """A session of many batches is replayed one by one: to copy those after each would be quadratic."""
-
-    class Counted(list[Batch]):
-        def __getitem__(self, at: Any) -> Any:
-            found = super().__getitem__(at)
-            copied.append(len(found) if isinstance(at, slice) else 1)
-            return found
-
-    copied = list[int]()
-    ledger.open_session(opening())
-    for index in range(6):
-        ledger.begin_batch("one", batch(index=index, first=index, rows=1))
-        ledger.commit_batch("one", outcome(index=index, asked=1))
-    ledger._state._batches["one"] = Counted(ledger._state._batches["one"])
-    assert ledger.begin_batch("one", batch(index=1, first=1, rows=1)).outcome is not None
-    assert max(copied) == 1
 
 
 @pytest.mark.parametrize("part", [Decimal("1e-18"), Decimal("-1e-18")])
