@@ -5,7 +5,7 @@
 What a kind does not have is None here, or nothing. Settings of another version have the facts that they state in the
 form of this one: such a session concerns its own domain alone, and whatever needs more of it than these facts reads the
 mechanism, which stops there (exit 4).
-Checked by tests/artifacts/test_facts.py
+Checked by tests/artifacts/test_records.py
 """
 
 from collections.abc import Mapping

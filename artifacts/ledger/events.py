@@ -12,7 +12,7 @@ restorations, and remarks, which are recorded for a domain and charge nothing:
     secret      the only secret by which a domain, or a stream of it, knows its units; about: its name in the vault, and
                 a digest keyed by it; no other is ever used (tasks.door.keys)
 
-Checked by test_chain.py and test_remarks.py in tests/artifacts/ledger.
+Checked by test_chain.py and test_ledger.py in tests/artifacts/ledger.
 """
 
 import hashlib

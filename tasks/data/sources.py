@@ -23,7 +23,7 @@ Guarantees   no byte leaves the vault unsealed, and nothing is read from a snaps
              credential or a value
 Not covered  a query that fails on a value, such as 1/x: a private value then ends the run.
              Checked by tests/tasks/data/test_sources.py and test_object_store.py, by
-             tests/deployments/test_query_postgresql.py, and to the bit by tests/privacy/test_row_alone.py
+             tests/deployments/test_postgresql.py, and to the bit by tests/privacy/test_row_alone.py
 """
 
 import json

@@ -1,12 +1,16 @@
 """A stage's key is made of all its arguments: nothing that its result depends on can be left out of it."""
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
 
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.world import (
@@ -29,15 +33,20 @@ from tests.world import (
     Ref,
     Relabelling,
     RowTable,
+    StageName,
     Stages,
     StudentFile,
     Stumps,
     Vault,
+    at_work,
     digested,
     flows_stages,
     key_of,
+    mapped,
+    on_workers,
     only,
     open_public,
+    stage,
 )
 
 STAGES = {name: item for name, item in vars(flows_stages).items() if isinstance(item, Described)}
@@ -185,3 +194,76 @@ def test_what_moved_keeps_its_key(plan: Plan, tmp_path: Path) -> None:
     before = split_key(tmp_path / "home", plan.path("private"))
     (tmp_path / "home").rename(tmp_path / "moved")
     assert split_key(tmp_path / "moved", "/elsewhere.csv") == before
+
+
+SEARCHED, RAN = list[str](), list[Any]()
+
+
+class Cuts(list[float]):
+    """Cuts of codes that tell of Prefect's search for futures in them."""
+
+    def __iter__(self) -> Iterator[float]:
+        if sys._getframe(1).f_code.co_name == "visit_collection":
+            SEARCHED.append("searched")
+        return super().__iter__()
+
+
+@stage("code")
+def once(place: Place, cuts: Cuts) -> list[float]:
+    """A stage of one task."""
+    RAN.append((type(cuts), place.key))
+    return cuts[:1]
+
+
+@mapped("tally")
+def each(place: Place, part: int, cuts: Cuts) -> list[float]:
+    """A stage of a task for each part."""
+    RAN.append((type(cuts), place.key))
+    return cuts[part:]
+
+
+@task(name="gather", persist_result=False, cache_policy=NO_CACHE)
+def part_of_stage(call: Cuts) -> float:
+    """A task that is part of a stage."""
+    RAN.append((type(call), ""))
+    return call[0]
+
+
+def in_turn(run: Any, cuts: Cuts) -> list[Any]:
+    with each.in_turn(run, [0, 1], 1, cuts) as result:
+        return [result(0), result(1)]
+
+
+WAYS: dict[str, Callable[[Any, Cuts], Any]] = {
+    "a stage of one task": once,
+    "a mapped stage": lambda run, cuts: each(run, [0, 1], cuts),
+    "a stage in turn": in_turn,
+    "a part of a stage": lambda _, cuts: on_workers(part_of_stage, [{"call": cuts}] * 2),
+}
+
+
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("way", WAYS)
+def test_no_argument_is_searched_and_each_is_in_the_key(way: str, home: Path) -> None:
+    """By Prefect's engine, which looked through arguments: longer than all else took in tables of many columns."""
+    SEARCHED.clear()
+    RAN.clear()
+
+    @flow
+    def learn(start_from: StageName | None, cut: float) -> list[Any]:
+        with at_work(home, None):
+            return [WAYS[way](SimpleNamespace(stages=Stages(home, start_from)), Cuts([cut, 1.5]))]
+
+    found = [learn(None, 0.5), learn(None, 0.5), learn("code", 0.5), learn(None, 0.25)]
+    assert found[0] == found[1] == found[2] != found[3]
+    assert not SEARCHED
+    assert {kind for kind, _ in RAN} == {Cuts}
+    keys, vault = [key for _, key in RAN if key], Vault(home / "vault")
+    match way:
+        case "a part of a stage":
+            assert len(RAN) == 8  # it is in no cache
+        case "a stage of one task":
+            assert keys == [key_of(vault, "code", "1", {"cuts": [cut, 1.5]}) for cut in (0.5, 0.5, 0.25)]
+        case _:
+            parts = [{"part": part, "cuts": [cut, 1.5]} for cut in (0.5, 0.5, 0.25) for part in (0, 1)]
+            assert sorted(keys) == sorted(key_of(vault, "tally", "1", call) for call in parts)

@@ -1,4 +1,4 @@
-"""The ledger: what it admits, what it refuses, what it charges, what it says twice, and what sessions owe."""
+"""The ledger: what it admits, what it refuses, what it charges, what sessions owe, and what it remarks."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.chained import database
+from tests.support.chained import database, forged, lines, read, rechained
 from tests.support.openings import CAP, DOMAIN, batch, named, opening, outcome, refusals, session
 from tests.support.sentences import facts
 from tests.world import (
@@ -17,8 +17,12 @@ from tests.world import (
     Charge,
     Cost,
     Domain,
+    Entry,
     Ledger,
+    LedgerState,
     NotVerified,
+    Remark,
+    RemarkKind,
     Session,
     Settlement,
     WrongInput,
@@ -146,6 +150,12 @@ def test_an_unknown_session_is_named(ledger: Ledger) -> None:
             ask()
 
 
+def test_two_bounds_are_never_mixed() -> None:
+    dear = Cost(renyi=refusals(1).renyi, delta=1e-6)  # ten refusals: less Rényi than reserved, more additive δ
+    state = session(whole=refusals(20), per_refusal=dear).begin(batch()).commit(outcome(refused=9))
+    assert state.owed(give_back=True) == state.reserved
+
+
 @pytest.mark.parametrize("part", [Decimal("1e-18"), Decimal("-1e-18")])
 def test_a_session_settles_at_nothing_between_or_beyond(part: Decimal) -> None:
     state = session().begin(batch()).commit(outcome(refused=3))
@@ -172,3 +182,99 @@ def test_a_cap_must_be_one(cap: tuple[float, float]) -> None:
         Domain.frozen("d", unit="row", neighbours="add or remove one", epsilon=cap[0], delta=cap[1])
     with pytest.raises(WrongInput, match="the cap's"):
         DOMAIN.recapped(*cap)
+
+
+# Remarks
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Ledger:
+    """Domains `census` and `survey`; in the first an open session and an ended one."""
+    ledger = named(Ledger.of(tmp_path))
+    ledger.name_domain("survey", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
+    ledger.open_session(opening("ended"))
+    ledger.settle("ended", give_back=False)
+    ledger.open_session(opening("open"), further=True)
+    return ledger
+
+
+def test_remarks_are_read_back_in_order_by_whoever_opens_the_ledger(busy: Ledger, tmp_path: Path) -> None:
+    busy.remark("census", "forgotten", "ended")
+    busy.remark("census", "erased", "digest of a unit", "she asked for it")
+    remarks = busy.remarks("census")
+    assert [(item.kind, item.about) for item in remarks] == [
+        ("forgotten", "ended"),
+        ("erased", "digest of a unit"),
+    ]
+    assert Ledger.of(tmp_path).remarks("census") == remarks
+    assert busy.remarks("survey") == busy.remarks("unheard of") == ()
+
+
+def test_a_remark_charges_nothing(busy: Ledger) -> None:
+    before = busy.total("census"), busy.sessions("census")
+    busy.remark("census", "erased", "digest of a unit")
+    assert (busy.total("census"), busy.sessions("census")) == before
+
+
+def test_the_same_is_said_once(busy: Ledger, tmp_path: Path) -> None:
+    busy.remark("census", "forgotten", "ended")
+    written = lines(tmp_path)
+    busy.remark("census", "forgotten", "ended", "again")
+    assert lines(tmp_path) == written
+
+
+def test_a_file_belongs_to_one_domain(busy: Ledger, tmp_path: Path) -> None:
+    busy.hold("census", ["file one", "file two", "file one"])
+    busy.hold("census", ["file two"])
+    assert [remark.about for remark in busy.remarks("census")] == ["file one", "file two"]
+    before = lines(tmp_path)
+    for name in ("survey", "not yet named"):
+        with pytest.raises(WrongInput, match="belongs to domain 'census'"):
+            busy.check_holding(name, ["file zero", "file two"])
+    with pytest.raises(WrongInput, match="belongs to domain 'census'"):
+        busy.hold("survey", ["file zero", "file two"])
+    assert lines(tmp_path) == before
+
+
+CANNOT_BE: list[tuple[str, RemarkKind, str, str]] = [
+    ("nowhere", "erased", "digest of a unit", "no domain 'nowhere'"),
+    ("census", "forgotten", "open", "must be an ended one"),
+    ("census", "forgotten", "unheard of", "no session 'unheard of'"),
+    ("survey", "forgotten", "ended", "must be an ended one of domain 'survey'"),
+]
+
+
+@pytest.mark.parametrize(("domain", "kind", "about", "rule"), CANNOT_BE)
+def test_what_cannot_be_so_is_not_written(
+    busy: Ledger, tmp_path: Path, domain: str, kind: RemarkKind, about: str, rule: str
+) -> None:
+    before = lines(tmp_path)
+    with pytest.raises(WrongInput, match=rule):
+        busy.remark(domain, kind, about)
+    assert lines(tmp_path) == before
+
+
+@pytest.mark.parametrize(("domain", "kind", "about", "rule"), CANNOT_BE)
+def test_nor_read_where_somebody_wrote_it(
+    busy: Ledger, tmp_path: Path, domain: str, kind: RemarkKind, about: str, rule: str
+) -> None:
+    chain = [*lines(tmp_path), forged(lines(tmp_path), Remark(kind=kind, about=about), domain, session="")]
+    with pytest.raises(NotVerified, match=f"entry {len(chain)} .*{rule}"):
+        read(chain)
+    assert busy.remarks(domain) == ()
+
+
+def test_a_kind_of_remark_of_a_later_version_is_refused(busy: Ledger, tmp_path: Path) -> None:
+    busy.remark("census", "erased", "digest of a unit")
+    *before, line = lines(tmp_path)
+    later = rechained(line, body=line.body.replace("erased", "pardoned"))
+    with pytest.raises(NotVerified, match=facts("'remark'", "this version")):
+        read([*before, later])
+
+
+def test_a_remark_is_on_a_domain_and_not_on_a_session(busy: Ledger, tmp_path: Path) -> None:
+    chain, remark = lines(tmp_path), Remark(kind="erased", about="digest of a unit")
+    with pytest.raises(NotVerified, match="contradicts"):
+        read([*chain, forged(chain, remark, "census", session="open")])
+    assert Entry(domain="census", event=remark) in LedgerState.remark(read(chain), "census", remark)
+    assert busy.remarks("census") == ()
