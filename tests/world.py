@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     # fmt: off
     from concord.artifacts import (
         certificate as artifacts_certificate, errors as artifacts_errors,
-        parts as artifacts_parts, plan as artifacts_plan, settings as artifacts_settings
+        parts as artifacts_parts, settings as artifacts_settings
     )
     from concord.artifacts.certificate import (
         CERTIFICATE_FORMAT, SCHEMA_FILE, Certificate, Certified, RelabellingRecord, StudentRecord, library_versions,

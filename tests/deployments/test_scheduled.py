@@ -174,9 +174,8 @@ def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run_count", [1, 2], ids=["its repeat", "the page's Retry"])
-def test_a_further_session_that_was_not_published_is_finished_first(
-    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch, run_count: int
+def test_a_further_session_that_was_not_published_is_finished_first_by_the_page_s_retry(
+    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer = next_year(plan, home)
     with monkeypatch.context() as patch:
@@ -185,7 +184,7 @@ def test_a_further_session_that_was_not_published_is_finished_first(
     first, second = Ledger.of(home).sessions("people")
     charge = charged(home)
     with monkeypatch.context() as patch:
-        patch.setattr("prefect.runtime.flow_run.run_count", run_count, raising=False)
+        patch.setattr("prefect.runtime.flow_run.run_count", 2, raising=False)
         ended(start, plan=newer, home=home, new_session=True)
     assert ([each.id for each in Ledger.of(home).sessions("people")], first.id) == ([session, second.id], session)
     assert charged(home) == charge

@@ -16,7 +16,6 @@ from tests.support.homes import charged
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.refusing import REFUSE
 from tests.world import (
-    BudgetRefused,
     Ledger,
     NotVerified,
     Plan,
@@ -32,37 +31,6 @@ from tests.world import (
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     return changed(tables_of_plan(write_tables(tmp_path / "data")))
-
-
-@pytest.mark.slow
-def test_other_teachers_or_another_door_need_a_new_session(session: str, plan: Plan, home: Path) -> None:
-    charge = charged(home)
-    changes: list[dict[str, Any]] = [
-        {"teachers__count": 151},
-        {"labeling__cutoff": 13},
-        {"privacy__epsilon": 3.0},
-        {"data__version": "2"},
-        {"labeling__mechanism": "auto", "labeling__rows": 3000},
-    ]
-    for change in changes:
-        other = changed(plan, **change)
-        with pytest.raises(BudgetRefused, match=r"--new-session.*ε"):
-            start(other, home)
-        assert charged(home) == charge
-    further = start(other, home, new_session=True)
-    assert further.session != session
-    assert further.spent_now["epsilon"] > 0
-    assert start(plan, home).session == session
-
-
-@pytest.mark.usefixtures("session")
-def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, home: Path) -> None:
-    charge = charged(home)
-    Path(plan.path("private")).write_text("none of the columns\n")  # whoever reads it now fails with another error
-    dear = changed(plan, privacy__epsilon=8.9, labeling__mechanism="noisy_votes", labeling__cutoff=None)
-    with pytest.raises(BudgetRefused, match=r"budget does not cover.*a session of up to ε = \d\S* still fits"):
-        start(dear, home, new_session=True)
-    assert charged(home) == charge
 
 
 @pytest.mark.slow

@@ -120,13 +120,6 @@ def test_a_store_that_cannot_be_read_is_put_aside_and_made_anew(broken: Callable
     assert ready_store(database.parent) is None
 
 
-def test_a_store_that_was_deleted_is_made_anew_in_the_same_process(database: Path) -> None:
-    assert answers(database.parent)
-    database.unlink()
-    assert answers(database.parent)
-    assert database.is_file()
-
-
 def test_a_store_that_another_process_holds_is_not_put_aside(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlflow_store, "STORE_PATIENCE", 0.1)
     with closing(sqlite3.connect(database, isolation_level=None)) as other:

@@ -124,15 +124,6 @@ def test_an_honest_home_verifies_and_what_does_not_ends_in_four(
     assert any(not check["ok"] and labels.name in check["name"] + check["detail"] for check in checks["checks"])
 
 
-def test_a_home_that_cannot_be_written_ends_in_one(concord: Callable[..., Any], folder: Path, home: Path) -> None:
-    (home / "mlflow.db").unlink()
-    home.rmdir()
-    home.write_text("a file where the folder should be")
-    status, _, error = concord("run", str(write_plan(folder)))
-    assert status == 1
-    assert "home" in error
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_a_plan_follows_the_cap_on_record_and_says_so(concord: Callable[..., Any], home: Path, folder: Path) -> None:

@@ -21,7 +21,7 @@ from typer.main import get_command
 from tests.support.console import concord as without_home
 from tests.support.openings import named, opening
 from tests.support.people import write_plan, write_tables
-from tests.world import PANELS, BudgetRefused, Ledger, Stages, app, artifacts_plan, flows_console, mechanisms_noise
+from tests.world import PANELS, BudgetRefused, Ledger, Stages, app, flows_console, mechanisms_noise
 
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
 EXAMPLES = {name: examples for commands in PANELS.values() for name, examples in commands.items()}
@@ -99,16 +99,6 @@ def test_no_home_is_made_where_one_is_asked_about(name: str, tmp_path: Path) -> 
     assert (status, printed) == (1, "")
     assert f"no home folder of concord at {home}" in error
     assert not home.exists()
-
-
-def test_what_is_interrupted_says_that_nothing_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: Path) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(artifacts_plan, "load_plan", interrupt)
-    status, printed, error = without_home("run", "plan.toml")
-    assert (status, printed) == (130, "")
-    assert error.startswith("concord: interrupted; nothing was charged")
 
 
 def test_results_that_cannot_be_written_are_told_in_one_sentence() -> None:
