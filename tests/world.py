@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         takes_alias
     )
     from concord.artifacts.mlflow.read import Records
-    from concord.artifacts.mlflow.store import STORE_LOCK, keep_empty_store, ready_store
+    from concord.artifacts.mlflow.store import STORE_LOCK, in_one_sentence, keep_empty_store, ready_store
     from concord.artifacts.mlflow.write import Tracking
     from concord.artifacts.parts import EVERY, LEARNING, PARTS, TEST, Counted, Parts
     from concord.artifacts.plan import Plan, load_plan, parse_plan, read_tables

@@ -1,6 +1,7 @@
 """The process: its settings are read in one place, set while somebody works and taken back; its threads end."""
 
 import ast
+import logging
 import os
 import signal
 import threading
@@ -25,6 +26,7 @@ from tests.world import (
     Settings,
     Threads,
     WrongInput,
+    in_one_sentence,
     mlflow_write,
     our_settings,
 )
@@ -73,6 +75,14 @@ def test_no_proxy_is_asked_for_what_is_on_loopback(monkeypatch: pytest.MonkeyPat
     with our_settings():
         assert os.environ["no_proxy"] == os.environ["NO_PROXY"] == "example.org,127.0.0.1"
     assert (os.environ["NO_PROXY"], os.environ.get("no_proxy")) == ("example.org", None)
+
+
+def test_mlflows_logs_are_the_users_again() -> None:
+    logger = logging.getLogger("mlflow")
+    before = logger.level
+    with in_one_sentence():
+        assert logger.level == logging.CRITICAL
+    assert logger.level == before
 
 
 def test_of_two_threads_that_save_a_student_neither_leaves_mlflow_changed(
