@@ -28,8 +28,8 @@ GROUPS, FINER = 4, 8
 """Groups of a column's values, besides missing ones, if all pairs are asked, and then a few of them."""
 REPAIR_SHARE = 1 / 10
 """Share of ρ for totals of the codes, by which public rows unlike the private ones are recognised and repaired."""
-JOINED_SHARE, LOUD_SHARE = 3 / 10, 3 / 20
-"""Share of ρ for the totals and the labels of all numbers together, if they are joined; the second for ε below 1."""
+JOINED_SHARE = 3 / 10
+"""Share of ρ for the totals and the labels of all numbers together, if they are joined."""
 COUNT_SHARE = 10
 """A unit's constant is its norm divided by this, which adds half a percent of noise."""
 
@@ -85,15 +85,6 @@ def planned_rounds(
     of_cells.append(Round(fields=1, cells=cells, least=least, share=joined_share * rest))
     of_columns = [planned.with_(share=(1 - joined_share) * planned.share) for planned in (*totals, *of_labels)]
     return (*of_columns[: len(totals)], *of_cells, *of_columns[len(totals) :])
-
-
-def share_of_joined(epsilon: float) -> float:
-    """The share of ρ for all numbers together.
-
-    Measured at ε = .1 (six runs each): with .3 of ρ magic loses 1.1 points to columns alone, with .15 it loses .3, and
-    page-blocks and phoneme gain as much or more. At ε = 1, penbased gains 5.5 with .3, and 4.1 with .15.
-    """
-    return JOINED_SHARE if epsilon >= 1 else LOUD_SHARE
 
 
 def least_expected(classes: int, steps: int, at: int) -> int:

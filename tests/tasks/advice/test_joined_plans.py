@@ -53,8 +53,9 @@ def test_clusters_are_counted_in_rounds_of_their_own(given: dict[str, Any]) -> N
     assert math.fsum(of.share for of in rounds) == pytest.approx(1)
     assert sum(of.share for of in rounds[1:3]) == pytest.approx(0.3)
     assert {of.cells for of in rounds[1:3]} == {codes.fields[codes.joined].size}
-    small = facts_of(changed(given, privacy__epsilon=0.9))[1].rounds
-    assert sum(of.share for of in small[1:3]) == pytest.approx(0.15)
+    for changes, share in (({"labeling__rows": 1000}, 0.5), ({"privacy__epsilon": 0.9}, 0.15)):
+        other = facts_of(changed(given, **changes))[1].rounds
+        assert sum(of.share for of in other[1:3]) == pytest.approx(share)
     words = said(plan, public)
     assert words is not None
     assert words.startswith("columns, and by cells of all numbers together: public rows cluster (R = 0.")
