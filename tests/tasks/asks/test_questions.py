@@ -62,6 +62,11 @@ def door(home: Path) -> Stores:
     return Stores.of(home)
 
 
+def test_that_most_shards_have_no_answer_is_an_answer(door: Stores) -> None:
+    found = asked(door, OPTIMAL, [None] * TEACHERS)
+    assert (found["outcome"], found["answer"], door.ledger.session("d-1").answered) == ("no answer", None, 1)
+
+
 def test_a_stream_pays_by_refusal_and_ends_at_its_cutoff(door: Stores) -> None:
     for at in range(5):
         assert asked(door, STREAM, AGREED, f"agreed {at}")["outcome"] == "answered"

@@ -1,11 +1,9 @@
 """Tables that are no files: read once, known again, and refused in one sentence that holds no password and no value."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -182,19 +180,6 @@ def test_a_frame_is_what_the_same_rows_in_a_file_are(tmp_path: Path, vault: Vaul
     asked = ("c", "number", "whole", "word", "day", "truth", "label")
     stored = read(plan_over("rows.parquet", tmp_path, unit="unit"), vault, *asked)
     assert read(plan_over(source, tmp_path, unit="unit"), vault, *asked) == stored
-
-
-def test_what_one_object_is_decides_nothing_about_its_column() -> None:
-    pandas = pytest.importorskip("pandas")
-    odd = [1, 2.5, "x", None, True, b"\xff", float("nan"), pandas.NaT, pandas.NA, [1], {"a": 1}]
-    late = datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))
-    odd += [10**5000, "\ud800", np.array([1, 2]), np.int8(7), late]
-    column = pandas.Series(odd, dtype="object")
-    words = ["1", "2.5", "x", None, "true", "\\xff", None, None, None, None, None, None, "\\ud800", None, "7", None]
-    assert frame_table(pandas.DataFrame({"c": column}), "data.private").column("c").to_pylist() == words
-    for cell, word in zip(column, words, strict=True):
-        alone = pandas.DataFrame({"c": pandas.Series([cell], dtype="object")})
-        assert frame_table(alone, "data.private") == pa.table({"c": pa.array([word], pa.large_string())})
 
 
 def test_a_cell_of_a_derived_type_is_what_it_derives_from() -> None:

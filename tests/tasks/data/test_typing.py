@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests.support.console import Terminal
 from tests.support.console import concord as without_home
-from tests.support.sentences import facts
+from tests.support.sentences import facts, says
 from tests.world import (
     ALL_DIFFER,
     DATES,
@@ -150,6 +151,36 @@ def test_init_says_what_it_takes_each_column_for_and_leaves_out_what_is_not_wort
     assert json.loads(shown)["columns"]["remark"] == f"categorical; {FREE_TEXT}"
     assert load_plan(folder / "other.toml").data.categories == ("ward", "age")
     assert all(f'# "{name}", # {UNREAD}' in (folder / "other.toml").read_text() for name in ("parts", "bits"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_init_asks_about_few_whole_numbers_at_a_terminal() -> None:
+    answers = Terminal("private.csv\npublic.csv\n\noutcome\nno,yes\n\nward\n9000\n1\n\n\n\ny\n\n\n\n\n")
+    status, _, error = without_home("init", stdin=answers)
+    assert status == 0, error
+    assert says(error, "'ward'", "few different whole numbers")
+    assert "'age'" not in error
+    assert load_plan(Path("plan.toml")).data.categories == ("ward",)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_public_table_without_a_column_to_learn_from_is_refused_with_each_reason(folder: Path, form: str) -> None:
+    one = pl.DataFrame({"age": [41], "ward": ["surgery"]})
+    several = pl.DataFrame({"size": [1] * 30, "remark": ["20.12.2023"] * 29 + ["21.12.2023"]})
+    for rows, said in ((one, ("'age'", ONE_VALUE)), (several, ("'size'", ONE_VALUE, "'remark'", DATES))):
+        rows.write_csv(folder / "public.csv") if form == "csv" else rows.write_parquet(folder / "public.parquet")
+        status, _, error = init(public=f"public.{form}")
+        assert (status, says(error, *said)) == (2, True), error
+
+
+def test_init_refuses_a_measured_label_of_the_test_table_whatever_classes_are_given(folder: Path) -> None:
+    WARDS.write_csv(folder / "test.csv")
+    tables = ("--private", "private.csv", "--public", "public.csv", "--test", "test.csv")
+    given = ("init", *tables, "--label", "size", "--domain", "ward", "--rows", "9000")
+    status, _, error = without_home(*given)
+    assert (status, "'size' holds 400 different numbers" in error) == (2, True), error
+    status, _, error = without_home(*given, "--classes", "0,1", "--unit", "row")
+    assert (status, says(error, "declared class", "'size'")) == (2, True), error
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("%d.%m.%Y", "csv"), ("%d.%m.%Y", "parquet"), ("%Y-%m-%d", "parquet")])

@@ -20,6 +20,7 @@ from tests.world import (
     Pictures,
     Tallies,
     VectorField,
+    WrongInput,
     centres_of,
     data_vectors,
     learn_codes,
@@ -182,6 +183,15 @@ def test_centres_are_means_of_public_rows_and_the_same_for_the_same_rows() -> No
     assert sorted((found // 500).tolist()) == [[0, 0], [0, 2], [2, 0]]
     assert centres_of(features, 3).tobytes() == found.tobytes()
     assert len(centres_of(np.tile(groups, (5, 1)), 50)) == 3  # no more centres than there are rows that differ
+
+
+def test_a_constant_vector_and_small_pictures_have_views() -> None:
+    flat = learn_view(WAVE, series(np.ones((4, 3), np.float32)), start=0, most=5)
+    assert flat.size == 2
+    small = Passed(name="image", element="uint8", size=9)
+    assert learn_view(small, series(pictures(5)[:, :9]), start=0, most=5).view == "values"
+    with pytest.raises(WrongInput, match="must hold vectors"):
+        learn_view(WAVE, pl.Series("wave", [None], dtype=pl.Array(pl.Float32(), 3)), start=0, most=5)
 
 
 def test_it_reads_back_to_the_bit_and_impossible_views_are_refused() -> None:

@@ -119,26 +119,3 @@ def test_what_another_version_made_is_forgotten_with_the_session_unless_an_open_
     close(door, "two", give_back=True)
     assert forget(door, "two")
     assert secrets_of(door) == set()
-
-
-def test_forgetting_that_was_interrupted_is_finished_by_forgetting_again(
-    door: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    close(door, session(door, "one"), give_back=True)
-    true = door.vault.destroy
-    destroyed: list[str] = []
-
-    def dying(path: str) -> None:
-        if len(destroyed) == 2:
-            raise KeyboardInterrupt
-        destroyed.append(path)
-        true(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(door.vault), "destroy", lambda _, path: dying(path))
-        with pytest.raises(KeyboardInterrupt):
-            forget(door, "one")
-    assert destroyed[0] == "secrets/sessions/one"
-    assert door.ledger.remarks("people") == ()  # not said before it is so
-    assert forget(door, "one")
-    assert secrets_of(door) == set()

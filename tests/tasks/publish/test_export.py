@@ -34,6 +34,7 @@ from tests.world import (
     load,
     modules_needed,
     published_student,
+    sha256,
     verify_published,
 )
 
@@ -130,6 +131,15 @@ def test_a_threshold_of_a_class_that_is_never_named_goes_with_it(small: World, t
     printed = python(tmp_path / "to", "import runpy; runpy.run_path('example.py')").splitlines()
     row = pl.DataFrame([{name: eval(value) for name, value in example_row(student_of(small)).items()}])
     assert printed[1] == f"[{student_of(small).predict_proba(row)[0, 1] >= 0.125!s: >5}]"
+
+
+def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> None:
+    card = (exported / "MODEL_CARD.md").read_text()
+    assert "ε = 1, δ = 1e-05 for one row" in card
+    assert "| size | a number |" in card
+    assert "| shade | a category |" in card
+    assert sha256((exported / "student.skops").read_bytes()) in card
+    assert "majority-class baseline" in card
 
 
 def test_columns_are_told_and_shown_by_their_own_types_in_the_order_of_the_table() -> None:

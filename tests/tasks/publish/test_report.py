@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from tests.support.evaluated import (
+    AT_20,
     EVALUATIONS,
+    NONE,
     NUMBER,
+    SURE,
     USEFUL,
+    classes_tested,
     evaluated,
     share,
+    units_tested,
 )
 from tests.support.published import SESSION, World, with_leading
 from tests.support.sentences import says
@@ -38,6 +43,7 @@ from tests.world import (
     small_counts,
     verdict_of,
     verify_published,
+    warnings_of,
 )
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -186,6 +192,13 @@ def test_whatever_a_plan_names_is_escaped(certificate: Certificate) -> None:
     assert page.count("&lt;script&gt;") >= 4
 
 
+def test_a_long_stream_is_listed_in_the_certificate_alone(certificate: Certificate) -> None:
+    many = with_leading(certificate, files=certificate.leading.files * 100)
+    page = render(many, FIGURES)
+    assert page.count(certificate.leading.files[0].digest) == 4
+    assert says(page, "all 301", "digests")
+
+
 def test_an_additive_student_is_shown_as_a_scorecard(certificate: Certificate) -> None:
     cells = (CellPoints("below 3", (-4,)), CellPoints("3 or more", (7,)), CellPoints("no value", (0,)))
     page = Page(render(certificate, FIGURES, Scorecard(("yes",), (-12,), {"age <b>": cells})))
@@ -212,6 +225,17 @@ def test_the_first_page_warns_unless_the_student_beats_the_baseline_and_finds_ea
     page = first_page(made.model_copy(update={"warnings": (WARNED,)}))
     assert (page.level, page.reasons) == ("warned", (WARNED,))
     assert len(first_page(quiet).measured) == (public is not None) + (private is not None)
+
+
+def test_a_reason_says_what_the_verdict_does_not_and_shows_commands_as_such(certificate: Certificate) -> None:
+    """Before, the verdict stood above the same words, and commands between backticks."""
+    measured = classes_tested(SURE, 0.6, {"no": SURE, "ja": NONE}, (AT_20,))
+    for public, private in ((measured, None), (measured, units_tested()), (None, units_tested(recall=NONE))):
+        made = evaluated(certificate, public, private)
+        told = warnings_of(public, None if public else private, tallied=True)
+        made = made.model_copy(update={"warnings": (*told, "run `concord plan <b>`")})
+        assert [reason in told for reason in first_page(made).reasons] == [False]
+    assert "<li>run <code>concord plan &lt;b&gt;</code>.</li>" in render(made, {})
 
 
 def test_the_bars_are_the_figures_beside_the_baseline(certificate: Certificate) -> None:

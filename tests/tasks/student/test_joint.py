@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -19,6 +20,7 @@ from tests.world import (
     MeasuredRounds,
     NoisyRound,
     NumberField,
+    Passed,
     Prior,
     RoundQuestion,
     Search,
@@ -30,6 +32,7 @@ from tests.world import (
     expected,
     guess_of,
     improved,
+    learn_view,
     likelihood,
     posterior,
     prior_of,
@@ -203,6 +206,20 @@ def test_the_sums_say_whether_a_number_is_straight(monkeypatch: pytest.MonkeyPat
         decode([hear(question_of(CODES.fine), private, labels, 30.0, seed)], public, CODES)
         assert np.array_equal(taken.pop().basis, curved.basis) is not straight
         assert not taken
+
+
+def test_neighbouring_cells_of_a_vector_are_alike_by_how_far_their_centres_lie() -> None:
+    levels = np.array([[0, 0, 0], [3, 4, 0], [250, 250, 250]], dtype=np.uint8)
+    cells = pl.Series("v", levels, dtype=pl.Array(pl.UInt8(), 3))
+    field = learn_view(Passed(name="v", element="uint8", size=3), cells, start=0, most=9)
+    found = correlations(field)
+    order = [int(np.flatnonzero((field.points == row).all(axis=1))[0]) for row in levels.astype(np.int64)]
+    squares = ((levels[:, None].astype(float) - levels) ** 2).sum(axis=2)
+    near = np.sort(squares, axis=1)[:, 2].mean()  # of three cells, the farthest stands for the eighth nearest
+    alike = 0.9 * np.exp(-squares / (2 * near)) + 0.1 * np.eye(3)
+    assert np.allclose(found[np.ix_(order, order)], alike)
+    assert np.linalg.eigvalsh(found).min() > 0
+    assert not found[-1, :-1].any()
 
 
 def test_without_noise_on_the_same_rows_it_is_the_penalised_logistic_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.sentences import facts
 from tests.world import (
     LEARNING,
     NULL_CELL,
@@ -23,6 +24,7 @@ from tests.world import (
     Plan,
     PrivateRows,
     Vault,
+    WrongInput,
     cast_rows,
     derive,
     division_of,
@@ -174,6 +176,16 @@ def test_a_division_tells_key_share_and_names_apart(tmp_path: Path, vault: Vault
     assert len({item.commitment for item in found if item}) == 4
     assert division_of(plan, vault) == found[0]
     assert division_of(plan.model_copy(update={"test": None}), vault) is None
+
+
+def test_rows_are_named_by_columns_that_every_file_holds(tmp_path: Path, vault: Vault) -> None:
+    plan = planned(tmp_path / "data", people(60, 1), **BY_CELLS)
+    (tmp_path / "parts").mkdir()
+    for name, dropped in (("a", []), ("b", ["size"])):
+        people(60, 2).drop(dropped).write_parquet(tmp_path / f"parts/{name}.parquet")
+    encoding, plan = learn_encoding(plan), changed(plan, data__private=str(tmp_path / "parts"))
+    with pytest.raises(WrongInput, match=facts("'size'", "test.columns")):
+        shards(plan, encoding, vault)
 
 
 def test_a_later_table_that_names_all_units_anew_is_another_division(tmp_path: Path, vault: Vault) -> None:

@@ -5,15 +5,14 @@ writes: tests/artifacts/ledger/test_ledger_model.py.
 """
 
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.chained import Said, rewrite
-from tests.support.openings import InMemory, batch
-from tests.support.planted import STABLE, asked, chosen, everything, named, rebound
+from tests.support.openings import batch
+from tests.support.planted import STABLE, asked, chosen, named
 from tests.support.sentences import says
 from tests.world import (
     HIDDEN,
@@ -21,7 +20,6 @@ from tests.world import (
     Draw,
     Ledger,
     Mechanism,
-    NoisyVotes,
     NotVerified,
     ledger_faults,
     verify,
@@ -44,11 +42,6 @@ def found(ledger: Ledger) -> list[str]:
     """What breaks the rule in a ledger that chain and book believe."""
     ledger.verify()
     return list(ledger_faults(ledger.records()))
-
-
-def test_an_honest_history_keeps_the_rule(home: Path) -> None:
-    everything(ledger := named(Ledger.of(home)))
-    assert found(ledger) == []
 
 
 def at(place: int, *path: str, value: Any) -> Callable[[list[Said]], None]:
@@ -88,30 +81,6 @@ def test_a_refusal_that_costs_next_to_nothing_is_found(home: Path) -> None:
     assert says(said_of(home), "entry 2", "s-1", "refusal", "1e-18 nats")
 
 
-def test_sessions_beyond_the_cap_are_found(home: Path) -> None:
-    """Seven sessions that bring ε to 9.66 of a cap of 8."""
-    opened(home, NoisyVotes.calibrate(epsilon=3.3, delta=1e-6, queries=10, classes=2))
-
-    def seven(result: list[Said]) -> None:
-        for copy in (f"s-{number}" for number in range(2, 8)):
-            body = {**deepcopy(result[1].body), "id": copy, "commitment": f"key of {copy}"}
-            result.append(Said("people", copy, "open", body))
-
-    rewrite(home, seven)
-    ledger = Ledger.of(home)
-    domain = ledger.domain("people")
-    assert domain is not None
-    assert domain.filter.spent(ledger.total("people"))[0] > 8
-    assert "but the domain's cap covers" in said_of(home)
-
-
-def test_parts_of_delta_that_are_more_than_the_cap_are_found(home: Path) -> None:
-    """δ_R + δ_A of 1.09e-3 under a cap of 1e-4."""
-    opened(home)
-    rewrite(home, at(0, "filter", "delta_additive", value=1.04e-3))
-    assert says(said_of(home), 0.0001, 5e-05, 0.00104)
-
-
 @pytest.mark.parametrize("where", [1, 3], ids=["before anything was begun", "again under its name"])
 def test_noise_drawn_out_of_turn_is_found(home: Path, where: int) -> None:
     opened(home)
@@ -123,20 +92,6 @@ def test_noise_drawn_out_of_turn_is_found(home: Path, where: int) -> None:
     with pytest.raises(NotVerified, match=r"\('draw'\)"):
         Ledger.of(home).verify()
     assert says(str(list(ledger_faults(Ledger.of(home).records()))), "noise", "no batch", "again")
-
-
-def test_a_second_secret_of_one_name_is_refused() -> None:
-    """By another secret an erased unit is not known."""
-    ledger = named(InMemory())
-    with pytest.raises(NotVerified, match="restore that one"):
-        rebound(ledger)
-    assert len(ledger.remarks("people")) == 2
-
-
-def test_amounts_that_are_too_large_are_found_as_well(home: Path) -> None:
-    opened(home)
-    rewrite(home, at(1, "per_refusal", "delta", value="0.0001"))
-    assert "a refusal is charged" in said_of(home)
 
 
 def test_a_choice_that_hides_other_neighbours_than_its_domain_is_found(home: Path) -> None:

@@ -72,18 +72,6 @@ def cut_back(home: Path, entries: int) -> None:
         ledger.execute("DELETE FROM entries WHERE seq > ?", (entries,))
 
 
-def test_a_ledger_that_lost_a_session_is_found_and_the_session_named(home: Path) -> None:
-    """Cut back to its first entry, emptied, deleted."""
-    for entries in (1, 0, None):
-        if entries is None:
-            (home / "ledger.db").unlink()
-        else:
-            cut_back(home, entries)
-        for subject in (None, SESSION):
-            found = failing(verify(home, subject))[HELD]
-            assert says(found, "released files", f"MLflow: {SESSION}", "the ledger does not know")
-
-
 @pytest.mark.parametrize("where", ["released files", "vault", "MLflow"])
 def test_each_place_that_holds_a_session_is_enough(tmp_path: Path, home: Path, where: str) -> None:
     """What else the home held is gone."""
