@@ -27,8 +27,8 @@ def test_a_skip_fails_unless_its_reason_is_listed(reason: str) -> None:
 
 def test_a_skip_of_a_test_and_of_a_whole_file_fails_by_that_option_alone(tmp_path: Path) -> None:
     """The option reaches both, through the hooks that all tests here are run with."""
-    (tmp_path / "test_one.py").write_text("import pytest\ndef test_one(): pytest.skip('no reason')\n")
-    (tmp_path / "test_file.py").write_text("import pytest\npytest.skip('no reason', allow_module_level=True)\n")
+    (tmp_path / "one_test.py").write_text("import pytest\ndef test_one(): pytest.skip('no reason')\n")
+    (tmp_path / "file_test.py").write_text("import pytest\npytest.skip('no reason', allow_module_level=True)\n")
     options = ["-q", "--noconftest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-c", "/dev/null"]
 
     def ended(*more: str) -> tuple[int, str]:
