@@ -13,7 +13,7 @@ import pytest
 from tests.skips import MAY_BE_SKIPPED, failed_unless_listed
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = ("postgres", "gcc", "dieharder", "chromium")
+PROGRAMS = ("postgres", "gcc", "chromium")
 INSTALLS = f'for each in {" ".join(PROGRAMS)}; do printf "#!/bin/sh\\n" > "$HERE/$each"; chmod +x "$HERE/$each"; done'
 
 

@@ -1,9 +1,11 @@
-"""Samplers against their exact probabilities, with wrong-scale twins; the keyed stream against AES by hand.
+"""Samplers against their exact probabilities, with wrong-scale twins; the keyed stream against AES by hand, and derived
+keys against HKDF.
 
 Each sample is tested by chi-squared. N and REJECT are declared once: a right sampler fails once in a billion runs, and
 every twin must be rejected by the same test on the same sample.
 """
 
+import hmac
 from collections.abc import Callable
 
 import numpy as np
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from tests.privacy.exact import Floats, gaussian_law, laplace_law
-from tests.world import Ints, mechanisms_noise
+from tests.world import Ints, derive, mechanisms_noise
 
 N = 20_000
 REJECT = 1e-9
@@ -88,6 +90,11 @@ def test_draws_are_the_key_stream_of_aes() -> None:
     zero = "dc95c078a2408989ad48a21492842087"  # AES-256 of a zero block under a zero key (NIST's GFSbox answers)
     assert mechanisms_noise.keyed_draws(bytes(32), 0, 2).tobytes().hex() == zero
     assert mechanisms_noise.keyed_draws(KEY, 0, 65).tolist() == by_hand(KEY, 65)
+
+
+def test_keys_are_derived_as_rfc_5869_says() -> None:
+    extracted = hmac.digest(bytes(32), KEY, "sha256")
+    assert derive(KEY, "draws") == hmac.digest(extracted, b"concord/draws\x01", "sha256")
 
 
 @given(first=st.integers(0, 200), rows=st.integers(0, 200))
