@@ -41,6 +41,8 @@ LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)
 PLACES = ("first", "middle", "last")
 STORED = (pa.float64(), pa.string(), pa.timestamp("us"), pa.float32(), pa.int64(), pa.uint64(), pa.date32())
 LONG = (255, 256, 257, 1023, 1024, 1025, 4095, 4097, 65_535, 65_536, 65_537)
+BY_DAY = (257, 1025, 65_537)
+"""The first lengths beyond a bound; the others are taken with --exhaustive alone."""
 Bits = tuple[Any, ...]
 
 
@@ -109,7 +111,7 @@ def by_itself(stored: pa.DataType, cell: Cell) -> list[Bits]:
     [
         (65, "middle", STORED[:3]),
         *(
-            pytest.param(rows, place, STORED, marks=pytest.mark.slow)
+            pytest.param(rows, place, STORED, marks=pytest.mark.slow if rows in BY_DAY else pytest.mark.exhaustive)
             for rows, place in zip(LONG, cycle(PLACES), strict=False)
         ),
     ],
