@@ -1,17 +1,15 @@
 """The audit: its bounds cover what they should, its attacks are neighbours, honest mechanisms stand, twins fall."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom, nbinom
+from scipy.stats import binom
 
-from tests.privacy import audit as auditing
 from tests.privacy.attacks import attacks_on
-from tests.privacy.audit import Fresh, ScoreEvent, audit, best_event, both_sides, log_ratio, lower_bound
+from tests.privacy.audit import ScoreEvent, audit, best_event, log_ratio, lower_bound
 from tests.privacy.small import SUMS, calibrated
 from tests.world import (
     MECHANISMS,
@@ -20,11 +18,9 @@ from tests.world import (
     Answers,
     Ints,
     Mechanism,
-    NoisyVotes,
     StableVoting,
     distance_to_instability,
     mechanisms_noise,
-    plurality,
 )
 
 EPSILON, DELTA = 2.0, 1e-6
@@ -103,37 +99,6 @@ def test_the_telling_event_is_found_on_either_side(more: str, event: ScoreEvent)
     assert lower_bound(event, here, there, 0.0, 0.99) == log_ratio(100, 0, 1_000, 0.0, 0.99) > 2
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_streams_differ_by_one_vote_a_row(name: str, classes: int) -> None:
-    attacks = attacks_on(calibrated(name, classes, cutoff=3), classes, 30)
-    for attack in attacks:
-        moved = attack.here - attack.there
-        assert attack.here.shape[1] == classes
-        assert min(attack.here.min(), attack.there.min()) >= 0
-        assert (np.abs(moved).max(axis=1) == 1).all()
-        assert (np.abs(moved).sum(axis=1) == 2).all()
-        assert (moved.sum(axis=1) == 0).all()
-    assert sum(attack.share for attack in attacks) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("name", [name for name, ends in MECHANISMS.items() if "cutoff" in ends])
-def test_rows_are_at_adjacent_distances_or_their_labels_differ(name: str) -> None:
-    crossing, split = attacks_on(calibrated(name, cutoff=3), 2, 30)
-    gaps = distance_to_instability(crossing.here) - distance_to_instability(crossing.there)
-    assert set(np.abs(gaps).tolist()) == {1}
-    assert (plurality(crossing.here) == plurality(crossing.there)).all()
-    assert (plurality(split.here) != plurality(split.there)).all()
-    assert not distance_to_instability(np.concatenate([split.here, split.there])).any()
-
-
-def test_a_table_of_one_entry_is_attacked_as_well() -> None:
-    table = np.array([2**63], np.uint64)
-    mechanism = StableVoting(epsilon=EPSILON, delta=0.5, cutoff=2, order=4.0, refusal=table)
-    waiting, _ = attacks_on(mechanism, 2, 30)
-    assert (waiting.labels == 0).all()  # no answer tells anything
-
-
 def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
     mechanism = calibrated("stable", cutoff=3)
     attack = attacks_on(mechanism, 2, 30)[0]
@@ -147,71 +112,6 @@ def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
         labels = mechanism.answer(votes, draws)
         truth = log_likelihood(attack.here, labels) - log_likelihood(attack.there, labels)
         assert attack.score(Answers(labels)) == pytest.approx(truth)
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_the_score_is_the_likelihood_ratio_of_noisy_votes(classes: int) -> None:
-    mechanism: NoisyVotes = calibrated("noisy_votes", classes)
-    (attack,) = attacks_on(mechanism, classes, 30)
-    answers = mechanism.release(attack.here, Fresh(1, 2), 0, 0)
-
-    def log_likelihood(votes: Ints) -> float:
-        assert answers.counts is not None
-        drawn = (answers.counts - votes)[:, 1 if classes == 2 else 0 :]
-        return -float((drawn**2).sum()) / (2 * mechanism.scale**2)
-
-    assert attack.score(answers) == pytest.approx(log_likelihood(attack.here) - log_likelihood(attack.there))
-
-
-def test_sessions_follow_their_exact_law() -> None:
-    """How many rows stable voting answers before its last refusal, on both sides, against the negative binomial."""
-    mechanism = calibrated("stable", cutoff=2, epsilon=2.0)
-    attack = attacks_on(mechanism, 2, 30)[0]
-    counting = replace(attack, labels=np.ones_like(attack.labels))
-    trials = 5_000
-    for scores, votes in zip(both_sides(mechanism.release, counting, trials), (attack.here, attack.there), strict=True):
-        odds = int(mechanism.refusal[distance_to_instability(votes[:1])[0]]) / WHOLE
-        for asked in (2, 3, 4, 6):
-            ended = binom(trials, nbinom.cdf(asked - 2, 2, odds))
-            assert ended.ppf(1e-8) <= np.count_nonzero(scores <= asked) <= ended.isf(1e-8)
-
-
-def test_trials_share_no_draw() -> None:
-    source = Fresh(trials=3, rows=4)
-    drawn = []
-    for _ in range(3):
-        source.next_trial()
-        drawn.append(source.uniform(0, 4))
-        assert (source.uniform(1, 3) == drawn[-1][1:]).all()
-    assert len(np.unique(drawn)) == 12
-
-
-@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
-def test_noise_drawn_ahead_is_used_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def count(scale: float, size: int) -> Ints:
-        return drawn[scale].pop(0)[:size] if drawn[scale] else np.empty(0, np.int64)
-
-    drawn = {scale: [np.arange(10) + 10 * pool for pool in range(4)] for scale in (1.0, 2.0)}
-    monkeypatch.setattr(mechanisms_noise, kind, count)
-    monkeypatch.setattr(auditing, "AHEAD", 10)
-    source = Fresh(trials=1, rows=1)
-    taken = [getattr(source, kind)(scale, size) for size in (3, 0, 9, 8) for scale in (1.0, 2.0)]
-    assert [len(item) for item in taken] == [3, 3, 0, 0, 9, 9, 8, 8]
-    for first in (0, 1):
-        assert np.concatenate(taken[first::2]).tolist() == list(range(20))
-
-
-def test_what_is_kept_is_kept_for_one_trial() -> None:
-    source, values = Fresh(trials=2, rows=1), iter(range(9))
-
-    def draw() -> Ints:
-        return np.array([next(values)])
-
-    seen = []
-    for _ in range(2):
-        source.next_trial()
-        seen.append([int(source.once(name, draw)[0]) for name in ("a", "a", "b")])
-    assert seen == [[0, 0, 1], [2, 2, 3]]
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -1,16 +1,13 @@
-"""Laws of privacy costs: composition, order, monotony, closed forms against oracles; nothing rounds the wrong way."""
+"""Laws of privacy costs: composition, monotony, closed forms against oracles; nothing rounds the wrong way."""
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
-from itertools import pairwise, permutations
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from dp_accounting.pld import common, privacy_loss_distribution
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
@@ -85,13 +82,6 @@ def test_n_together_cost_n_times_one_and_what_n_at_once_do(name: str, count: int
         same(many, AT_ONCE[name](count))
 
 
-def test_order_does_not_matter() -> None:
-    whole = compose(COSTS.values())
-    for order in permutations(COSTS.values()):
-        same(compose(order), whole)
-    same(compose([compose(list(COSTS.values())[:2]), compose(list(COSTS.values())[2:])]), whole)
-
-
 def test_nothing_costs_nothing_and_adds_nothing() -> None:
     nothing = compose([])
     assert nothing.epsilon(1e-9) == nothing.epsilon(0.0) == 0.0
@@ -104,15 +94,6 @@ def test_more_delta_never_needs_more_epsilon_and_more_releases_never_less(cost: 
     assert all(after <= before for before, after in pairwise(by_delta))
     by_count = [compose([cost] * count).epsilon(1e-5) for count in (1, 2, 5, 20, 100)]
     assert all(after > before for before, after in pairwise(by_count))
-
-
-@given(low=st.floats(1e-6, 5), more=st.floats(1.001, 10), times=st.integers(1, 50))
-@settings(max_examples=40)
-def test_more_noise_never_costs_more(low: float, more: float, times: int) -> None:
-    for make in (Cost.gaussian, lambda amount: Cost.approximate(amount, times=times)):
-        quiet, loud = make(low), make(low * more)
-        assert all(a <= b for a, b in zip(quiet.renyi, loud.renyi, strict=True))
-        assert quiet.epsilon(1e-6) <= loud.epsilon(1e-6)
 
 
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 20.0])
@@ -169,12 +150,6 @@ def test_optimal_composition_is_its_definition_rounded_up(epsilon: float, times:
     assert exact * (1 - 1e-12) <= optimal_composition([(epsilon, times)], delta) <= exact * (1 + 1e-4)
 
 
-def test_the_published_figure_of_composition() -> None:
-    """ε = 0.1, a hundred times: 4.7746 at δ = 1e-6, not the 10 of plain addition."""
-    assert optimal_composition([(0.1, 100)], 1e-6) == pytest.approx(4.7746, abs=5e-3)
-    assert optimal_composition([(0.1, 100)], 0.0) == pytest.approx(10.0)
-
-
 @pytest.mark.parametrize(("epsilon", "times"), [(0.1, 3), (0.7, 6), (4.0, 5)])
 @pytest.mark.parametrize("total", [0.0, 0.05, 1.3, 3.9])
 def test_the_hockey_stick_is_the_sum_over_all_answers(epsilon: float, times: int, total: float) -> None:
@@ -201,16 +176,6 @@ def test_composition_of_unequal_parts_covers_the_exact_one(parts: list[tuple[flo
 
 def test_where_the_fourier_transform_is_not_to_be_trusted_parts_add_up() -> None:
     assert optimal_composition([(0.3, 4), (0.2, 1)], FFT_ERROR) == pytest.approx(1.4)
-
-
-def test_dp_accounting_alone_under_reports_and_ours_does_not() -> None:
-    """Why `optimal_composition` sums by itself: a Fourier transform loses what is small."""
-    epsilon, times, delta = 0.0123, 10_000, 1e-9
-    parameters = common.DifferentialPrivacyParameters(epsilon, 0.0)
-    losses = privacy_loss_distribution.from_privacy_parameters(parameters, value_discretization_interval=epsilon)
-    exact = least_epsilon(epsilon, times, delta)
-    assert losses.self_compose(times).get_epsilon_for_delta(delta) < exact
-    assert optimal_composition([(epsilon, times)], delta) >= exact
 
 
 @pytest.mark.parametrize("delta", [0.5, 1e-3, 1e-9])

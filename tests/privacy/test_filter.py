@@ -154,11 +154,6 @@ def test_a_positive_spend_never_rounds_to_nothing(amount: float) -> None:
     assert charge.times(3) == charge + charge + charge
 
 
-def test_nothing_spent_is_nothing() -> None:
-    assert CAP.charge(compose([])) == Charge()
-    assert CAP.spent(Charge()) == (0.0, 0.0)
-
-
 def test_a_cost_that_is_infinite_at_the_order_is_refused() -> None:
     curve = tuple(0.1 if order < CAP.order else math.inf for order in ORDERS)
     with pytest.raises(ValueError, match=facts("infinite", f"{CAP.order:g}")):
@@ -169,12 +164,6 @@ def test_a_cap_too_small_for_any_spend_admits_none() -> None:
     tiny = Filter(epsilon=1e-3, delta=1e-9, order=1.25, delta_renyi=5e-10, delta_additive=5e-10)
     assert tiny.budget < 0
     assert not tiny.admits(tiny.charge(Cost.gaussian(1e-12)))
-
-
-def test_a_new_cap_keeps_the_order() -> None:
-    wider = CAP.recapped(8.0, 8e-5)
-    assert (wider.order, wider.epsilon, wider.delta_renyi) == (CAP.order, 8.0, 4e-5)
-    assert wider.budget > CAP.budget
 
 
 def test_refusals_at_their_own_charge_add_up_to_the_reservation() -> None:

@@ -1,4 +1,4 @@
-"""What relabelling costs: the maps and their inverses, the published numbers, and the mechanism that states them."""
+"""What relabelling costs: the maps and their inverses, and the mechanism that states them."""
 
 import math
 
@@ -12,7 +12,6 @@ from tests.world import (
     Relabelled,
     WrongInput,
     amplified,
-    boost,
     inner_budget,
     recorded,
     share_for,
@@ -60,33 +59,6 @@ def test_amplification_is_that_of_randomised_response_on_a_poisson_subset() -> N
     assert amplified(epsilon, 1e-3, share) == pytest.approx((math.log(with_row / lied), 3e-4))
     assert amplified(epsilon, 0, 1.0)[0] == pytest.approx(epsilon)
     assert amplified(1000.0, 0, 0.5)[0] == pytest.approx(1000 + math.log(0.5))
-
-
-# Published numbers: replace-one neighbours and a subset of fixed size -------------------------------------------------
-
-
-def published_share(boosted: float, factor: float) -> float:
-    """q that leaves (1, δ) where LabelBoost gives (boosted, ·): (e − 1)/(e^boosted·factor − 1), at ε = 1."""
-    return math.expm1(1.0) / (factor * math.exp(boosted) - 1)
-
-
-def test_the_published_shares_are_those_of_larger_constants() -> None:
-    """Algorithm 4: q = (e^ε − 1)/(e⁴ − 1) after the rounding of BNS15, (e^ε − 1)/(4e² − 1) of its lemma, which are at
-    least ε/53.6 and ε/28.56. Ours, for an added or removed row, is over eight and four times as large at ε = 1."""
-    assert published_share(4, 1) == pytest.approx(1 / 31.19, rel=1e-3)
-    assert published_share(2, 4) == pytest.approx(1 / 16.62, rel=1e-3)
-    for epsilon in (0.01, 0.5, 1.0):
-        assert math.expm1(epsilon) / (math.exp(4) - 1) >= epsilon / 53.6
-        assert math.expm1(epsilon) / (4 * math.exp(2) - 1) >= epsilon / 28.56
-    assert share_for(1.0) == pytest.approx(math.expm1(1) / (math.e * (1 + math.exp(0.5)) - 1))
-    assert 4.5 < share_for(1.0) / published_share(2, 4) < 5 < 8 < share_for(1.0) / published_share(4, 1) < 9
-
-
-def test_the_boost_is_less_than_the_published_three() -> None:
-    assert boost(1.0) == pytest.approx(0.974077, abs=1e-6)
-    assert boost(1.0) < 1 / 2 + math.log(2) < 1 + math.log(4) < 3
-    assert boost(1e-9) == pytest.approx(math.log(2))
-    assert boost(3000.0) == pytest.approx(1500)
 
 
 # The mechanism --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from tests.world import (
     SparseVector,
     hockey_stick,
     least_with_tail,
-    margin,
     sum_tail,
 )
 
@@ -147,11 +146,6 @@ def test_a_label_delta_that_is_not_split_over_epochs_passes_the_budget() -> None
     assert adaptive(Run.of(right), split, 3, right.epoch_epsilon * 3) <= budget
 
 
-def test_margin_is_what_halves_the_sensitivity() -> None:
-    one_vote = np.array([[5, 2], [4, 3]])
-    assert np.diff(margin(one_vote)).tolist() == [-2]
-
-
 # Costs --------------------------------------------------------------------------------------------------------------
 
 
@@ -171,28 +165,3 @@ def test_tail_of_the_sum_is_exact_and_rounded_up(scales: tuple[float, float], le
 def test_least_distance_with_a_tail_is_the_least(probability: float) -> None:
     least = least_with_tail(3.0, 4.0, probability)
     assert sum_tail(3.0, 4.0, least) <= probability < sum_tail(3.0, 4.0, least - 1)
-
-
-def test_more_budget_and_fewer_refusals_never_reach_less() -> None:
-    reach = [[SparseVector.calibrate(epsilon=e, delta=1e-6, cutoff=t).reach for t in (1, 5, 50)] for e in (0.5, 1, 4)]
-    assert (np.diff(reach, axis=0) < 0).all()
-    assert (np.diff(reach, axis=1) > 0).all()
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "cutoff", "margin_needed"),
-    [
-        (0.5, 1, 225),
-        (0.5, 5, 1218),
-        (1, 1, 113),
-        (1, 5, 610),
-        (1, 20, 2085),
-        (1, 100, 5393),
-        (4, 5, 154),
-        (4, 100, 1543),
-    ],
-)
-def test_margin_for_one_percent_refusals_is_the_designs(epsilon: float, cutoff: int, margin_needed: int) -> None:
-    """ALGORITHMS 1.7, for continuous noise and one split of δ: ours may only be better, and not by much."""
-    reach = SparseVector.calibrate(epsilon=epsilon, delta=1e-5, cutoff=cutoff).reach
-    assert 0.94 * margin_needed <= 2 * reach + 1 <= margin_needed + 1
