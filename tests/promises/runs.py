@@ -306,3 +306,6 @@ RUNS = (
 )
 READERS = tuple({(run.works, run.labels): run for run in reversed(RUNS)}.values())
 """One run for each way of reading private rows: mechanisms that answer from the same votes, say, read alike."""
+STAGES_OF_OTHERS = ("tallies of labels", "hypothesis of labels")
+"""Readers whose stages are those of "labels" and of "tallies" or "hypothesis", which are asked by day: where a test is
+long, these are asked with --exhaustive alone."""

@@ -21,7 +21,7 @@ from tests.promises.kept import KINDS as PRIVATE
 from tests.promises.kept import files, sequences, set_aside
 from tests.promises.kinds import KINDS
 from tests.promises.marks import LENGTH, OF_TWO, Marks, leaks
-from tests.promises.runs import READERS, RUNS, Run, far_off
+from tests.promises.runs import READERS, RUNS, STAGES_OF_OTHERS, Run, far_off
 from tests.promises.scene import Scene
 from tests.support.homes import dies
 from tests.world import BudgetRefused, ConcordError, EnvironmentFailed, Ledger, Released, erased, show_erasure
@@ -36,8 +36,13 @@ UNIT = f"{VALUE}-unit-p1-17"
 
 def some(names: Container[str]) -> pytest.MarkDecorator:
     """Some kinds in place of all."""
-    chosen = [run for run in RUNS if run.name in names]
-    return pytest.mark.parametrize("run", chosen, ids=lambda run: run.name, indirect=True)
+    seldom: Any = pytest.mark.exhaustive
+    chosen = [
+        pytest.param(run, marks=seldom if run.name in STAGES_OF_OTHERS else (), id=run.name)
+        for run in RUNS
+        if run.name in names
+    ]
+    return pytest.mark.parametrize("run", chosen, indirect=True)
 
 
 @pytest.fixture(

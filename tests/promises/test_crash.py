@@ -17,10 +17,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.promises.command_walks import COMMANDS
 from tests.promises.crashes import MIXTURES, Crashes
+from tests.promises.runs import STAGES_OF_OTHERS
 from tests.promises.walks import (
     AT_DOOR,
     BEGINNING,
@@ -37,7 +39,7 @@ from tests.promises.walks import (
 )
 from tests.support.disk import SYNCS, WAYS
 from tests.support.syncs import Sync, syncs, without
-from tests.world import ConcordError, Ledger, Ref, Stores, Vault
+from tests.world import ConcordError, Ledger, Randomness, Ref, Stores, Vault
 
 CASES = 5
 """Of each walk in a default test, besides its end."""
@@ -104,7 +106,13 @@ def test_a_command_that_goes_on_without_a_sync_would_be_found_by_the_second_fail
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("walk", several(COMMANDS))
+@pytest.mark.parametrize(
+    "walk",
+    [
+        pytest.param(walk, marks=pytest.mark.exhaustive if walk.name[4:] in STAGES_OF_OTHERS else (), id=walk.name)
+        for walk in COMMANDS
+    ],
+)
 def test_a_command_goes_on_from_wherever_it_failed(
     tmp_path: Path, walk: Walk, mlflow_database: Path, exhaustive: bool
 ) -> None:
@@ -217,6 +225,22 @@ def test_noise_drawn_again_would_be_found(tmp_path: Path, walk: Walk) -> None:
     named = [at for at, change in enumerate(crashes.changes) if change.other.endswith(".npz")]
     drawn = named[0] + 2 if named else len(crashes.changes)
     assert any("another draw" in wrong for _ in range(8) for wrong in crashes.broken(drawn, "all"))
+
+
+def by_another_key(home: Path, go: Callable[[Path], object]) -> None:
+    """The planted bug: once labels are published, keyed draws are others, by which every row is refused."""
+    drawn = 0 if any(home.glob("released/*/labels/*")) else 2**64 - 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Randomness, "uniform", lambda _source, _first, rows: np.full(rows, drawn, np.uint64))
+        go(home)
+
+
+def test_draws_by_another_key_would_be_found(tmp_path: Path) -> None:
+    """When the first labels are published, and not committed yet."""
+    (stable,) = (walk for walk in AT_DOOR if walk.name == "stable")
+    crashes = Crashes(tmp_path, replace(stable, go=partial(by_another_key, go=stable.go)))
+    published = next(at for at, change in enumerate(crashes.changes) if "/labels/" in change.other)
+    assert any("another release" in wrong for wrong in crashes.broken(published + 1, "all"))
 
 
 def hasty(home: Path) -> None:

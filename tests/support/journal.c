@@ -50,9 +50,6 @@ void journal_begin(const char *folder, const char *file, const char *fault) {
     pthread_mutex_unlock(&turn);
 }
 
-/* How many changes this process has made, or tried to make, since it began. */
-long journal_changes(void) { return changes; }
-
 static void take(void) { pthread_mutex_lock(&turn); }
 static void give(void) { pthread_mutex_unlock(&turn); }
 

@@ -8,7 +8,6 @@ from tests.world import (
     LABELS,
     Batch,
     BatchOutcome,
-    Charge,
     Cost,
     Domain,
     Entry,
@@ -84,11 +83,6 @@ def named(ledger: Ledger) -> Ledger:
     """The ledger with the domain `census`, capped at CAP."""
     ledger.name_domain(DOMAIN.name, unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
     return ledger
-
-
-def at_most(first: Charge, second: Charge) -> bool:
-    """Whether a charge is within another, in both its parts."""
-    return first.renyi <= second.renyi and first.delta <= second.delta
 
 
 class InMemory(Ledger):

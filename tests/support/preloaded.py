@@ -27,8 +27,3 @@ def environment(below: Path, journal: Path | None = None, fault: str = "") -> di
 def begin(below: Path | str, journal: Path | str = "", fault: str = "") -> None:
     """In a process into which the library is loaded: record in another journal, from change number 0."""
     ctypes.CDLL(None).journal_begin(*(str(given).encode() for given in (below, journal, fault)))
-
-
-def changes() -> int:
-    """How many changes this process has made, or tried to make, since it began."""
-    return int(ctypes.CDLL(None).journal_changes())
