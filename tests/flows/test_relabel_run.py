@@ -1,5 +1,5 @@
 """What is special to relabelled sessions: a domain has one of them, and the whole is charged; their life:
-tests/promises/test_lifecycle.py; what stays secret: tests/promises/test_canary_relabel.py."""
+tests/promises/test_lifecycle.py; what stays secret: tests/promises/test_canary_kinds.py."""
 
 import shutil
 from pathlib import Path

@@ -1,8 +1,4 @@
-"""How a run ends by each fault, at a real terminal; and whether the next one goes on. Run as a module, it prints
-
-    fault × at × ended in seconds × status × lost × left behind
-
-    python -m tests.promises.endings [PART OF A FAULT'S NAME]
+"""How a run ends by each fault, at a real terminal; and whether the next one goes on.
 
 A `Fault` is caused while a run is stopped at some place (tests/promises/stalling.py), and the run then goes on if that
 did not end it; or in its home before the run. To add one, add a line to FAULTS.
@@ -14,8 +10,6 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -133,10 +127,9 @@ FAULTS = {
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: how a run ended upon a fault, and the effects."""
+    """How a run ended upon a fault, and the effects."""
 
     fault: str
-    at: str
     seconds: float
     status: int
     sentences: list[str]
@@ -156,13 +149,8 @@ class Row:
         status = [f"status {self.status}"] if self.status != expected.status else []
         return [*result, *late, *status, *([self.lost] if self.lost else []), *self.left]
 
-    def __str__(self) -> str:
-        lost, left = self.lost or "nothing", ", ".join(self.left) or "nothing"
-        return f"{self.fault:<24} {self.at:<10} {self.seconds:>6.1f} {self.status:>7}  {lost:<20} {left}"
-
 
 PLACES = ("starting", "encode", "split", "fit", "teach", "poll", "release", "study", "certify")
-HEADER = f"{'fault':<24} {'at':<10} {'ended':>6} {'status':>7}  {'lost':<20} left behind"
 
 
 def attempt(name: str, at: str, folder: Path, *, again: bool = True, **changes: Any) -> Row:
@@ -188,7 +176,7 @@ def attempt(name: str, at: str, folder: Path, *, again: bool = True, **changes: 
         lacks = lost(write_plan(folder / "data", **SMALL), home, folder) if again else ""
     after = run.shown.partition((STUCK + at).encode())[2] if fault.do else b""
     sentences = [line for line in visible(after) if STUCK not in line and not PROGRESS.search(line)]
-    return Row(name, at, seconds, status, sentences, lacks, left)
+    return Row(name, seconds, status, sentences, lacks, left)
 
 
 def visible(result: bytes) -> list[str]:
@@ -208,33 +196,3 @@ def lost(plan: Path, home: Path, folder: Path) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
         return "" if all(check.ok for check in verify(home, None)) else "it does not verify"
-
-
-def places(fault: Fault) -> tuple[str, ...]:
-    """The places at which to cause a fault. A stopped worker never goes on, so no run is resumed there; after the last
-    stage nothing is left to write, so nothing fails."""
-    without = ("fit", "certify") if fault.goes_on else ()
-    return tuple(at for at in PLACES if at not in without) if fault.do else ("",)
-
-
-def shown(name: str, at: str, folder: Path) -> str:
-    """A line of the table, with its errors."""
-    try:
-        row = attempt(name, at, folder)
-    except Impossible as why:
-        return f"{name:<24} {at:<10} {why}"
-    return " ".join([str(row), *(["wrong: ", *row.wrong()] if row.wrong() else [])])
-
-
-def main(part: str = "") -> None:
-    """Print the table: every fault whose name contains `part`, at every place."""
-    print(HEADER)
-    for name, fault in FAULTS.items():
-        for at in places(fault):
-            if part in name:
-                with tempfile.TemporaryDirectory() as folder:
-                    print(shown(name, at, Path(folder)), flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

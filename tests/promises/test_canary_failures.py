@@ -2,17 +2,32 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.promises.canary import NAME, VALUE, private_rows
-from tests.promises.kept import files
+from tests.promises.canary import NAME, VALUE, private_rows, relabelling
+from tests.promises.kept import drawn, files
 from tests.promises.scene import Scene
-from tests.world import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from tests.world import (
+    Admitted,
+    BudgetRefused,
+    ConcordError,
+    EnvironmentFailed,
+    NotVerified,
+    PrivateFiles,
+    RunContext,
+    VotesAsk,
+    WrongInput,
+    claim,
+    flows_admit,
+    opening_of,
+)
 
 
 def headless(private: Path) -> None:
@@ -81,3 +96,26 @@ def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     (scene.home / "mlflow.db").unlink()
     (scene.home / "mlflow.db").mkdir()  # a folder cannot be put aside and replaced
     assert "MLflow" in scene.fails(EnvironmentFailed, data__test=None, student__refused="drop")
+
+
+@pytest.mark.slow
+def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a relabelled session: it is admitted and its hypothesis drawn; while it polls, others take the rest of the
+    budget."""
+    scene.tables = relabelling(scene.tables)
+    begin = flows_admit.begin
+
+    def too_late(
+        run: RunContext, admitted: Admitted[VotesAsk], private: PrivateFiles, *arguments: Any, **named: Any
+    ) -> Any:
+        claim(run.stores, run.plan, private.files)
+        with suppress(BudgetRefused):
+            for other in map(str, count()):
+                asked = opening_of(run.stores, run.plan, admitted.ask, admitted.stream.encoding)
+                asked = replace(asked, id=other, commitment=other, mechanism={"name": "another"})
+                run.stores.ledger.open_session(asked, further=True)
+        return begin(run, admitted, private, *arguments, **named)
+
+    monkeypatch.setattr(flows_admit, "begin", too_late)
+    assert "does not cover" in scene.fails(BudgetRefused, new_session=True)
+    assert drawn(scene.home)

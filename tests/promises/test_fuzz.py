@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from tests.promises.fuzz import SECRET, bent, damaged, table_file
-from tests.promises.runs import READERS, RUNS, Run
-from tests.support.people import changed, tables_of_plan, write_plan, write_tables
+from tests.support.people import changed, tables_of_plan, write_tables
 from tests.world import (
     ConcordError,
     Encoding,
-    Ledger,
     PrivateRows,
     Vault,
     WrongInput,
@@ -25,11 +23,7 @@ from tests.world import (
 )
 
 PUBLIC, PRIVATE, PLANS, TEXTS = 600, 500, 600, 300
-"""Cases in process: 2,000; of those that read tables, the default tests take every fifth."""
-
-
-def some_and_all(cases: int) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("cases", [cases // 5, pytest.param(cases, marks=pytest.mark.slow)])
+"""Cases, every one with --exhaustive; otherwise, of those that read tables, a fifth."""
 
 
 def one_sentence(error: ConcordError) -> bool:
@@ -61,9 +55,8 @@ def encoding(folder: Path) -> Encoding:
     return learn_encoding(parse_plan(tables_of_plan(folder)))
 
 
-@some_and_all(PUBLIC)
-def test_public_tables_are_taken_or_refused_in_one_sentence(folder: Path, cases: int) -> None:
-    vault = Vault(folder / "public-vault")
+def test_public_tables_are_taken_or_refused_in_one_sentence(folder: Path, exhaustive: bool) -> None:
+    vault, cases = Vault(folder / "public-vault"), PUBLIC if exhaustive else PUBLIC // 5
 
     def attempt(seed: int) -> None:
         plan = changed(tables_of_plan(folder), data__public=str(table_file(seed, folder)))
@@ -74,11 +67,10 @@ def test_public_tables_are_taken_or_refused_in_one_sentence(folder: Path, cases:
     assert all(map(one_sentence, refused))
 
 
-@some_and_all(PRIVATE)
 def test_private_tables_are_taken_or_refused_without_a_word_of_what_they_hold(
-    folder: Path, encoding: Encoding, cases: int
+    folder: Path, encoding: Encoding, exhaustive: bool
 ) -> None:
-    vault = Vault(folder / "private-vault")
+    vault, cases = Vault(folder / "private-vault"), PRIVATE if exhaustive else PRIVATE // 5
 
     def attempt(seed: int) -> None:
         plan = changed(
@@ -108,49 +100,3 @@ def test_plan_files_are_taken_or_refused_in_one_sentence(tmp_path: Path) -> None
     taken, refused = outcomes(TEXTS, attempt)
     assert min(taken, len(refused)) > TEXTS / 10
     assert all(map(one_sentence, refused))
-
-
-EACH = 5
-"""Cases of each way of reading private rows."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("run", READERS, ids=lambda run: run.name)
-def test_no_kind_of_release_tells_of_a_table_that_it_refuses_or_spends(
-    plain_home: Path, tmp_path: Path, run: Run
-) -> None:
-    folder, refused = write_tables(tmp_path / "data"), []
-    for at in range(EACH):
-        tables, seed = tables_of_plan(folder), EACH * RUNS.index(run) + at
-        domain, file = f"people-{seed}", table_file(seed, folder)
-        tables["data"]["private"] = str(file)
-        tables["privacy"]["domain"] = domain
-        try:
-            run.ask(run.plan(tables), plain_home)
-        except WrongInput as wrong:
-            refused.append(wrong)
-            assert Ledger.of(plain_home).domain(domain) is None
-    assert refused
-    assert all(one_sentence(wrong) and SECRET not in str(wrong) for wrong in refused)
-
-
-THROUGH = 6
-"""Cases through the command line."""
-
-
-@pytest.mark.slow
-def test_the_command_line_refuses_them_with_its_exit_status(
-    concord: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
-    folder, refused = write_tables(tmp_path / "data"), 0
-    text = write_plan(folder).read_bytes()
-    for seed in range(THROUGH):
-        plan = write_plan(folder, data__public=str(table_file(seed, folder)), privacy__domain=f"people-{seed}")
-        if seed % 3 == 0:
-            plan.write_bytes(damaged(random.Random(seed), text))
-        status, _, result = concord("run", str(plan))
-        assert status in (0, 2), f"seed {seed}: {result}"
-        if status == 2:
-            refused += 1
-            assert result.startswith("concord: ")
-    assert refused > THROUGH / 2
