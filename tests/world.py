@@ -190,7 +190,7 @@ if TYPE_CHECKING:
     from concord.tasks.data.vectors import (
         Layer, VectorField, centres_of, learn_layer, learn_view, nearest, written
     )
-    from concord.tasks.door import admit as door_admit, door as door_door, erase as door_erase, locks as door_locks
+    from concord.tasks.door import admit as door_admit, door as door_door, locks as door_locks
     from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
     from concord.tasks.door.ask import Ask, SingleAsk
     from concord.tasks.door.checkpoint import (
@@ -216,11 +216,9 @@ if TYPE_CHECKING:
         FLOOR, REFUSED, WHOLE, Answers, Draws, Floats, Ints, RandomSource, RefusalTable, distance_to_instability,
         greedy_table, margin, per_refusal, plurality, table_probabilities
     )
-    from concord.tasks.mechanisms.error_estimate import RATE_STEPS, ErrorEstimate
+    from concord.tasks.mechanisms.error_estimate import ErrorEstimate
     from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
-    from concord.tasks.mechanisms.gaussian import (
-        ROUNDED, delta_above, gaussian_delta, gaussians_delta, least_noise, moved_delta
-    )
+    from concord.tasks.mechanisms.gaussian import ROUNDED, delta_above, gaussian_delta, gaussians_delta, moved_delta
     from concord.tasks.mechanisms.hypotheses import Hypotheses, HypothesisClass, Stumps
     from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
     from concord.tasks.mechanisms.mechanism import (
@@ -233,7 +231,7 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms.private_test import (
         PLACES, PrivateTest, placed
     )
-    from concord.tasks.mechanisms.published import PublishedAlgorithm, noise_scale, printed_cost, teachers_required
+    from concord.tasks.mechanisms.published import PublishedAlgorithm, noise_scale, printed_cost
     from concord.tasks.mechanisms.queries import (
         FORMS, LaplaceRelease, OptimalRelease, SingleRelease, release_answers as ask_query, leaders
     )
