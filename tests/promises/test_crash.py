@@ -8,7 +8,7 @@ nobody, and is made again. Each sync of the product that is taken out is found.
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -70,8 +70,12 @@ ELSEWHERE = {
 """Syncs that no walk here depends on."""
 
 
-def several(walks: Sequence[Walk]) -> list[Any]:
-    return [pytest.param(walk, id=walk.name) for walk in walks]
+def several(walks: Sequence[Walk], at_night: Collection[str] = ()) -> list[Any]:
+    """Walks of a test, some of them with --exhaustive alone, because others that are walked by day take their steps."""
+    return [
+        pytest.param(walk, marks=pytest.mark.exhaustive if walk.name in at_night else (), id=walk.name)
+        for walk in walks
+    ]
 
 
 @pytest.mark.parametrize("walk", several(WALKS))
@@ -81,7 +85,7 @@ def test_it_goes_on_from_wherever_it_failed(tmp_path: Path, walk: Walk, exhausti
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("walk", several(WALKS))
+@pytest.mark.parametrize("walk", several(WALKS, ("confident", "laplace_votes", "published", "question by noise")))
 def test_it_goes_on_when_power_fails_once_more_while_it_does(tmp_path: Path, walk: Walk, exhaustive: bool) -> None:
     lots = Random(walk.name)
     for _ in range(20 if exhaustive else 1):
@@ -106,13 +110,7 @@ def test_a_command_that_goes_on_without_a_sync_would_be_found_by_the_second_fail
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "walk",
-    [
-        pytest.param(walk, marks=pytest.mark.exhaustive if walk.name[4:] in STAGES_OF_OTHERS else (), id=walk.name)
-        for walk in COMMANDS
-    ],
-)
+@pytest.mark.parametrize("walk", several(COMMANDS, {f"run {name}" for name in ("labels", *STAGES_OF_OTHERS)}))
 def test_a_command_goes_on_from_wherever_it_failed(
     tmp_path: Path, walk: Walk, mlflow_database: Path, exhaustive: bool
 ) -> None:
