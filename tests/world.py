@@ -357,7 +357,7 @@ if TYPE_CHECKING:
     from concord.tasks.verify.forms import ReleaseForm, RoundForm
     from concord.tasks.verify.kinds import KINDS, KindSettings, Unknown, VotesSettings
     from concord.tasks.verify.published import (
-        _consistent, excerpt_as_certified, guarantee_as_proved, proved, verify_published
+        excerpt_as_certified, guarantee_as_proved, proved, verify_published
     )
     from concord.tasks.verify.records import LARGEST as LARGEST_FOLDER, PublishedSession
     from concord.tasks.verify.recompute import ROUTES, Route, charge_of_refusal, releases

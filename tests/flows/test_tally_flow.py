@@ -135,11 +135,6 @@ def test_a_student_that_knows_cells_alone_is_refused_for_pictures_before_anythin
     assert not (home / "vault" / "units").exists()
 
 
-@pytest.fixture
-def plan(tmp_path: Path) -> Plan:
-    return parse_plan(tables(tmp_path / "data"))
-
-
 def test_a_run_publishes_labels_and_a_student_by_its_last_round(tmp_path: Path, home: Path) -> None:
     plan = changed(tables(tmp_path / "data"), labeling__rows=6000)
     summary = start(plan, home)
@@ -161,6 +156,8 @@ def test_a_run_publishes_labels_and_a_student_by_its_last_round(tmp_path: Path, 
         pl.read_parquet(plan.path("public")),
     )
     assert set(labels["outcome"]) == {"inferred"}
+    with pytest.raises(WrongInput, match=facts(summary.session, "tallies", "concord predict")):
+        study_again(summary.session, home)
     assert np.allclose(labels["scores"].to_numpy().sum(axis=1), 1)
     assert np.allclose(student.predict_proba(public), labels["scores"].to_numpy())
     assert student.predict(public).tolist() == labels["label"].to_list()
@@ -169,18 +166,6 @@ def test_a_run_publishes_labels_and_a_student_by_its_last_round(tmp_path: Path, 
     stray = home / "released" / summary.session / "rounds" / "round-00009.json"
     stray.write_text("{}")
     assert any(stray.name in check.detail for check in verify(home) if not check.ok)
-
-
-@pytest.mark.slow
-def test_another_student_learns_from_what_was_released_and_nothing_else_is_spent(plan: Plan, home: Path) -> None:
-    first = start(plan, home)
-    student = {"estimator": "sklearn.linear_model.LogisticRegression", "params": {"max_iter": 1000}}
-    given = {**plan.model_dump(), "student": student}
-    other = start(Plan.model_validate(given), home)
-    assert (other.session, other.spent_now["epsilon"]) == (first.session, 0.0)
-    assert other.student["accuracy"] > 0.8
-    with pytest.raises(WrongInput, match=facts(first.session, "tallies", "concord predict")):
-        study_again(first.session, home)
 
 
 def agreeing(rows: int, seed: int) -> pl.DataFrame:

@@ -191,14 +191,6 @@ def test_a_missing_secret_is_never_made_by_reading_it(vault: Vault) -> None:
     assert not vault.has_secret("sessions/a")
 
 
-def test_a_vault_without_its_own_secret_gets_no_other(vault: Vault) -> None:
-    vault.make_secret("sessions/a")
-    (vault.root / "secrets" / "installation").unlink()
-    with pytest.raises(NotVerified, match="secrets/installation"):
-        Vault(vault.root)
-    assert not vault.has_secret("installation")
-
-
 def _secret_of(root: Path) -> bytes:
     return Vault(root).make_secret("sessions/raced")
 

@@ -15,7 +15,6 @@ import pytest
 import concord
 from tests.support.console import Terminal, heard
 from tests.support.console import concord as without_home
-from tests.support.declared import people
 from tests.support.sentences import says
 from tests.world import (
     SCALARS,
@@ -304,11 +303,10 @@ NAMES = ("--dictionary-columns", "name=Feld,type=Art,minimum=von,maximum=bis,val
 
 @pytest.fixture
 def init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    """`init` for a table of people, in its folder."""
+    """`init` for a table of some columns of workers, in its folder."""
     monkeypatch.chdir(tmp_path)
-    frame, labels = people(2_000)
-    frame.with_columns(label=pl.Series(labels).replace_strict({0: "low", 1: "high"})).write_parquet("private.parquet")
-    stated = ("--label", "label", "--classes", "low,high", "--domain", "d", "--rows", "2000", "--unit", "row")
+    write("private.parquet", workers().select("wage", "age", "sex", "class"))
+    stated = ("--label", "class", *STATED, "--unit", "row")
     return lambda *words: without_home("init", "--private", "private.parquet", *stated, *words, "--home", "home")
 
 
