@@ -97,31 +97,13 @@ def test_the_command_says_the_next_step(concord: Callable[..., Any], home: Path,
     assert re.search(r"set cutoff = \d+ in \[labeling\], .* except with probability 0.05", out) or "pays by row" in out
 
 
-def test_units_are_set_aside_whole_and_alone(plan: Plan, tmp_path: Path) -> None:
-    """What is set aside follows from the unit and the key: the other rows have no say in it."""
-    encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
-
-    def set_aside(folder: str) -> pl.DataFrame:
-        blocks = split(PrivateRows(plan, encoding, vault, bytes(32)), folder, aside=0.3)
-        return pl.concat(read_frame(block, vault) for block in blocks)
-
-    whole = set_aside("whole")
-    private = pl.read_csv(plan.path("private"))
-    gone = private["person"][0]
-    private.filter(pl.col("person") != gone).write_csv(plan.path("private"))
-    fewer = set_aside("fewer")
-    assert whole[ASIDE].mean() == pytest.approx(0.3, abs=0.04)
-    assert whole.height - fewer.height == (private["person"] == gone).sum()
-    left = whole.join(fewer, on=whole.columns, how="anti", nulls_equal=True)
-    assert left[SHARD].n_unique() == left[ASIDE].n_unique() == 1
-
-
 def test_errors_are_those_of_rows_set_aside(plan: Plan, tmp_path: Path) -> None:
     """A shard that has nothing set aside, or nothing else, measures without failing."""
     encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
     teachers = TeachersPlan(count=60, estimator="sklearn.dummy.DummyClassifier")
     (first, _) = split(PrivateRows(plan, encoding, vault, bytes(32)), "shards", aside=0.3)
     rows = read_frame(first, vault)
+    assert rows[ASIDE].mean() == pytest.approx(0.3, abs=0.05)
     counted = vault.read(measure(Block((0, 30), first), teachers, encoding, vault, "m"))
     wrong, tested = np.frombuffer(counted, np.int64).reshape(-1, 2).T
     for shard in range(30):

@@ -8,22 +8,18 @@ import polars as pl
 import pytest
 
 from tests.support.homes import certificate_of, charged, dies, killed_at
-from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.people import tables_of_plan, write_tables
 from tests.support.sentences import facts
 from tests.world import (
     RELABELLED,
     BudgetRefused,
-    Encoding,
     Ledger,
-    Matrix,
     Run,
     WrongInput,
-    encode,
     parse_plan,
     reserve_session,
     start,
     start_extension,
-    units_counts,
     verify,
 )
 
@@ -62,20 +58,6 @@ def test_a_student_is_chosen_without_a_vote(alone: dict[str, Any], home: Path) -
     assert set(published.student.predict(pl.read_parquet(plan.path("public")))) == {"no", "yes"}
     with pytest.raises(WrongInput, match=facts("labels", "chosen")):
         _ = published.labels
-
-
-def test_errors_are_counted_on_one_row_a_unit(
-    alone: dict[str, Any], home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted: list[int] = []
-
-    def noting(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
-        counted.append(rows.height)
-        return encode(rows, encoding)
-
-    monkeypatch.setattr(units_counts, "encode", noting)
-    start(parse_plan(alone), home)
-    assert sum(counted) == people(6000, 1)["person"].n_unique() < 6000
 
 
 @pytest.mark.slow
