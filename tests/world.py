@@ -382,7 +382,7 @@ if TYPE_CHECKING:
     from concord.flows.cli.app import HOME, PANELS, speak_plainly
     from concord.flows.cli.commands import app, command
     from concord.flows.cli.show import show, show_budget, show_erasure
-    from concord.flows.cluster import at_work, closed_cluster, task_runner
+    from concord.flows.cluster import SERVERS_OWN, at_work, closed_cluster, task_runner
     from concord.flows.console import err, out
     from concord.flows.learn import (
         extend, extend as start_extension, latest, learn, learn as start, study_again

@@ -14,6 +14,7 @@ from prefect.settings import (
     PREFECT_SERVER_DATABASE_CONNECTION_URL,
     PREFECT_SERVER_DATABASE_PASSWORD,
     PREFECT_SERVER_DOCKET_URL,
+    get_current_settings,
     temporary_settings,
 )
 
@@ -21,6 +22,7 @@ from tests.support.people import changed
 from tests.support.sentences import facts
 from tests.world import (
     KEY_BYTES,
+    SERVERS_OWN,
     SIGNING_KEY,
     EnvironmentFailed,
     Ledger,
@@ -54,6 +56,17 @@ def test_a_worker_elsewhere_cannot_use_a_server_of_this_command(
 def test_a_home_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert flows_cluster.worker_identity(str(tmp_path / "home"))[1] == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_secret_of_a_prefect_server_is_among_the_settings_that_tasks_are_sent() -> None:
+    planted = {
+        PREFECT_SERVER_API_AUTH_STRING: "planted",
+        PREFECT_SERVER_DATABASE_CONNECTION_URL: "postgresql+asyncpg://u:planted@h/d",
+        PREFECT_SERVER_DATABASE_PASSWORD: "planted",
+        PREFECT_SERVER_DOCKET_URL: "redis://u:planted@h/0",
+    }
+    with temporary_settings(planted), temporary_settings(SERVERS_OWN):
+        assert "planted" not in str(get_current_settings().model_dump(context={"include_secrets": True}))
 
 
 class Named:
@@ -126,7 +139,6 @@ def test_a_named_cluster_gives_the_same_labels_though_a_worker_is_killed_and_get
     servers = {
         PREFECT_SERVER_API_AUTH_STRING: "planted-server",
         PREFECT_SERVER_DATABASE_CONNECTION_URL: "postgresql+asyncpg://u:planted-database@h/d",
-        PREFECT_SERVER_DATABASE_PASSWORD: "planted-password",
         PREFECT_SERVER_DOCKET_URL: "redis://u:planted-queue@h/0",
     }
     with temporary_settings(servers):

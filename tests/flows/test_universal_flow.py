@@ -35,17 +35,12 @@ def tables(tmp_path: Path) -> dict[str, Any]:
     return given
 
 
-@pytest.fixture
-def alone(tables: dict[str, Any]) -> dict[str, Any]:
-    """A plan without teachers, with a budget to spare."""
-    others = {"student": STUDENT, "privacy": tables["privacy"] | {"epsilon": 5.0}}
-    return {name: section for name, section in tables.items() if name not in ("teachers", "labeling")} | others
-
-
 @pytest.mark.slow
-def test_a_student_is_chosen_without_a_vote(alone: dict[str, Any], home: Path) -> None:
+def test_a_student_is_chosen_without_a_vote(tables: dict[str, Any], home: Path) -> None:
     """Size and shade decide the label of the people, so the likeliest choice errs little."""
-    plan = parse_plan(alone)
+    without_votes = {name: section for name, section in tables.items() if name not in ("teachers", "labeling")}
+    budget = {"privacy": tables["privacy"] | {"epsilon": 5.0}}
+    plan = parse_plan(without_votes | budget | {"student": STUDENT})
     summary = start(plan, home)
     assert summary.student["accuracy"] > 0.75
     assert (summary.teachers, summary.guarantee["epsilon"], summary.guarantee["delta"]) == (0, 5.0, 0.0)
