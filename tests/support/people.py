@@ -70,6 +70,13 @@ def tables_of_plan(folder: Path) -> dict[str, Any]:
     }
 
 
+def tallied(folder: Path, rows: int = 6000, **data: Any) -> dict[str, Any]:
+    """A plan that asks so many rows by tallies, as nested tables, with other keys of [data]; None removes one."""
+    tables = {name: part for name, part in tables_of_plan(folder).items() if name not in ("teachers", "student")}
+    kept = {key: value for key, value in {**tables["data"], **data}.items() if value is not None}
+    return {**tables, "data": kept, "labeling": {"mechanism": "tallies", "rows": rows}}
+
+
 def changed(given: Plan | dict[str, Any], **changes: Any) -> Plan:
     """The plan, or that of these tables, with changes such as teachers__count=50."""
     tables = given.model_dump() if isinstance(given, Plan) else given

@@ -1,13 +1,15 @@
 """What mechanism = "auto" stands for: tallies or votes, keys it keeps to, what runs, and what cannot work."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.people import changed, tables_of_plan, write_tables
+from tests.support.people import changed, tables_of_plan, tallied, write_tables
 from tests.world import (
     VECTOR_CELLS,
     Encoding,
@@ -34,9 +36,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tables(tmp_path_factory.mktemp("data"))
 
 
-def auto(folder: Path, *, without: tuple[str, ...] = (), **labeling: Any) -> Plan:
+def auto(
+    folder: Path, *, without: tuple[str, ...] = (), privacy: Mapping[str, Any] = MappingProxyType({}), **labeling: Any
+) -> Plan:
+    """A plan for any number of rows, without some sections; of [labeling], what is None is left out."""
     tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", **labeling}}
-    tables["privacy"]["large_delta"] = True
+    tables["privacy"] |= {"large_delta": True, **privacy}
+    tables["labeling"] = {key: value for key, value in tables["labeling"].items() if value is not None}
     return parse_plan({name: section for name, section in tables.items() if name not in without})
 
 
@@ -109,18 +115,14 @@ def test_lists_have_fewer_cells_if_units_are_few_and_one_round_then(folder: Path
     encoding = Encoding(columns=(column,), label="outcome", classes=("no", "yes"))
 
     def cells(rows: int | None, **changes: Any) -> int:
-        tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto"} | ({"rows": rows} if rows else {})}
-        tables["privacy"] = {**tables["privacy"], "epsilon": 1.0, "large_delta": True, **changes}
-        return planned_sizes(parse_plan(tables), encoding)["cells"]
+        return planned_sizes(auto(folder, rows=rows, privacy={"epsilon": 1.0, **changes}), encoding)["cells"]
 
     few = cells(1000)
     assert cells(None) == cells(10**6) == VECTOR_CELLS
     assert 2 < cells(1000, epsilon=0.1) < few < cells(2000) < VECTOR_CELLS
     levels = np.random.default_rng(0).integers(0, 256, (few + 50, 196))
     pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
-    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "tallies", "rows": 1000}}
-    tables["privacy"] = {**tables["privacy"], "epsilon": 1.0}
-    plan = parse_plan({name: section for name, section in tables.items() if name != "teachers"})
+    plan = changed(tallied(folder, 1000), privacy__epsilon=1.0)
     codes = learn_codes([pictures], encoding.columns, **planned_sizes(plan, encoding))
     assert codes.size == few + 1  # and one for rows without a list
     assert [each.what for each in planned_tallies(plan, codes, len(pictures)).rounds] == ["codes", "labels"]
@@ -128,8 +130,7 @@ def test_lists_have_fewer_cells_if_units_are_few_and_one_round_then(folder: Path
 
 def test_the_outermost_bins_are_divided_if_units_are_many(folder: Path) -> None:
     def tails(rows: int, **changes: Any) -> bool:
-        tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": rows}}
-        plan = parse_plan({**tables, "privacy": {**tables["privacy"], "epsilon": 1.0, "large_delta": True, **changes}})
+        plan = auto(folder, rows=rows, privacy={"epsilon": 1.0, **changes})
         return "tails" in planned_sizes(plan, learn_encoding(plan))
 
     assert (tails(3_000), tails(10**6), tails(10**6, secret="labels")) == (False, True, False)

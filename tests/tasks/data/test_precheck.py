@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.support.people import changed, tables_of_plan, write_tables
+from tests.support.people import changed, tables_of_plan, tallied, write_tables
 from tests.world import (
     Unmatched,
     WrongInput,
@@ -47,14 +47,9 @@ def test_shares_by_hand(tmp_path: Path, suffix: str) -> None:
 
 
 def test_numbers_beyond_their_bounds_are_seen_and_those_at_them_are_not(tmp_path: Path) -> None:
-    tables = tables_of_plan(write_tables(tmp_path)) | {
-        "labeling": {"mechanism": "tallies", "rows": 9},
-        "teachers": None,
-    }
-    data = {key: value for key, value in tables["data"].items() if key != "classes"} | {"bounds": [0.0, 4.0]}
     pl.DataFrame(ROWS | {"cost": ["0", "4.0", "4.01", "much"]}).write_csv(tmp_path / "odd.csv")
-    given = tables | {"data": data | {"private": "odd.csv", "label": "cost"}}
-    plan = parse_plan({name: section for name, section in given.items() if section is not None})
+    number = {"label": "cost", "classes": None, "bounds": [0.0, 4.0]}
+    plan = parse_plan(tallied(write_tables(tmp_path), private="odd.csv", **number))
     assert unmatched(plan, learn_encoding(plan)).label == 0.5
 
 
@@ -104,10 +99,8 @@ def test_what_a_dictionary_declares_to_be_missing_is_not_unknown(tmp_path: Path)
         "outcome": ["yes"] * 4,
     }
     pl.DataFrame(rows).write_csv(tmp_path / "odd.csv")
-    tables = tables_of_plan(write_tables(tmp_path)) | {"labeling": {"mechanism": "tallies", "rows": 9}}
-    data = {key: value for key, value in tables["data"].items() if key in ("label", "classes", "version")}
-    given = tables | {"data": data | {"private": "odd.csv", "schema": {"fields": fields}}}
-    plan = parse_plan({name: section for name, section in given.items() if name not in ("teachers", "student")})
+    declared = {"private": "odd.csv", "schema": {"fields": fields}}
+    plan = parse_plan(tallied(write_tables(tmp_path), public=None, test=None, unit=None, **declared))
     assert unmatched(plan, reading_encoding(plan)).features == {"age": 0.25, "day": 0.25}
 
 

@@ -119,7 +119,7 @@ def table(cells: Sequence[bytes | None]) -> pa.Table:
     return pa.table({name: column(pa.string(), cells) for name in (*ENCODING.features, ENCODING.label)})
 
 
-def written_once(path: Path, cells: Sequence[bytes | None], rows: int, **how: Any) -> Path:
+def words_written(path: Path, cells: Sequence[bytes | None], rows: int, **how: Any) -> Path:
     pq.write_table(table(cells), path, row_group_size=rows, **how)
     return path
 
@@ -145,8 +145,8 @@ def coded(frames: Iterator[pl.DataFrame]) -> list[tuple[bytes, int]]:
 def test_cells_have_the_same_codes_however_a_file_holds_them(tmp_path: Path, rows: int) -> None:
     """Each odd cell many times, so that its words are few; in row groups that frames are cut across."""
     cells = ODD * 100
-    once = written_once(tmp_path / "once.parquet", cells, 4000)
-    each = written_once(tmp_path / "each.parquet", cells, 2999, use_dictionary=False)
+    once = words_written(tmp_path / "once.parquet", cells, 4000)
+    each = words_written(tmp_path / "each.parquet", cells, 2999, use_dictionary=False)
     first = next(read_words(once, 4096))
     assert all(isinstance(dtype, pl.Enum) for dtype in first.dtypes)
     assert {dtype for raw in read_words(each, rows) for dtype in raw.dtypes} == {pl.String()}
@@ -162,7 +162,7 @@ def test_a_word_by_the_dictionary_of_another_row_group_would_be_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted bug: all chunks of a frame are read by the first one's words."""
-    path = written_once(tmp_path / "t.parquet", [b"a"] * 1000 + [b"7"] * 1000, 1000)
+    path = words_written(tmp_path / "t.parquet", [b"a"] * 1000 + [b"7"] * 1000, 1000)
     true = coded(read_words(path, 4096))
 
     def by_the_first(name: str, parts: Sequence[Any]) -> pl.Series:

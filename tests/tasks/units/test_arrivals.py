@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.people import people, tallied, write_tables
 from tests.support.sentences import facts
 from tests.world import (
     NAME,
@@ -50,10 +50,9 @@ class Weeks:
     """A folder in which files arrive, and its periods taken and counted by the very code that a refresh runs."""
 
     def __init__(self, folder: Path, unit: str | None = "person") -> None:
-        given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rows": 600}}
-        given["data"] |= {"private": "arriving", "unit": unit}
+        given = tallied(write_tables(folder), 600, private="arriving", unit=unit)
         given["stream"] = {"season": 9, **({} if unit else {"delivery": "each row once"})}
-        self.plan: Plan = parse_plan({name: given[name] for name in given if name not in ("teachers", "student")})
+        self.plan: Plan = parse_plan(given)
         self.encoding = learn_encoding(self.plan)
         public = pl.read_parquet(self.plan.path("public"))
         cells = cast_rows(public.select(self.encoding.features), self.encoding)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.people import people, tallied, write_tables
 from tests.world import (
     BLOCKS,
     GROUPS,
@@ -53,12 +53,8 @@ class Counted:
     """One question about tables of people, by way of the very stages."""
 
     def __init__(self, folder: Path, unit: str | None, *, number: bool = False, pairs: bool = False) -> None:
-        given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rows": 6000}}
-        given["data"]["unit"] = unit
-        if number:
-            given["data"] |= {"label": "size", "bounds": [-1.5, 0.75]}
-            del given["data"]["classes"]
-        self.plan: Plan = parse_plan({name: given[name] for name in given if name not in ("teachers", "student")})
+        data: dict[str, Any] = {"label": "size", "bounds": [-1.5, 0.75], "classes": None} if number else {}
+        self.plan: Plan = parse_plan(tallied(write_tables(folder), unit=unit, **data))
         self.encoding: Encoding = learn_encoding(self.plan)
         public = pl.read_parquet(self.plan.path("public"))
         cells = cast_rows(public.select(self.encoding.features), self.encoding)

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.people import people, tallied, write_tables
 from tests.support.processes import FRESH
 from tests.world import (
     BLOCKS,
@@ -25,6 +25,7 @@ from tests.world import (
     gather,
     learn_codes,
     learn_encoding,
+    parse_plan,
 )
 
 KEY = bytes(range(32))
@@ -33,12 +34,10 @@ ROWS = people(3000, 5)
 
 def coding_of(folder: Path, unit: str | None, groups: int) -> Coding:
     """A table of two files, the second of which has so many row groups."""
-    given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rows": 6000}}
-    given["data"] |= {"unit": unit, "private": "private"}
+    plan = parse_plan(tallied(write_tables(folder), unit=unit, private="private"))
     (folder / "private").mkdir()
     ROWS[:400].write_parquet(folder / "private" / "a.parquet")
     ROWS[400:].write_parquet(folder / "private" / "b.parquet", row_group_size=2600 // groups)
-    plan = changed({name: given[name] for name in given if name not in ("teachers", "student")})
     encoding = learn_encoding(plan)
     public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
     codes = learn_codes([public], encoding.columns, coarse=8)
