@@ -8,39 +8,22 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.relabelling import KEY, K, Small
 from tests.world import (
-    LABEL,
     SHARD,
-    Encoding,
     Ints,
     PrivateRows,
-    Scaled,
     Vault,
     asking_relabel,
     learn_encoding,
     one_row_a_unit,
     read_frame,
-    resampled,
-    row_digests,
     split,
 )
 
-X = Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
-ENCODING = Encoding(columns=(X,), label="y", classes=("a", "b"))
-Row = tuple[int, float, int]
 Shards = dict[int, str]
-
-
-def subset(rows: list[Row]) -> pl.DataFrame:
-    """Rows (shard, x, label) as `split` leaves them: by shard, then by content."""
-    frame = pl.DataFrame(rows, schema={SHARD: pl.UInt32, "x": pl.Float64, LABEL: pl.UInt16}, orient="row")
-    content = pl.Series("content", row_digests(frame, ENCODING, KEY), pl.Binary)
-    return frame.with_columns(content).sort(SHARD, "content").drop("content")
 
 
 def by_shard(rows: pl.DataFrame) -> Shards:
@@ -50,26 +33,6 @@ def by_shard(rows: pl.DataFrame) -> Shards:
 
 def differing(before: Shards, after: Shards) -> int:
     return sum(before[shard] != after[shard] for shard in before)
-
-
-def shards_moved(rows: list[Row], more: Row) -> int:
-    """How many shards of teachers differ between the rows, and the rows and one more."""
-    before, after = (resampled(subset(table), KEY) for table in (rows, [*rows, more]))
-    return differing(by_shard(before), by_shard(after))
-
-
-ROWS = st.tuples(st.integers(0, K - 1), st.sampled_from((0.0, -0.0, 1.5)), st.integers(0, 1))
-TABLES = st.one_of(st.lists(ROWS, max_size=8), st.lists(ROWS, min_size=30, max_size=60))
-
-
-@pytest.mark.parametrize("examples", [50, pytest.param(250, marks=pytest.mark.slow)])
-def test_one_row_more_moves_no_other_however_many_are_identical(examples: int) -> None:
-    @settings(max_examples=examples)
-    @given(TABLES, ROWS)
-    def one_more(rows: list[Row], more: Row) -> None:
-        assert shards_moved(rows, more) <= 1
-
-    one_more()
 
 
 class Rule:

@@ -48,7 +48,7 @@ def test_shares_by_hand(tmp_path: Path, suffix: str) -> None:
 
 def test_numbers_beyond_their_bounds_are_seen_and_those_at_them_are_not(tmp_path: Path) -> None:
     pl.DataFrame(ROWS | {"cost": ["0", "4.0", "4.01", "much"]}).write_csv(tmp_path / "odd.csv")
-    number = {"label": "cost", "classes": None, "bounds": [0.0, 4.0]}
+    number: dict[str, Any] = {"label": "cost", "classes": None, "bounds": [0.0, 4.0]}
     plan = parse_plan(tallied(write_tables(tmp_path), private="odd.csv", **number))
     assert unmatched(plan, learn_encoding(plan)).label == 0.5
 
@@ -99,7 +99,7 @@ def test_what_a_dictionary_declares_to_be_missing_is_not_unknown(tmp_path: Path)
         "outcome": ["yes"] * 4,
     }
     pl.DataFrame(rows).write_csv(tmp_path / "odd.csv")
-    declared = {"private": "odd.csv", "schema": {"fields": fields}}
+    declared: dict[str, Any] = {"private": "odd.csv", "schema": {"fields": fields}}
     plan = parse_plan(tallied(write_tables(tmp_path), public=None, test=None, unit=None, **declared))
     assert unmatched(plan, reading_encoding(plan)).features == {"age": 0.25, "day": 0.25}
 
