@@ -31,7 +31,7 @@ from concord.tasks.asks.tallies import TalliesAsk, round_step
 from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes
 from concord.tasks.data.encode import read_frame, systematic_sample
 from concord.tasks.data.grid import recoded
-from concord.tasks.data.joined import unclustered
+from concord.tasks.data.joined import joinable, unclustered
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.checkpoint import sums_folder
 from concord.tasks.door.door import Step
@@ -54,7 +54,8 @@ def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes
 @stage("code")
 def clustering(place: Place, encoding: Encoding, batches: Sequence[PublicBatch]) -> float | None:
     """R of the staged public rows, by the sample that their codes are learned from."""
-    frames = (read_frame(batch.ref, place.staged) for batch in batches)
+    numbers = [column.name for column in joinable(encoding.columns)]
+    frames = (read_frame(batch.ref, place.staged).select(numbers) for batch in batches)
     return unclustered(systematic_sample(frames), encoding.columns)
 
 
