@@ -28,6 +28,7 @@ from sklearn.metrics import roc_auc_score
 
 from tests.benchmarks.ours import OURS, Coded, Floats, Ints, Said, coded, inputs, said
 from tests.benchmarks.tables import DECLARED, cases
+from tests.benchmarks.views import FURTHER, PEER, TABLES, VIEWS
 from tests.benchmarks.without_privacy import OPEN
 
 HERE = Path(__file__).parent
@@ -35,14 +36,20 @@ RESULTS = HERE / "results.jsonl"
 PEERS_PYTHON = HERE.parents[1] / ".venv-bench" / "bin" / "python"
 PEERS = ("dp_ebm", "dp_logistic", "dp_sgd", "dp_sgd_best", "mst", "aim")
 METHODS = (*OURS, *PEERS, *OPEN)
+OF_VIEWS = (*VIEWS, PEER)
+"""What compares views of a row."""
 TWO_CLASSES = ("dp_ebm",)
 SLOW = ("mst", "aim")
 """Minutes a model: measured once, at ε = 1."""
-CASES = ("adult", "adult-women", "rare", "agnostic-2k", "classes-10", "mnist", "kdd99", "adult-schema", "health")
+CASES = (
+    *("adult", "adult-women", "rare", "agnostic-2k", "classes-10", "mnist", "kdd99", "adult-schema", "health"),
+    *(*TABLES, *FURTHER),
+)
 FEWER: dict[str, tuple[str, ...]] = {
     "kdd99": ("auto", "tallies"),
     "mnist": ("tallies", "public_labels"),
     "health": ("tallies",),  # wide: decoded along directions
+    **dict.fromkeys((*TABLES, *FURTHER), OF_VIEWS),
 }
 """Large cases: what is measured of them if no method is asked for by name."""
 OF_SCHEMA = ("sketch", "dp_ebm", "dp_logistic", "dp_sgd", "dp_sgd_best", "mst", "boosted", "largest")
@@ -116,10 +123,12 @@ def _within() -> None:
 def measured(data: Coded, name: str, epsilon: float, seed: int) -> dict[str, Any]:
     """One method, once."""
     began = _processor()
-    what = peer(data, name, epsilon, seed) if name in PEERS else {**OURS, **OPEN}[name](data, epsilon, seed)
+    here = {**OURS, **OPEN, **VIEWS}
+    what = here[name](data, epsilon, seed) if name in here else peer(data, name, epsilon, seed)
     found: dict[str, Any] = {"why": what} if isinstance(what, str) else dict(figures(what, data.labels.test))
-    if not isinstance(what, str) and what.chosen is not None:
-        found["chosen"] = what.chosen
+    if not isinstance(what, str):
+        stated = {"chosen": what.chosen, "ratio": what.ratio}
+        found |= {key: value for key, value in stated.items() if value is not None}
     return {**found, "seconds": round(_processor() - began, 1)}
 
 
@@ -199,7 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cases", nargs="+", default=CASES)
-    parser.add_argument("--methods", nargs="+", choices=METHODS)
+    parser.add_argument("--methods", nargs="+", choices=(*METHODS, *OF_VIEWS))
     parser.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--again", action="store_true")

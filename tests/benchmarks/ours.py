@@ -192,12 +192,14 @@ class Drawn:
 class Said:
     """Class probabilities of the test rows (rows, classes), and the same by the odds that the classes had before.
 
-    chosen   the mechanism, if it was not asked for by name
+    chosen   the mechanism, if it was not asked for by name; or the views of a row that the rule would count
+    ratio    R, by which that rule chooses
     """
 
     probabilities: Floats
     odds: Floats
     chosen: str | None = None
+    ratio: float | None = None
 
 
 def said(probabilities: Floats) -> Said:

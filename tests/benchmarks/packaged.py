@@ -17,7 +17,10 @@ import polars as pl
 INSTALLED = Path(__file__).parents[2] / ".venv-bench" / "lib"
 PUBLIC = 10_000
 SEED = 20_261_123
-KEEL = ("penbased", "satimage", "optdigits", "phoneme", "magic")
+KEEL = (
+    *("penbased", "satimage", "optdigits", "phoneme", "magic"),
+    *("texture", "segment", "letter", "banana", "spambase", "twonorm", "ring"),
+)
 """Numbers, and the class in the last column."""
 LABEL = "class"
 

@@ -15,10 +15,11 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from tests.benchmarks.accuracy import EPSILONS, METHODS, RESULTS, read
+from tests.benchmarks.accuracy import EPSILONS, METHODS, OF_VIEWS, RESULTS, read
 from tests.benchmarks.advised import ADVISED, record
 from tests.benchmarks.ours import OURS
 from tests.benchmarks.tables import DECLARED
+from tests.benchmarks.views import by_view
 from tests.benchmarks.without_privacy import OPEN
 from tests.support.markdown import between, table
 
@@ -131,6 +132,10 @@ def page(lines: Lines) -> Iterator[str]:
     """Aims, and all cases and measures: those of which tallies or a sketch alone were measured beyond ε = 1 together,
     the others one by one."""
     yield from ("### Aims\n", *table(aims(lines)), "")
+    yield "### Columns, all numbers together, and both\n"
+    yield "R is what the rule sees of public rows. `both` is what `tallies` count by the rule, or would count:\n"
+    yield from (*table(by_view(lines, cell)), "")
+    lines = [line for line in lines if line["method"] not in OF_VIEWS]
     cases = dict.fromkeys(line["case"] for line in lines)
     peers = [line for line in lines if line["method"] not in ("tallies", "sketch")]
     once = [case for case in cases if {line["epsilon"] for line in peers if line["case"] == case} <= {1.0, None}]

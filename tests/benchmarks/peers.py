@@ -10,6 +10,7 @@ dp_ebm       boosted bins (interpret), as it comes: numbers within public bounds
 dp_logistic  objective perturbation (diffprivlib): pure ε, rows of public norm √F, δ not used
 dp_sgd       logistic regression by DP-SGD (Opacus): add or remove a row; the number of rows is taken as public
 dp_sgd_best  the best of several learning rates, chosen by the labels that evaluate: nobody who pays for it can do that
+dp_sgd_list  the same on standardised numbers, at most FARTHEST either way, in place of their codes
 mst, aim     synthetic rows (dpmm), from which a logistic regression learns: the codes' domain is public
 """
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Inputs = Mapping[str, NDArray[Any]]
+Rows = Callable[["Inputs", str], NDArray[np.float32]]
 """What Concord's public encoding makes of a case; `private_` and `test_` before:
 
 codes      (rows, F) codes of each field from 0, of `sizes` (F,) codes
@@ -35,6 +37,8 @@ RATES = ((0.3, 1.0), (math.inf, 4.0))
 """Of DP-SGD: 32 batches a pass, twenty passes, and the learning rate up to an ε."""
 RATES_TRIED = (0.06, 0.25, 1.0, 4.0)
 """Learning rates of which the best is taken in hindsight."""
+FARTHEST = 3.0
+"""Of dp_sgd_list: largest standardised number, either way, as where numbers are joined."""
 STRENGTH = 100.0
 """Of dp_logistic: C is this times ε over the number of rows."""
 
@@ -46,6 +50,14 @@ def one_hot(inputs: Inputs, part: str) -> NDArray[np.float32]:
     rows = np.zeros((len(codes), starts[-1]), dtype=np.float32)
     np.put_along_axis(rows, codes, 1, axis=1)
     return rows
+
+
+def listed(inputs: Inputs, part: str) -> NDArray[np.float32]:
+    """Rows of numbers and, for words, of zeros and ones."""
+    words = ~inputs["is_number"]
+    coded = {**inputs, "sizes": inputs["sizes"][words], f"{part}_codes": inputs[f"{part}_codes"][:, words]}
+    numbers = np.clip(inputs[f"{part}_numbers"], -FARTHEST, FARTHEST).astype(np.float32)
+    return np.hstack([numbers, one_hot(coded, part)])
 
 
 def dp_ebm(inputs: Inputs, epsilon: float, seed: int) -> Floats:
@@ -81,13 +93,13 @@ def dp_logistic(inputs: Inputs, epsilon: float, seed: int) -> Floats:
     return np.asarray(learner.predict_proba(one_hot(inputs, "test")))
 
 
-def dp_sgd_best(inputs: Inputs, epsilon: float, seed: int) -> Floats:
+def dp_sgd_best(inputs: Inputs, epsilon: float, seed: int, rows_of: Rows = one_hot) -> Floats:
     """The learning rate of RATES_TRIED that is right on the most rows that evaluate."""
-    found = [dp_sgd(inputs, epsilon, seed, rate) for rate in RATES_TRIED]
+    found = [dp_sgd(inputs, epsilon, seed, rate, rows_of) for rate in RATES_TRIED]
     return max(found, key=lambda each: float(np.mean(each.argmax(axis=1) == inputs["test_labels"])))
 
 
-def dp_sgd(inputs: Inputs, epsilon: float, seed: int, rate: float | None = None) -> Floats:
+def dp_sgd(inputs: Inputs, epsilon: float, seed: int, rate: float | None = None, rows_of: Rows = one_hot) -> Floats:
     """One linear layer; the mean of the weights of the last pass counts."""
     import torch
     from opacus import PrivacyEngine
@@ -95,7 +107,7 @@ def dp_sgd(inputs: Inputs, epsilon: float, seed: int, rate: float | None = None)
 
     torch.manual_seed(seed)
     torch.set_num_threads(1)
-    X, y = torch.from_numpy(one_hot(inputs, "private")), torch.from_numpy(inputs["private_labels"])
+    X, y = torch.from_numpy(rows_of(inputs, "private")), torch.from_numpy(inputs["private_labels"])
     model = torch.nn.Linear(X.shape[1], int(inputs["classes"]))
     torch.nn.init.zeros_(model.weight)
     torch.nn.init.zeros_(model.bias)
@@ -120,7 +132,7 @@ def dp_sgd(inputs: Inputs, epsilon: float, seed: int, rate: float | None = None)
             if step == PASSES - 1:
                 mean += torch.vstack([model.weight.T, model.bias[None]]).detach()
     mean /= STEPS_A_PASS
-    logits = torch.from_numpy(one_hot(inputs, "test")) @ mean[:-1] + mean[-1]
+    logits = torch.from_numpy(rows_of(inputs, "test")) @ mean[:-1] + mean[-1]
     return np.asarray(torch.softmax(logits, dim=1), dtype=np.float64)
 
 
@@ -150,6 +162,7 @@ PEERS: Mapping[str, Callable[[Inputs, float, int], Floats]] = {
     "dp_logistic": dp_logistic,
     "dp_sgd": dp_sgd,
     "dp_sgd_best": dp_sgd_best,
+    "dp_sgd_list": lambda inputs, epsilon, seed: dp_sgd_best(inputs, epsilon, seed, listed),
     "mst": lambda inputs, epsilon, seed: synthetic(inputs, epsilon, seed, "MSTPipeline"),
     "aim": lambda inputs, epsilon, seed: synthetic(inputs, epsilon, seed, "AIMPipeline"),
 }

@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 
 from tests.benchmarks import speed
-from tests.benchmarks.accuracy import EPSILONS, METHODS, fallen, figures, miscalibrated, read
+from tests.benchmarks.accuracy import EPSILONS, METHODS, OF_VIEWS, fallen, figures, miscalibrated, read
 from tests.benchmarks.ours import Said
 from tests.benchmarks.page import FIGURE, IN_NATS, MEASURES, SMALL, by_method, cell, pages
 from tests.benchmarks.speed import Measured
 from tests.benchmarks.tables import xor
+from tests.benchmarks.views import VIEWS, by_view
 
 LINES = read()
 
@@ -37,7 +38,7 @@ def test_a_figure_below_its_record_is_named() -> None:
 def test_nothing_was_measured_twice() -> None:
     named = [(line["case"], line["method"], line["epsilon"], line["seed"]) for line in LINES]
     assert len(set(named)) == len(named)
-    assert {method for _, method, _, _ in named} <= set(METHODS)
+    assert {method for _, method, _, _ in named} <= {*METHODS, *OF_VIEWS}
 
 
 def test_a_cell_without_a_measurement_is_empty_and_one_that_failed_says_why() -> None:
@@ -53,6 +54,14 @@ def test_tables_have_a_row_for_each_method_that_was_measured_alone() -> None:
         shown = "50.000" if measure in IN_NATS else "50.0"
         assert [*by_method(lines, "c", measure)][1:] == [("**`tallies`**", "", "", shown, "", "")]
     assert EPSILONS.index(1.0) == 2
+
+
+def test_views_of_a_row_stand_beside_what_the_rule_sees_of_public_rows() -> None:
+    lines: list[dict[str, Any]] = [
+        {"case": "phoneme", "method": view, "epsilon": 1.0, "accuracy": 80.0 + at} for at, view in enumerate(VIEWS)
+    ]
+    lines[-1] |= {"chosen": "both", "ratio": 0.472}
+    assert [*by_view(lines, cell)][1:] == [("phoneme", "1", "0.47", "both", "80.0", "81.0", "82.0", "")]
 
 
 def test_calibration_is_the_gap_between_what_is_said_and_what_is_right() -> None:
