@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deployments.services import until
 from tests.support.processes import alone, own_environment
 from tests.world import ADDRESS_VARIABLE, EnvironmentFailed, Server, flows_server, own_server, serving
 
@@ -110,6 +111,35 @@ def test_nobody_binds_its_port_while_it_starts_or_after_it_died(
 
     with pytest.raises(EnvironmentFailed, match="ended before it did"):
         dies(alone(tmp_path, monkeypatch))
+
+
+BEGIN = """
+import os, time
+from pathlib import Path
+from concord.flows.server import Server
+print(Server(Path(), {}).process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_it_ends_with_who_started_it_however_that_ends(tmp_path: Path, end: signal.Signals) -> None:
+    (tmp_path / "prefect").mkdir()
+    words, environment = [sys.executable, "-c", BEGIN], own_environment() | {"PREFECT_HOME": str(tmp_path / "prefect")}
+    with subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        started = int(parent.stdout.readline())
+        parent.send_signal(end)
+    until(lambda: not runs(started), 60, lambda: f"process {started} is still there")
+
+
+def runs(process: int) -> bool:
+    """Whether a process has not ended."""
+    try:
+        return b") Z " not in Path(f"/proc/{process}/stat").read_bytes()
+    except OSError:
+        return False
 
 
 @pytest.mark.slow
