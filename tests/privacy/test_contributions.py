@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from itertools import product
-from math import isqrt
 
 import numpy as np
 import pytest
@@ -112,13 +111,6 @@ def test_a_table_that_comes_out_otherwise_is_refused(monkeypatch: pytest.MonkeyP
         odds_table()
     monkeypatch.undo()
     odds_table.cache_clear()
-
-
-@pytest.mark.parametrize("asked", QUESTIONS)
-def test_a_unit_is_what_whole_numbers_say_by_hand(asked: RoundQuestion) -> None:
-    for rows, seed in product((1, 2, 3, 7, 64), range(4)):
-        codes, labels = rows_of(rows, asked.classes, seed)
-        assert tally(asked, codes, labels, np.zeros(rows, np.int64)).tolist() == by_hand(asked, codes, labels)
 
 
 units_of = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2**32 - 1)), min_size=1, max_size=40)
@@ -351,8 +343,3 @@ def test_a_question_is_read_back_to_the_bit(asked: RoundQuestion) -> None:
         assert again.model.digest == asked.model.digest
     codes, labels = rows_of(100, asked.classes)
     assert tally(again, codes, labels).tobytes() == tally(asked, codes, labels).tobytes()
-
-
-def test_the_most_a_row_adds_is_what_the_first_round_of_two_classes_is_known_for() -> None:
-    assert isqrt(14 * row_square(2, 1024, "labels", 512)) == 1915
-    assert 14 * row_square(2, 1024, "labels", 512) == 3_670_016

@@ -6,7 +6,7 @@ one, the cells be grouped otherwise and the model be another one after each rele
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement, product
+from itertools import product
 from math import isqrt
 
 import numpy as np
@@ -182,28 +182,6 @@ def test_groups_that_follow_from_exact_counts_are_rejected() -> None:
             {published(sums, noise - sums + here, of_exact=of_exact) for noise in reached} for sums in (here, there)
         )
         assert bool(one & other) is not of_exact  # disjoint outcomes: δ = 1
-
-
-def test_the_mean_of_a_units_rows_is_no_longer_than_a_row() -> None:
-    mechanism = sketch(many=True)
-    bounds = [bound for bound, _ in mechanism.squares_by_round]
-    for number, bound in enumerate(bounds):
-        for move in list(moves(mechanism, number))[:: 7 if number else 1]:
-            for rows in (*combinations_with_replacement(range(len(ROWS)), 2), (0, 1, 2), (0, 0, 5)):
-                codes = recoded(ROWS[list(rows)], GRID, move.codes)
-                labels = np.arange(len(rows)) % 2
-                mean = tally(move.question, codes, labels, np.zeros(len(rows), np.int64))
-                assert square(tuple(mean.tolist())) <= bound
-
-
-def test_a_sum_with_a_row_less_the_sum_without_is_the_rows_contribution_to_the_bit() -> None:
-    others = ROWS[[0, 3, 3, 5, 1]]
-    for number in range(3):
-        for move in moves(MECHANISM, number):
-            codes = recoded(np.vstack([others, ROWS[[move.row]]]), GRID, move.codes)
-            labels = np.array([0, 1, 1, 0, 0, move.label])
-            added = tally(move.question, codes, labels) - tally(move.question, codes[:-1], labels[:-1])
-            assert tuple(added.tolist()) == move.shift
 
 
 def test_planned_steps_are_those_of_the_design() -> None:

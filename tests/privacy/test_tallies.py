@@ -104,14 +104,6 @@ def test_the_claim_holds_exactly_for_every_unit_there_is_and_little_is_wasted(me
     assert 0.7 * DELTA < worst_delta(mechanism) + LEFT_OUT <= DELTA
 
 
-@pytest.mark.parametrize("mechanism", ONE_ROUND)
-def test_every_shift_is_within_the_norm_and_one_reaches_it(mechanism: Tallies) -> None:
-    norms = {sum(part**2 for part in shift) for shift in shifts(mechanism, asked(mechanism, 0))}
-    ((bound, _),) = mechanism.squares_by_round
-    rest = 3 * (STEPS % (mechanism.classes or 2)) * STEPS * 2  # of thirds of 32 steps, two are in no class's part
-    assert bound - rest <= max(norms) <= bound
-
-
 def too_little(mechanism: Tallies, factor: float) -> bool:
     return worst_delta(mechanism, mechanism.rounds[0].scale * factor) > DELTA
 

@@ -200,11 +200,6 @@ def moved_loss(chooser: ExponentialMechanism, reach: int, *, one_way: bool = Fal
     return float(np.max(losses(chooser, reach, one_way=one_way)))
 
 
-def test_the_exponential_mechanism_has_odds_of_half_epsilon_a_point() -> None:
-    law = ExponentialMechanism(epsilon=0.8).probabilities(np.array([1, 4, 2]))
-    np.testing.assert_allclose(np.log(law / law[1]), [-1.2, 0, -0.8], rtol=1e-12, atol=1e-15)
-
-
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(0.5, 1), (2.0, 1), (1.0, 2)])
 def test_neighbours_lose_at_most_epsilon_and_twice_the_moves_more(epsilon: float, sensitivity: int) -> None:
     chooser = ExponentialMechanism(epsilon=epsilon, sensitivity=sensitivity)
