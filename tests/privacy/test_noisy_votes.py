@@ -13,10 +13,8 @@ from tests.world import (
     Ints,
     LaplaceVotes,
     NoisyVotes,
-    hockey_stick,
     noises,
     noisy_labels,
-    shifts,
 )
 
 TEACHERS, DELTA = 2, 0.02
@@ -87,20 +85,6 @@ def labelled_without_noise(votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
 def test_another_release_under_the_same_noise_is_rejected(twin: Answer, width: int) -> None:
     law = gaussian_law(GAUSSIAN.calibrated(1, 2).scale)
     assert worst(row_pairs(twin, law, TEACHERS, 2, width), 1, GAUSSIAN.epsilon) > DELTA
-
-
-@pytest.mark.parametrize(("queries", "classes"), SMALL)
-@pytest.mark.parametrize("epsilon", [0.3, 1.1, 2.0])
-def test_laplace_noise_costs_as_randomised_responses_with_equality(queries: int, classes: int, epsilon: float) -> None:
-    mechanism = LAPLACE.calibrated(queries, classes).with_(scale=0.8)
-    exact = LAPLACE.exact_delta(mechanism, 0.8, epsilon)
-    assert exact == pytest.approx(hockey_stick(1 / 0.8, queries * shifts(classes), epsilon), abs=LEFT_OUT)
-
-
-def test_a_scale_that_does_not_earn_the_claim_does_not_get_it() -> None:
-    mechanism = GAUSSIAN.calibrated(1_000, 2).with_(scale=10.0)
-    assert mechanism.cost.claims == ()
-    assert mechanism.cost.epsilon(DELTA) > GAUSSIAN.epsilon
 
 
 def test_ties_go_to_the_lowest_class() -> None:

@@ -25,7 +25,6 @@ from tests.privacy.relabel_law import (
     leaking,
     noisy,
     ones,
-    pairs,
     relabelled,
     sampled,
     tables,
@@ -231,9 +230,3 @@ def test_resampling_inside_a_shard_is_free(share: float) -> None:
     law = sampled(share, relabelled(chosen(1.0), resampled_shards(1.0, 2)))
     claim, _ = whole(1.0, 0, 1.0, share)
     assert 0.2 * claim < worst_loss(law, 3, 4) <= claim + ROUNDING
-
-
-def test_neighbours_are_all_pairs_that_differ_in_one_row() -> None:
-    found = list(pairs(2, 2))
-    assert len(found) == len(set(found)) == 4 + 4 * 4
-    assert all(len(there) == len(here) + 1 for here, there in found)

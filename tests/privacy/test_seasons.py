@@ -7,7 +7,6 @@ The ledger is the real one; faults are planted in it.
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -131,10 +130,3 @@ def test_a_planted_fault_breaks_the_cap(monkeypatch: pytest.MonkeyPatch, fault: 
 def test_a_restored_copy_that_is_believed_breaks_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*FAULTS["believes a restored copy"])
     assert worst(RESTORED) > DELTA
-
-
-def test_terms_say_their_stream_on_record() -> None:
-    book = book_of([Asked(SMALL, "a"), Asked(SMALL)])
-    assert book is not None
-    assert [book.stream_of(name) for name in ("s-0", "s-1")] == ["a", ""]
-    assert replace(book.session("s-1"), stream="a") != book.session("s-1")

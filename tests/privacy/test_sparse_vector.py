@@ -88,21 +88,6 @@ def test_no_adaptive_adversary_passes_the_claim(mechanism: SparseVector) -> None
         assert found <= claimed(mechanism, epsilon) * (1 + EXACT)
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "cutoff"), [(4.0, 0.05, 1), (3.0, 0.2, 2), (2.0, 0.3, 3)])
-def test_calibrated_settings_keep_the_budget_against_the_best_adversary(
-    epsilon: float, delta: float, cutoff: int
-) -> None:
-    mechanism = SparseVector.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
-    assert adaptive(Run.of(mechanism), steps([0, mechanism.threshold, mechanism.threshold + 1]), 4, epsilon) <= delta
-
-
-def test_labels_that_differ_cost_exactly_what_is_charged() -> None:
-    mechanism = threshold(1)
-    assert adaptive(Run.of(mechanism), steps(NEAR), 3, mechanism.epoch_epsilon) == pytest.approx(
-        mechanism.slip, rel=1e-8
-    )
-
-
 @pytest.mark.parametrize(("part", "beyond"), [(0.95, True), (1.0, False)])
 def test_a_patient_adversary_reaches_all_of_an_epoch_and_no_more(part: float, beyond: bool) -> None:
     mechanism = threshold(1, above=12)

@@ -60,13 +60,6 @@ def test_the_certificate_agrees_with_exact_arithmetic_and_errs_upwards(
         assert max(ours) <= per_refusal(made.refusal, order)
 
 
-def test_what_one_refusal_costs_adds_up_to_the_whole() -> None:
-    made = StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=50)
-    assert [50 * nats for nats in made.per_refusal.renyi] == pytest.approx(made.cost.renyi)
-    assert 50 * made.per_refusal.delta == pytest.approx(made.cost.delta)
-    assert all(math.isfinite(nats) for order, nats in zip(ORDERS, made.cost.renyi, strict=True) if order <= made.order)
-
-
 def test_a_table_can_be_built_for_the_order_of_its_domain() -> None:
     at = ORDERS.index(11.0)
     assert math.isinf(StableVoting.calibrate(epsilon=8, delta=1e-6, cutoff=10).cost.renyi[at])
