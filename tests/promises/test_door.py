@@ -198,19 +198,6 @@ def test_a_released_file_that_changed_is_not_handed_on(home: Path, kind: Kind) -
         kind.ask(home)
 
 
-def test_kept_noise_that_changed_stops_it(home: Path, kind: Kind) -> None:
-    with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Ledger, "commit_batch", dies)
-        kind.ask(home)
-    kept = [*(home / "vault" / "sessions" / "d-1").glob("*.npz")]
-    assert bool(kept) != kind.keyed
-    for file in kept:
-        flip(file)
-    if kept:
-        with pytest.raises(NotVerified, match="not what was written"):
-            kind.ask(home)
-
-
 # Ended --------------------------------------------------------------------------------------------------------------
 
 

@@ -283,7 +283,7 @@ def often(tables: Tables) -> Tables:
     return {**found, "labeling": {**found["labeling"], "rows": 99_000}}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_planted_leaks_are_found_in_a_run(world: Path, mlflow_database: Path, capfd: Capture) -> None:
     (run,) = (replace(run, tables=often) for run in RUNS if run.name == "tallies")
     assert not_found(partial(whole, run, mlflow_database), world, capfd) == []
