@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import sqlalchemy
+from sqlalchemy.engine import Engine
 
 from tests.support.processes import FRESH
 from tests.world import (
@@ -162,6 +164,29 @@ def test_a_server_that_hangs_is_given_up_within_a_minute() -> None:
     once, retries = (int(VARIABLES[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("TIMEOUT", "MAX_RETRIES"))
     assert artifacts_settings.SERVER_PATIENCE + 2 * once * (1 + retries) < 60
     assert 2 * mlflow_store.STORE_PATIENCE < 60  # a SQLite store that another process holds
+
+
+def test_a_full_disk_is_told_in_one_sentence_without_a_traceback(
+    database: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """MLflow logs what its database fails with, traceback and all."""
+    tracking = Tracking.of(database.parent)
+
+    def full(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite then takes the size that the file has
+
+    def fill() -> None:
+        for number in range(100):
+            tracking.keep_estimate("people", f"s-{number}", {"name": "x" * 4000, "epsilon": 1.0}, MOMENT)
+
+    sqlalchemy.event.listen(Engine, "connect", full)
+    try:
+        with pytest.raises(EnvironmentFailed, match="disk is full"):
+            fill()
+    finally:
+        sqlalchemy.event.remove(Engine, "connect", full)
+    out, err = capfd.readouterr()
+    assert "Traceback" not in out + err
 
 
 VARIABLE = "MLFLOW_TRACKING_URI"
