@@ -41,6 +41,11 @@ _ENDED = ContextVar[Any]("ended", default=None)
 """What an operation's function returned, or the error that ended it."""
 
 
+def _note(ended: object) -> None:
+    """Set it: workers are sent the function that calls this, and can be sent no context variable."""
+    _ENDED.set(ended)
+
+
 class Operation(Flow[P, Any]):
     """A flow whose caller is told how it ended, whatever the server answers. One that was asked again, since its first
     answer came too late, sends back the state that it recorded, which has neither a result nor an error."""
@@ -103,10 +108,10 @@ def operation(
             try:
                 with process.our_settings(), opened_once():  # by its module: workers are sent this function
                     result = function(*values, **named)
-                    _ENDED.set(result)
+                    _note(result)
                     return _state_of(result, asks=asks)
             except ConcordError as error:
-                _ENDED.set(error)
+                _note(error)
                 return failed_state(error)
 
         made = Operation(run, name=name, flow_run_name=run_name, result_storage=NOWHERE, persist_result=False)
