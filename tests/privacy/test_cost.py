@@ -1,4 +1,4 @@
-"""Laws of privacy costs: composition, monotony, closed forms against oracles; nothing rounds the wrong way."""
+"""Laws of privacy costs: composition, closed forms against oracles; nothing rounds the wrong way."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,6 @@ COSTS = {
     "response and δ": Cost.approximate(0.07, 1e-9),
     "many responses": Cost.approximate(0.01, 2e-9, times=30),
 }
-each_cost = pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
 
 
 def same(cost: Cost, other: Cost) -> None:
@@ -88,14 +87,6 @@ def test_nothing_costs_nothing_and_adds_nothing() -> None:
     same(compose([nothing, COSTS["response"]]), COSTS["response"])
 
 
-@each_cost
-def test_more_delta_never_needs_more_epsilon_and_more_releases_never_less(cost: Cost) -> None:
-    by_delta = [cost.epsilon(delta) for delta in np.geomspace(1e-8, 0.1, 20)]
-    assert all(after <= before for before, after in pairwise(by_delta))
-    by_count = [compose([cost] * count).epsilon(1e-5) for count in (1, 2, 5, 20, 100)]
-    assert all(after > before for before, after in pairwise(by_count))
-
-
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 20.0])
 @pytest.mark.parametrize("order", [1.25, 2.0, 5.75, 40.0])
 def test_the_gaussian_curve_covers_the_discrete_gaussian(sigma: float, order: float) -> None:
@@ -120,15 +111,6 @@ def response_divergence(epsilon: float, order: float) -> Decimal:
 def test_the_curve_of_randomised_response_is_its_divergence_rounded_up(epsilon: float, order: float) -> None:
     exact = response_divergence(epsilon, order)
     assert exact <= Decimal(randomised_response(epsilon, order)) <= exact * Decimal(1 + 1e-8)
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("p", [0.01, 0.2, 0.5])
-def test_randomised_response_dominates_other_pure_mechanisms(epsilon: float, p: float) -> None:
-    q = min(p * math.exp(epsilon), 1 - (1 - p) * math.exp(-epsilon))  # as far as ε lets a probability rise
-    for order in (1.25, 5.75, 60.0):
-        divergence = math.log(p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)) / (order - 1)
-        assert divergence <= randomised_response(epsilon, order)
 
 
 def least_epsilon(epsilon: float, times: int, delta: float) -> float:
@@ -201,9 +183,3 @@ def test_a_claim_holds_at_its_delta_and_above_and_is_forgotten_in_company() -> N
     assert cost.epsilon(9e-6) == Cost.gaussian(0.1).epsilon(9e-6) > 0.5
     assert compose([cost, compose([])]).claims == ()
     assert compose([cost]) == cost
-
-
-def test_infinite_orders_are_left_out() -> None:
-    finite_below_six = Cost(renyi=tuple(0.01 * order if order < 6 else math.inf for order in ORDERS))
-    assert Cost.gaussian(0.01).epsilon(1e-5) < finite_below_six.epsilon(1e-5) < math.inf
-    assert Cost(renyi=(math.inf,) * len(ORDERS)).epsilon(1e-5) == math.inf
