@@ -149,13 +149,13 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     table = _table(test, named, home)
     if table is None:
         return f"{follows}; the test table was not found: name it with --test to evaluate the student again"
-    from concord.tasks.student.model import (
-        columns_read,
-        load,
-    )  # imports all of scikit-learn, which nothing else here needs
+    # This imports all of scikit-learn, which nothing else here needs.
+    from concord.tasks.student.model import columns_read, load
 
     student = load(read(certificate.student.file))
-    rows, truth = _rows(columns_read(student), test, table)
+    columns = columns_read(student)
+    equal("the features", [*certificate.features], [*columns])
+    rows, truth = _rows(columns, test, table)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
         _check_student(test, student, rows, truth, table)
