@@ -5,7 +5,7 @@ list     all numbers as one list, public scores of at most FARTHEST either way, 
          tallies of the list's cells are decoded to. No plan asks so
 both     columns, and cells of all numbers together, whatever the rule says; where it says the same, this is `tallies`
 
-`dp_sgd_list` (tests/benchmarks/peers.py) learns from the same scores. Shuttle, of issue 45, is in no package.
+`dp_sgd_list` (tests/benchmarks/peers.py) learns from the same scores.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from tests.world import (
 
 TABLES = ("texture", "satimage", "penbased", "segment", "letter", "phoneme", "magic", "credit", "optdigits")
 FURTHER = ("banana", "spambase", "twonorm", "ring")
-"""Those that point 4 of issue 45 names, and whose public rows do not cluster, or that have two columns."""
+"""Tables whose public rows do not cluster, or that have two columns."""
 PEER = "dp_sgd_list"
 
 
