@@ -13,8 +13,8 @@ Guarantees   a row has exactly one cell of each view, whatever its cells are, fo
              text without declared words has the cell of its bucket, which follows from that text alone. A value lies in
              its cell, so that it is read as that cell again; a number lies within its declared range
 Not covered  whether ranges and categories are true: wrong ones cost accuracy, never privacy; where in its cell a
-             private value lies. Checked by tests/tasks/data/test_grid.py,
-             tests/tasks/student/test_synthetic.py and, alone against in company, by tests/privacy/test_row_alone.py
+             private value lies. Checked by tests/tasks/data/test_grid.py, tests/tasks/student/test_synthetic.py
+             and, alone against in company, by tests/privacy/test_row_alone.py
 """
 
 import hashlib
