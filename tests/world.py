@@ -105,9 +105,10 @@ if TYPE_CHECKING:
     )
     from concord.tasks.advice.init import parse_setting
     from concord.tasks.advice.planned import (
-        REHEARSED, PublicFacts, asks_pairs, cells_that_are_heard, check_columns, decided, later_fields, planned_sizes,
-        planned_sketch, planned_tallies, rounds_of, rounds_of_spaces, views_in_words
+        asks_pairs, cells_that_are_heard, check_columns, decided, later_fields, planned_sizes, planned_sketch,
+        planned_tallies, rounds_of, rounds_of_spaces, views_in_words
     )
+    from concord.tasks.advice.public_facts import REHEARSED, PublicFacts
     from concord.tasks.advice.rehearse import (
         SIGNALS, ClassRehearsed, Rehearsed, clearest, expect_classes, principal_components, random_logits,
         rehearsed_in_words, separated, span, typical_truth, with_shares

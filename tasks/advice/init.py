@@ -42,7 +42,8 @@ from concord.tasks.advice.draft import (
     usual_lifetime,
     written,
 )
-from concord.tasks.advice.planned import PublicFacts, no_tallies
+from concord.tasks.advice.planned import no_tallies
+from concord.tasks.advice.public_facts import PublicFacts
 from concord.tasks.advice.rehearse import Ahead
 from concord.tasks.advice.rehearse_sketch import expect_sketch
 from concord.tasks.advice.rehearse_tallies import expect_tallies

@@ -10,7 +10,7 @@ for the mechanism on a secret subset.
 session ends, otherwise by `noisy_votes`, which need neither a cutoff nor a guess of how much teachers agree. The result
 is a plan that names the mechanism; that plan runs, is charged and is recorded.
 
-Assumes      the public facts in `PublicFacts` belong to the plan
+Assumes      codes, numbers of public rows and R are those of the plan's public rows (tasks.advice.public_facts)
 Guarantees   no private row is read, nothing is charged and nothing drawn. The choice follows from the plan and the
              types of public columns, by no arithmetic: it is the same on every machine
 Not covered  whether another way would teach more; interactions of several columns: additive codes do not express them,
@@ -19,35 +19,20 @@ Not covered  whether another way would teach more; interactions of several colum
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
-import numpy as np
-import polars as pl
-
-from concord.artifacts.domains import Filter
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import later_rows_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Passed
 from concord.artifacts.sections import TALLIES
 from concord.tasks.asking.relabel import Subset, subset_of
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens, learn_codes
-from concord.tasks.data.encode import labelled_rows, learn_encoding, systematic_sample
-from concord.tasks.data.joined import (
-    LEAST_NUMBERS,
-    LEAST_ROWS,
-    RATIO_IN_WORDS,
-    clustered,
-    joinable,
-    most_ratio,
-    unclustered,
-)
-from concord.tasks.data.tables import open_public
+from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens
+from concord.tasks.data.joined import LEAST_NUMBERS, LEAST_ROWS, RATIO_IN_WORDS, clustered, joinable, most_ratio
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.catalogue import calibrate
 from concord.tasks.mechanisms.mechanism import Mechanism
@@ -354,69 +339,6 @@ class PlannedVotes:
         return later_rows_in_words(
             queries=mechanism.queries, cutoff=mechanism.cutoff, asked=self.queries, refused=self.queries - answered
         )
-
-
-REHEARSED = 4_000
-"""Most public rows on which a plan is rehearsed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublicFacts:
-    """Facts of the public tables.
-
-    rows      number of public rows
-    codes     their codes for a plan
-    order     Rényi order of the domain that is charged
-    ratio     R of the rows (tasks.data.joined), by the sample that codes are learned from
-    sample    some of the rows, cast; empty if nothing is to be rehearsed
-    shares    of the classes, by `class_shares`
-    """
-
-    rows: int
-    encoding: Encoding
-    codes: Callable[[Plan], Codes]
-    order: float
-    ratio: Callable[[], float | None]
-    sample: pl.DataFrame = field(default_factory=pl.DataFrame)
-    shares: tuple[float, ...] | None = None
-
-    @classmethod
-    def of(cls, plan: Plan, order: float | None = None) -> "PublicFacts":
-        """The facts of the plan's own table. Raises WrongInput if it does not fit the plan, or the test table."""
-        encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
-        lifetime = plan.privacy.lifetime
-
-        def frames() -> Iterator[pl.DataFrame]:  # read again each time: a table may be larger than memory
-            return (cast_rows(frame, encoding) for frame in table.frames(encoding.asked))
-
-        @cache
-        def learned(**sizes: Any) -> Codes:
-            return learn_codes(frames(), encoding.columns, **sizes)
-
-        return cls(
-            rows=sum(frame.height for frame in table.frames(encoding.asked)),
-            encoding=encoding,
-            codes=lambda plan: learned(**planned_sizes(plan, encoding)),
-            order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
-            ratio=cache(lambda: unclustered(systematic_sample(frames()), encoding.columns)),
-            sample=systematic_sample(frames(), REHEARSED),
-            shares=class_shares(plan, encoding),
-        )
-
-    def votes(self, plan: Plan) -> PlannedVotes:
-        """The votes of a plan on these rows. Raises WrongInput if they cannot be asked for within its budget."""
-        return PlannedVotes.of(plan, self.rows, self.order)
-
-
-def class_shares(plan: Plan, encoding: Encoding) -> tuple[float, ...] | None:
-    """Shares of the classes, as declared or else in the public test table; None if neither is given. Raises WrongInput
-    if the table does not fit the plan."""
-    if plan.data.shares is not None:
-        return tuple(plan.data.shares[name] for name in encoding.classes)
-    if plan.data.test is None or not encoding.classes:
-        return None
-    counts = np.bincount(labelled_rows(plan.path("test"), encoding)[1], minlength=len(encoding.classes)) + 0.5
-    return tuple((counts / counts.sum()).tolist())
 
 
 def decided(plan: Plan, encoding: Encoding) -> tuple[Plan, str]:

@@ -32,7 +32,8 @@ import numpy as np
 
 from concord.artifacts.plan import Plan
 from concord.artifacts.table_schema import DeclaredRange, TableSchema, varies
-from concord.tasks.advice.planned import NO_PUBLIC_TABLE, class_shares, learning_units, planned_sketch
+from concord.tasks.advice.planned import NO_PUBLIC_TABLE, learning_units, planned_sketch
+from concord.tasks.advice.public_facts import class_shares
 from concord.tasks.advice.rehearse import (
     SIGNALS,
     Ahead,

@@ -25,7 +25,8 @@ from hashlib import sha256
 import numpy as np
 
 from concord.artifacts.plan import Plan
-from concord.tasks.advice.planned import PublicFacts, learning_units, planned_tallies, read_at_end, views_in_words
+from concord.tasks.advice.planned import learning_units, planned_tallies, read_at_end, views_in_words
+from concord.tasks.advice.public_facts import PublicFacts
 from concord.tasks.advice.rehearse import (
     SIGNALS,
     Ahead,

@@ -27,7 +27,8 @@ from concord.artifacts.home.released import labels_table
 from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.expectation import Expectation, expectation
-from concord.tasks.advice.planned import PlannedVotes, PublicFacts
+from concord.tasks.advice.planned import PlannedVotes
+from concord.tasks.advice.public_facts import PublicFacts
 from concord.tasks.advice.rehearse import (
     SIGNALS,
     Ahead,

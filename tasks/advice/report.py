@@ -29,14 +29,8 @@ from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sections import TALLIES
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import checked_ledger
-from concord.tasks.advice.planned import (
-    PlannedVotes,
-    PublicFacts,
-    check_columns,
-    decided,
-    planned_sketch,
-    planned_tallies,
-)
+from concord.tasks.advice.planned import PlannedVotes, check_columns, decided, planned_sketch, planned_tallies
+from concord.tasks.advice.public_facts import PublicFacts
 from concord.tasks.data.grid import grid_of
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.mechanisms.exponential import Universal
