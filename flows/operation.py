@@ -42,7 +42,7 @@ _ENDED = ContextVar[Any]("ended", default=None)
 
 
 def _note(ended: object) -> None:
-    """Set it: workers are sent the function that calls this, and can be sent no context variable."""
+    """Set _ENDED. A function of its own, because workers are sent its caller, and no context variable can be sent."""
     _ENDED.set(ended)
 
 

@@ -89,8 +89,8 @@ def root_mean_square(errors: Floats) -> Estimate:
     mean = float(squares.mean())
     if not mean:
         return Estimate(value=0.0, low=0.0, high=0.0)
-    apart = math.exp(REACH * float(squares.std()) / math.sqrt(len(squares)) / mean / 2)
-    return Estimate(value=math.sqrt(mean), low=math.sqrt(mean) / apart, high=math.sqrt(mean) * apart)
+    factor = math.exp(REACH * float(squares.std()) / math.sqrt(len(squares)) / mean / 2)
+    return Estimate(value=math.sqrt(mean), low=math.sqrt(mean) / factor, high=math.sqrt(mean) * factor)
 
 
 def explained(errors: Floats, deviations: Floats) -> Estimate:
