@@ -16,7 +16,7 @@ import pytest
 from tests.skips import failed_unless_listed
 from tests.support.people import arrive, changed, tables_of_plan, write_tables
 from tests.support.ports import own_port
-from tests.world import Plan, publish_figures, verify_limited
+from tests.world import Plan, hold_what_is_taken, publish_figures, verify_limited
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,6 +89,7 @@ gc.disable()  # all that is loaded to collect the tests stays: a third of the ti
 
 def pytest_collection_finish() -> None:
     """What was loaded is no garbage: do not look through it again, and seldom for other."""
+    hold_what_is_taken()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()

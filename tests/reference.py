@@ -9,15 +9,7 @@ from pathlib import Path
 
 from tests.support.markdown import table
 from tests.support.plan_keys import schema_text, sections
-from tests.world import (
-    CATALOGUE,
-    EXPORT_FORMS,
-    MECHANISMS,
-    PLAN_SCHEMA_FILE,
-    PROPERTIES,
-    TALLIES,
-    Tallies,
-)
+from tests.world import CATALOGUE, EXPORT_FORMS, MECHANISMS, PLAN_SCHEMA_FILE, PROPERTIES, TALLIES, Tallies
 
 ROOT = Path(__file__).parents[1]
 Row = tuple[str, ...]

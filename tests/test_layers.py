@@ -356,10 +356,19 @@ def test_no_test_imports_another() -> None:
     assert {path: names for path, names in taken.items() if names} == {}
 
 
+def test_a_file_takes_the_facade_whole_or_names_of_it_on_one_line() -> None:
+    for path, tree in TESTS.items():
+        taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "tests.world"]
+        assert not (taken and "tests.world" in imported(tree)), path
+        assert all(node.lineno == node.end_lineno for node in taken), path
+
+
 def test_the_facade_offers_what_some_test_takes() -> None:
     offered = {alias.asname or alias.name for node in ast.walk(TESTS[FACADE]) for alias in _of_the_product(node)}
-    named = {word for path in TESTS.keys() - {FACADE} for word in re.findall(r"\w+", (ROOT / path).read_text("utf-8"))}
-    assert offered - named == set()
+    taken = {name.removeprefix("tests.world.") for tree in TESTS.values() for name in imported(tree)}
+    for path in TESTS.keys() - {FACADE}:
+        taken |= {*re.findall(r"\bworld\.(\w+)", (ROOT / path).read_text("utf-8"))}
+    assert offered - taken == set()
 
 
 def _of_the_product(node: ast.AST) -> list[ast.alias]:

@@ -19,7 +19,7 @@ import yaml
 import concord
 from tests.support.people import write_plan, write_tables
 from tests.support.processes import own_environment
-from tests.support.published import SESSION, certified, world
+from tests.support.published import SESSION, certified, world_in
 from tests.world import StableVoting, sha256
 
 ROOT = Path(__file__).parents[1]
@@ -169,7 +169,7 @@ def test_what_was_published_verifies_elsewhere_in_a_fresh_environment_without_a_
     wheel: Path, tmp_path: Path
 ) -> None:
     """The wheel in an environment of its own, beside packages from a registry; no variable of ours, another folder."""
-    made = world(tmp_path / "home", rows=60)
+    made = world_in(tmp_path / "home", rows=60)
     certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
     folder = tmp_path / "elsewhere" / "copy"
     shutil.copytree(made.released.root / SESSION, folder)

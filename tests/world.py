@@ -1,12 +1,27 @@
 """The product as tests reach it: every name of its modules that a test takes, so that where a module moves, or is split
-or joined, this file alone changes. Each is imported when a test first asks for it.
+or joined, this file alone changes. A file whose names do not fit on one line of import takes it whole, `from tests
+import world`. Each name is imported when it is first asked for.
 """
 # ruff: noqa: F401, I001
 
 import ast
+import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+
+def hold_what_is_taken() -> None:
+    """Import what loaded files name as `world.…` and keep it as it is now, before any test patches the product: a test
+    may then call what it patched, and no module is first imported while something else stands in its place."""
+    facade = sys.modules[__name__]
+    for module in [*sys.modules.values()]:
+        if vars(module).get("world") is facade and module.__file__:
+            for name in re.findall(r"\bworld\.(\w+)", Path(module.__file__).read_text(encoding="utf-8")):
+                if hasattr(facade, name):
+                    setattr(facade, name, getattr(facade, name))
+
 
 if TYPE_CHECKING:
     # fmt: off
@@ -68,7 +83,7 @@ if TYPE_CHECKING:
     from concord.artifacts.process import VARIABLES, our_settings, variables
     from concord.artifacts.properties import PROPERTIES
     from concord.artifacts.published import (
-        ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EVIDENCE, NOBODYS, PREDICATE_TYPE, SYNTHETIC, LedgerHead,
+        ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, NOBODYS, PREDICATE_TYPE, SYNTHETIC, LedgerHead,
         PrivacyClaim, PublishedStudent as PublishedSet, Statement, Subject, attestation_schema
     )
     from concord.artifacts.records import Counts, MechanismRecord, SessionRecord, promised
@@ -101,7 +116,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.advice.dictionary import TABLES as TABLES_OF_DICTIONARY
     from concord.tasks.advice.draft import (
-        INDEX, PROPOSED, UNREAD, PlanFacts, answered, classes_of, features_of, usual_delta
+        PROPOSED, UNREAD, PlanFacts, answered, classes_of, features_of, usual_delta
     )
     from concord.tasks.advice.init import parse_setting
     from concord.tasks.advice.planned import (
@@ -172,7 +187,7 @@ if TYPE_CHECKING:
     from concord.tasks.data.files import PRIVATE, TableFile, find_files, format_of, format_of_private
     from concord.tasks.data.frames import check_index, frame_table
     from concord.tasks.data.grid import (
-        NARROW, STAND_INS, WIDE, grid_cuts, grid_of, groups_of, label_points,
+        NARROW, STAND_INS, grid_cuts, grid_of, groups_of, label_points,
         outside_of_schema, recoded, stand_ins, values_in, with_tables
     )
     from concord.tasks.data.joined import (
@@ -207,7 +222,7 @@ if TYPE_CHECKING:
         noise as mechanisms_noise, private_test as mechanisms_private_test,
         stable as mechanisms_stable
     )
-    from concord.tasks.mechanisms.catalogue import CATALOGUE, VoteTerms, calibrate, of_votes, recorded, recorded_as
+    from concord.tasks.mechanisms.catalogue import CATALOGUE, VoteTerms, calibrate, recorded, recorded_as
     from concord.tasks.mechanisms.confident import ConfidentGNMax
     from concord.tasks.mechanisms.contributions import (
         LARGEST_WEIGHT, STEPS_A_NAT, TABLE_DIGEST, CodeRows, IntegerModel, RoundQuestion, What, columns,
@@ -225,10 +240,8 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms.mechanism import (
         Mechanism, Odds, PublicSettings
     )
-    from concord.tasks.mechanisms.noise import (
-        gaussian, keyed_draws, reporting
-    )
-    from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, noises, noisy_labels, shifts
+    from concord.tasks.mechanisms.noise import reporting
+    from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, noises, noisy_labels
     from concord.tasks.mechanisms.private_test import (
         PLACES, PrivateTest, placed
     )
@@ -258,7 +271,7 @@ if TYPE_CHECKING:
         certificate_of, certify_answers, column_types, excerpt_of, publication_of, running_totals,
         write as write_certificate, written_now
     )
-    from concord.tasks.publish.describe import Outcomes, caveats, counted, describe
+    from concord.tasks.publish.describe import Outcomes, caveats, describe
     from concord.tasks.publish.export import (
         FORMS as EXPORT_FORMS, ExportForm, _needed, columns_of, example_row, export, holds
     )
@@ -289,20 +302,20 @@ if TYPE_CHECKING:
     from concord.tasks.student.directions import Directions
     from concord.tasks.student.evaluate import (
         at_threshold, best_threshold, digest_of_table, evaluate, keep_table_path, measured,
-        number_measured, remembered
+        number_measured
     )
     from concord.tasks.student.intervals import (
         auc, average_precision, explained, mean_of_shares, root_mean_square, share
     )
     from concord.tasks.student.joint import MeasuredRounds, Search
-    from concord.tasks.student.margins import Margins, drawn, margins_of
+    from concord.tasks.student.margins import Margins, margins_of
     from concord.tasks.student.model import canonical_file, dump, load, modules_needed, published_student
     from concord.tasks.student.prior import (
         SPREADS, Linear, Prior, correlations, evidence, improved, likelihood, posterior, prior_of, straightened,
         straighter, whitened
     )
     from concord.tasks.student.public_rows import (
-        SAMPLE, CrossedRows, ReducedRows, Totals, digests, repaired, sampled_of, sampled_rows as sampled_pairs
+        CrossedRows, ReducedRows, Totals, repaired, sampled_of, sampled_rows as sampled_pairs
     )
     from concord.tasks.student.questions import RoundFile, RoundPlanner, SeasonReader, with_pairs
     from concord.tasks.student.scorecard import has_statement, has_scorecard, scorecard, scorecard_json, scorecard_sql
@@ -354,7 +367,7 @@ if TYPE_CHECKING:
         recompute_gaussian as verify_recompute_gaussian, recompute as verify_recompute
     )
     from concord.tasks.verify.certificate import handed_on
-    from concord.tasks.verify.checks import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, equal, limited
+    from concord.tasks.verify.checks import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, limited
     from concord.tasks.verify.forms import ReleaseForm, RoundForm
     from concord.tasks.verify.kinds import KINDS, KindSettings, Unknown, VotesSettings
     from concord.tasks.verify.published import (

@@ -12,23 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.support.sentences import facts
-from tests.world import (
-    BudgetRefused,
-    ConcordError,
-    EnvironmentFailed,
-    NotVerified,
-    Released,
-    Vault,
-    WrongInput,
-    in_json,
-    in_lines,
-    in_one_line,
-    is_printable,
-)
 
 VALUE = "a private value"
-KINDS = [EnvironmentFailed, WrongInput, BudgetRefused, NotVerified]
+KINDS = [world.EnvironmentFailed, world.WrongInput, world.BudgetRefused, world.NotVerified]
 
 
 class Leaky(Exception):
@@ -40,7 +28,7 @@ def picklers() -> Iterator[None]:
     """Exceptions pickled with all they hang on, as tblib (which Dask brings) does."""
     support = pytest.importorskip("tblib.pickling_support")
     before = dict(copyreg.dispatch_table)
-    support.install(*KINDS, ConcordError, Leaky, OSError)
+    support.install(*KINDS, world.ConcordError, Leaky, OSError)
     yield
     copyreg.dispatch_table.clear()
     copyreg.dispatch_table.update(before)
@@ -59,7 +47,7 @@ def raised(kind: type[Exception], *, because: bool) -> Exception:
 @pytest.mark.usefixtures("picklers")
 @pytest.mark.parametrize("because", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_an_error_of_ours_was_raised_over_is_not_pickled(because: bool, kind: type[ConcordError]) -> None:
+def test_what_an_error_of_ours_was_raised_over_is_not_pickled(because: bool, kind: type[world.ConcordError]) -> None:
     assert VALUE.encode() in pickle.dumps(raised(Leaky, because=because))  # as any other error would tell
     result: Any = raised(kind, because=because)
     assert (result.__context__, result.__cause__) == (None, None)
@@ -79,36 +67,37 @@ NO_TEXT = "\udcff"
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("letter", [*ACTING, NO_TEXT])
-def test_a_sentence_stands_on_its_line_whoever_s_words_are_in_it(kind: type[ConcordError], letter: str) -> None:
+def test_a_sentence_stands_on_its_line_whoever_s_words_are_in_it(kind: type[world.ConcordError], letter: str) -> None:
     sentence = str(kind(f"no such class: {letter}ok"))
     assert sentence.startswith("no such class: \N{REPLACEMENT CHARACTER}")
-    assert (sentence.splitlines(), is_printable(sentence)) == ([sentence], True)
+    assert (sentence.splitlines(), world.is_printable(sentence)) == ([sentence], True)
     assert str(pickle.loads(pickle.dumps(kind(sentence)))) == sentence
 
 
 @pytest.mark.parametrize("word", HONEST)
 def test_honest_words_are_printed_as_they_are(word: str) -> None:
-    assert (in_one_line(word), in_lines(word), str(WrongInput(word)), is_printable(word)) == (word, word, word, True)
-    assert json.loads(in_json([word])) == [word]
-    assert word.replace("\\", "\\\\") in in_json(word)
+    assert world.in_one_line(word) == world.in_lines(word) == str(world.WrongInput(word)) == word
+    assert world.is_printable(word)
+    assert json.loads(world.in_json([word])) == [word]
+    assert word.replace("\\", "\\\\") in world.in_json(word)
 
 
 @pytest.mark.parametrize("letter", [*ACTING, NO_TEXT])
 def test_json_loses_nothing_and_does_nothing(letter: str) -> None:
     value = {f"a{letter}": [letter, f"{letter}b"], "c": 1}
-    text = in_json(value)
+    text = world.in_json(value)
     assert json.loads(text) == value
-    assert in_lines(text) == text
+    assert world.in_lines(text) == text
     assert len(text.splitlines()) == 1
 
 
 def test_lines_are_ours() -> None:
-    assert in_lines("a\x1b\nb\r\n") == "a\N{REPLACEMENT CHARACTER}\nb\N{REPLACEMENT CHARACTER}\n"
+    assert world.in_lines("a\x1b\nb\r\n") == "a\N{REPLACEMENT CHARACTER}\nb\N{REPLACEMENT CHARACTER}\n"
 
 
 def test_too_many_open_files_are_named_as_the_cause_whatever_was_to_be_done(tmp_path: Path) -> None:
     """It said that the vault cannot be written."""
-    vault, released = Vault(tmp_path / "vault"), Released(tmp_path)
+    vault, released = world.Vault(tmp_path / "vault"), world.Released(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     works: list[Callable[[], object]] = [
         lambda: vault.keep("a", lambda: b"a"),
@@ -117,7 +106,7 @@ def test_too_many_open_files_are_named_as_the_cause_whatever_was_to_be_done(tmp_
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # those that are open stay so
     try:
         for work in works:
-            with pytest.raises(EnvironmentFailed, match=facts("too many files", "may open 3")):
+            with pytest.raises(world.EnvironmentFailed, match=facts("too many files", "may open 3")):
                 work()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -17,36 +17,26 @@ import mlflow.sklearn
 import pytest
 from mlflow.utils import environment
 
+from tests import world
 from tests.house import House
 from tests.support.sentences import facts
-from tests.world import (
-    HOME,
-    VARIABLES,
-    Abandoned,
-    Settings,
-    Threads,
-    WrongInput,
-    in_one_sentence,
-    mlflow_write,
-    our_settings,
-)
 
-NAMED = {str(field.validation_alias) for field in Settings.model_fields.values()}
+NAMED = {str(field.validation_alias) for field in world.Settings.model_fields.values()}
 
 
 @pytest.fixture(autouse=True)
 def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*VARIABLES, *NAMED, "HTTP_PROXY", "NO_PROXY", "no_proxy"):
+    for name in (*world.VARIABLES, *NAMED, "HTTP_PROXY", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
 
 
 def test_the_environment_is_as_before_however_a_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "120")
     before = dict(os.environ)
-    with our_settings(), our_settings():
-        assert dict(os.environ) == VARIABLES | before, "the user's own setting wins"
+    with world.our_settings(), world.our_settings():
+        assert dict(os.environ) == world.VARIABLES | before, "the user's own setting wins"
     assert dict(os.environ) == before
-    with pytest.raises(KeyboardInterrupt), our_settings():
+    with pytest.raises(KeyboardInterrupt), world.our_settings():
         raise KeyboardInterrupt
     assert dict(os.environ) == before
 
@@ -55,15 +45,15 @@ def test_the_last_of_several_threads_takes_it_back() -> None:
     before, inside, end = dict(os.environ), threading.Event(), threading.Event()
 
     def work() -> None:
-        with our_settings():
+        with world.our_settings():
             inside.set()
             end.wait(60)
 
     other = threading.Thread(target=work)
-    with our_settings():
+    with world.our_settings():
         other.start()
         assert inside.wait(60)
-    assert dict(os.environ) == VARIABLES | before
+    assert dict(os.environ) == world.VARIABLES | before
     end.set()
     other.join()
     assert dict(os.environ) == before
@@ -72,7 +62,7 @@ def test_the_last_of_several_threads_takes_it_back() -> None:
 def test_no_proxy_is_asked_for_what_is_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example")
     monkeypatch.setenv("NO_PROXY", "example.org")
-    with our_settings():
+    with world.our_settings():
         assert os.environ["no_proxy"] == os.environ["NO_PROXY"] == "example.org,127.0.0.1"
     assert (os.environ["NO_PROXY"], os.environ.get("no_proxy")) == ("example.org", None)
 
@@ -80,7 +70,7 @@ def test_no_proxy_is_asked_for_what_is_on_loopback(monkeypatch: pytest.MonkeyPat
 def test_mlflows_logs_are_the_users_again() -> None:
     logger = logging.getLogger("mlflow")
     before = logger.level
-    with in_one_sentence():
+    with world.in_one_sentence():
         assert logger.level == logging.CRITICAL
     assert logger.level == before
 
@@ -98,13 +88,13 @@ def test_of_two_threads_that_save_a_student_neither_leaves_mlflow_changed(
 
     monkeypatch.setattr(mlflow.sklearn, "save_model", waits)
     monkeypatch.setattr(
-        mlflow_write, "mlflow_signature", lambda *_: {"inputs": None, "outputs": '[{"type": "double"}]'}
+        world.mlflow_write, "mlflow_signature", lambda *_: {"inputs": None, "outputs": '[{"type": "double"}]'}
     )
     threads = []
     for student in range(2):
         fields = {"columns": (), "example": None, "code": (), "trusted_types": (), "student_file": b""}
         given: Any = (tmp_path, None, SimpleNamespace(student=student, **fields))
-        threads.append(threading.Thread(target=mlflow_write.save, args=given))
+        threads.append(threading.Thread(target=world.mlflow_write.save, args=given))
         threads[-1].start()
         assert inside[student].wait(20)
     for student, thread in enumerate(threads):
@@ -135,11 +125,11 @@ def test_nobody_else_reads_the_environment() -> None:
 
 
 def test_unset_and_empty_variables_leave_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Settings.now()
-    assert plain.home == HOME
+    plain = world.Settings.now()
+    assert plain.home == world.HOME
     for variable in NAMED - {"CONCORD_LEDGER"}:
         monkeypatch.setenv(variable, "")
-    assert Settings.now() == plain
+    assert world.Settings.now() == plain
 
 
 def test_a_ledger_that_is_meant_and_not_named_is_refused_by_the_name_of_its_variable(
@@ -147,13 +137,13 @@ def test_a_ledger_that_is_meant_and_not_named_is_refused_by_the_name_of_its_vari
 ) -> None:
     """Else the home's own would be spent from, where another was meant."""
     monkeypatch.setenv("CONCORD_LEDGER", "")
-    with pytest.raises(WrongInput, match=facts("CONCORD_LEDGER", "empty")):
-        Settings.now()
+    with pytest.raises(world.WrongInput, match=facts("CONCORD_LEDGER", "empty")):
+        world.Settings.now()
 
 
 def test_names_count_in_capitals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("concord_ledger", "elsewhere")
-    assert Settings.now().ledger is None
+    assert world.Settings.now().ledger is None
 
 
 def test_every_variable_is_explained_to_operators() -> None:
@@ -162,7 +152,7 @@ def test_every_variable_is_explained_to_operators() -> None:
 
 
 def test_results_are_in_order() -> None:
-    with Threads(3) as pool:
+    with world.Threads(3) as pool:
         assert list(pool.each(lambda item: -item, range(10))) == [-item for item in range(10)]
 
 
@@ -190,9 +180,9 @@ def test_what_runs_is_stopped_by_a_signal_that_another_thread_gets_and_nothing_e
             ended.append(type(end))
             raise
 
-    with pytest.raises(KeyboardInterrupt), Threads(2) as pool:
+    with pytest.raises(KeyboardInterrupt), world.Threads(2) as pool:
         list(pool.each(work, items()))
-    assert (sorted(begun), ended) == ([0, 1], [Abandoned, Abandoned])
+    assert (sorted(begun), ended) == ([0, 1], [world.Abandoned, world.Abandoned])
 
 
 def test_an_error_lets_what_was_begun_end() -> None:
@@ -208,7 +198,7 @@ def test_an_error_lets_what_was_begun_end() -> None:
         return item
 
     def failing() -> None:
-        with Threads(2) as pool:
+        with world.Threads(2) as pool:
             for _ in pool.each(work, range(2)):
                 pass
 

@@ -9,26 +9,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.support.published import SESSION, certified, world
-from tests.world import (
-    ATTESTATION_FILE,
-    ATTESTATION_SCHEMA_FILE,
-    CAVEATS,
-    CERTIFICATE_FORMAT,
-    PAYLOAD_TYPE,
-    PREDICATE_TYPE,
-    SCHEMA_FILE,
-    Mechanism,
-    NoisyVotes,
-    StableVoting,
-    attestation_schema,
-    schema,
-    sha256,
-)
+from tests import world
+from tests.support.published import SESSION, certified, world_in
 
-MECHANISMS: dict[str, Mechanism] = {
-    "stable": StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20),
-    "noisy_votes": NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2),
+MECHANISMS: dict[str, world.Mechanism] = {
+    "stable": world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20),
+    "noisy_votes": world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2),
 }
 PUBLISHED = {
     "concord certificate 3": "f796827bae32e4f10220f94085a2795f72c15868c924b09801d43edb7b0e3246",
@@ -40,7 +26,7 @@ PUBLISHED = {
 @pytest.fixture(scope="module", params=MECHANISMS)
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The released folder of a session of each kind of mechanism."""
-    small = world(tmp_path_factory.mktemp("world"))
+    small = world_in(tmp_path_factory.mktemp("world"))
     certified(small, MECHANISMS[request.param], small.truth)
     return small.released.root / SESSION
 
@@ -52,17 +38,17 @@ def certificate_of(folder: Path) -> dict[str, Any]:
 
 def statement_of(folder: Path) -> dict[str, Any]:
     """What the envelope holds, of the type that it names."""
-    envelope = json.loads((folder / ATTESTATION_FILE).read_text())
-    assert envelope["payloadType"] == PAYLOAD_TYPE
+    envelope = json.loads((folder / world.ATTESTATION_FILE).read_text())
+    assert envelope["payloadType"] == world.PAYLOAD_TYPE
     statement: dict[str, Any] = json.loads(base64.b64decode(envelope["payload"]))
     return statement
 
 
 def test_each_is_what_the_schema_beside_it_says(written: Path) -> None:
-    assert certificate_of(written)["$schema"] == SCHEMA_FILE
+    assert certificate_of(written)["$schema"] == world.SCHEMA_FILE
     for name, due, document in (
-        (SCHEMA_FILE, schema(), certificate_of(written)),
-        (ATTESTATION_SCHEMA_FILE, attestation_schema(), statement_of(written)),
+        (world.SCHEMA_FILE, world.schema(), certificate_of(written)),
+        (world.ATTESTATION_SCHEMA_FILE, world.attestation_schema(), statement_of(written)),
     ):
         found = json.loads((written / name).read_bytes())
         assert found == due
@@ -73,11 +59,11 @@ def test_each_is_what_the_schema_beside_it_says(written: Path) -> None:
 def test_the_statement_is_of_in_toto_about_all_that_is_published_and_nothing_of_the_vault(written: Path) -> None:
     statement = statement_of(written)
     assert set(statement) == {"_type", "subject", "predicateType", "predicate"}
-    assert (statement["_type"], statement["predicateType"]) == ("https://in-toto.io/Statement/v1", PREDICATE_TYPE)
+    assert (statement["_type"], statement["predicateType"]) == ("https://in-toto.io/Statement/v1", world.PREDICATE_TYPE)
     there = {f"{SESSION}/{file.relative_to(written)}" for file in written.rglob("*") if file.is_file()}
-    assert {subject["name"] for subject in statement["subject"]} == there - {f"{SESSION}/{ATTESTATION_FILE}"}
+    assert {subject["name"] for subject in statement["subject"]} == there - {f"{SESSION}/{world.ATTESTATION_FILE}"}
     for subject in statement["subject"]:
-        assert subject["digest"] == {"sha256": sha256((written.parent / subject["name"]).read_bytes())}
+        assert subject["digest"] == {"sha256": world.sha256((written.parent / subject["name"]).read_bytes())}
     claim = statement["predicate"]
     assert (claim["guarantee"]["epsilon"], claim["guarantee"]["unit"]) == (1.0, "one row")
     assert claim["mechanism"] == certificate_of(written)["sessions"][0]["mechanism"]["name"]
@@ -86,13 +72,13 @@ def test_the_statement_is_of_in_toto_about_all_that_is_published_and_nothing_of_
 
 def test_another_schema_is_another_format() -> None:
     """What fails here: raise the number in FORMAT, and add the new schema's digest below; never change an old one."""
-    result = json.dumps(without_words(schema()), sort_keys=True).encode()
-    assert PUBLISHED[CERTIFICATE_FORMAT] == hashlib.sha256(result).hexdigest()
+    result = json.dumps(without_words(world.schema()), sort_keys=True).encode()
+    assert PUBLISHED[world.CERTIFICATE_FORMAT] == hashlib.sha256(result).hexdigest()
 
 
 def without_words(part: Any) -> Any:
     """A schema without what it says to people, which may be put better at any time: descriptions, and the caveats."""
     if isinstance(part, dict):
-        words = {"description", "title", *(["default"] if part.get("default") == [*CAVEATS] else [])}
+        words = {"description", "title", *(["default"] if part.get("default") == [*world.CAVEATS] else [])}
         return {key: without_words(value) for key, value in part.items() if key not in words}
     return [without_words(item) for item in part] if isinstance(part, list) else part

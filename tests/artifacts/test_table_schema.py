@@ -8,36 +8,21 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.sentences import facts
 from tests.texts.wrong_plans import SCHEMAS
-from tests.world import (
-    PROPERTIES,
-    DataPlan,
-    DeclaredCategories,
-    DeclaredRange,
-    DeclaredText,
-    DeclaredTruth,
-    Encoding,
-    Spelling,
-    TableSchema,
-    WrongInput,
-    cast_rows,
-    read_schema,
-    reading_columns,
-    schema_of,
-)
 
-WORD = Spelling(absent=("-99",))
+WORD = world.Spelling(absent=("-99",))
 AGE: dict[str, Any] = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
 SEX = {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}
 
 
-def of(*fields: Any) -> TableSchema:
-    return schema_of({"fields": list(fields)})
+def of(*fields: Any) -> world.TableSchema:
+    return world.schema_of({"fields": list(fields)})
 
 
 def test_a_data_dictionary_is_read_as_it_is() -> None:
-    found = schema_of(
+    found = world.schema_of(
         {
             "$schema": "https://datapackage.org/profiles/2.0/tableschema.json",
             "primaryKey": "id",
@@ -61,14 +46,16 @@ def test_a_data_dictionary_is_read_as_it_is() -> None:
         }
     )
     assert found.columns == (
-        DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
-        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male"), spelling=WORD),
-        DeclaredRange(kind="numeric", name="wage", low=-0.5, high=1e6, whole=False, spelling=Spelling(absent=(-99.0,))),
-        DeclaredTruth(kind="boolean", name="veteran", spelling=WORD),
-        DeclaredRange(kind="date", name="since", low=1, high=18627, whole=True, spelling=WORD),
-        DeclaredCategories(kind="categorical", name="code", words=("1", "2", "03"), spelling=WORD),
-        DeclaredText(kind="text", name="town", buckets=32, spelling=WORD),
-        DeclaredText(kind="text", name="street", buckets=64, spelling=WORD),
+        world.DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
+        world.DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male"), spelling=WORD),
+        world.DeclaredRange(
+            kind="numeric", name="wage", low=-0.5, high=1e6, whole=False, spelling=world.Spelling(absent=(-99.0,))
+        ),
+        world.DeclaredTruth(kind="boolean", name="veteran", spelling=WORD),
+        world.DeclaredRange(kind="date", name="since", low=1, high=18627, whole=True, spelling=WORD),
+        world.DeclaredCategories(kind="categorical", name="code", words=("1", "2", "03"), spelling=WORD),
+        world.DeclaredText(kind="text", name="town", buckets=32, spelling=WORD),
+        world.DeclaredText(kind="text", name="street", buckets=64, spelling=WORD),
     )
     assert found.undeclared == ("note",)
 
@@ -76,8 +63,8 @@ def test_a_data_dictionary_is_read_as_it_is() -> None:
 @pytest.mark.parametrize("ends", [("02.01.1970", "31.12.2020"), ("1970-01-02", "2020-12-31")])
 def test_ends_of_dates_are_written_as_declared_or_as_iso(ends: tuple[str, str]) -> None:
     limits = dict(zip(("minimum", "maximum"), ends, strict=True))
-    (found,) = schema_of({"fields": [{**DATE, "format": "%d.%m.%Y", "constraints": limits}]}).columns
-    assert isinstance(found, DeclaredRange)
+    (found,) = world.schema_of({"fields": [{**DATE, "format": "%d.%m.%Y", "constraints": limits}]}).columns
+    assert isinstance(found, world.DeclaredRange)
     assert (found.low, found.high) == (1, 18627)
 
 
@@ -88,7 +75,7 @@ def test_dates_of_toml_and_moments_are_days_since_1970() -> None:
         {"name": "day", "type": "date", "constraints": days},
         {"name": "moment", "type": "datetime", "constraints": moments},
     )
-    assert [(column.low, column.high) for column in found.columns if isinstance(column, DeclaredRange)] == [
+    assert [(column.low, column.high) for column in found.columns if isinstance(column, world.DeclaredRange)] == [
         (1.0, 31.0),
         (1.5, 2 - 1 / 24),
     ]
@@ -96,17 +83,17 @@ def test_dates_of_toml_and_moments_are_days_since_1970() -> None:
 
 def test_schema_and_table_must_have_the_same_columns() -> None:
     alone = of({"name": "country", "type": "string", "constraints": {"enum": ["Italy"]}})
-    with pytest.raises(WrongInput, match=facts("more than one value")):
+    with pytest.raises(world.WrongInput, match=facts("more than one value")):
         alone.check("income")
-    with pytest.raises(WrongInput, match=facts("'country'", "data.schema", "one value")):
+    with pytest.raises(world.WrongInput, match=facts("'country'", "data.schema", "one value")):
         alone.only(["country"])
     found = of(AGE, SEX)
     found.check("income", ["age", "sex", "income"])
     found.check("income", ["age", "sex", "income", "person"], no_features=["person"])
     assert found.without(["sex", None]) == of(AGE)
-    with pytest.raises(WrongInput, match=facts("'sex'", "data.private")):
+    with pytest.raises(world.WrongInput, match=facts("'sex'", "data.private")):
         found.check("income", ["age", "income"])
-    with pytest.raises(WrongInput, match=facts("data.private", "1 of the columns", "data.schema")) as wrong:
+    with pytest.raises(world.WrongInput, match=facts("data.private", "1 of the columns", "data.schema")) as wrong:
         found.check("income", ["age", "sex", "race", "income"])
     assert "race" not in str(wrong.value)  # a pivoted table has values as names
 
@@ -114,25 +101,25 @@ def test_schema_and_table_must_have_the_same_columns() -> None:
 def test_features_choose_and_order_columns() -> None:
     found = of(AGE, SEX)
     assert found.only(["sex"]).names == ("sex",)
-    with pytest.raises(WrongInput, match=r"data\.features names 'race'"):
+    with pytest.raises(world.WrongInput, match=r"data\.features names 'race'"):
         found.only(["race"])
 
 
 def test_a_file_is_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "schema.json"
-    with pytest.raises(WrongInput, match=facts("data.schema", "'schema.json'", "No such file")):
-        read_schema(path)
+    with pytest.raises(world.WrongInput, match=facts("data.schema", "'schema.json'", "No such file")):
+        world.read_schema(path)
     path.write_text("{")
-    with pytest.raises(WrongInput, match="it is no JSON"):
-        read_schema(path)
+    with pytest.raises(world.WrongInput, match="it is no JSON"):
+        world.read_schema(path)
     path.write_bytes(b"\xff\xfe{")
-    with pytest.raises(WrongInput, match="it is no JSON"):
-        read_schema(path)
+    with pytest.raises(world.WrongInput, match="it is no JSON"):
+        world.read_schema(path)
     text = json.dumps({"fields": [AGE, {**SEX, "name": " sex "}]})
     for written in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le"):
         path.write_text(text, written)
-        assert read_schema(path) == of(AGE, SEX)
-    assert read_schema(path).digest == of(AGE, SEX).digest != of(SEX, AGE).digest
+        assert world.read_schema(path) == of(AGE, SEX)
+    assert world.read_schema(path).digest == of(AGE, SEX).digest != of(SEX, AGE).digest
 
 
 DATE = {"name": "day", "type": "date", "constraints": {"minimum": "1970-01-02", "maximum": "2020-12-31"}}
@@ -171,14 +158,14 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 def test_every_property_of_the_standard_is_tried_here() -> None:
     everywhere = {"fields", "name", "type", "constraints"}
-    assert {name for owned in PROPERTIES.values() for name in owned} <= GIVEN.keys() | SCHEMAS.keys() | everywhere
+    assert {name for owned in world.PROPERTIES.values() for name in owned} <= GIVEN.keys() | SCHEMAS.keys() | everywhere
 
 
 @pytest.mark.parametrize("name", GIVEN)
 def test_what_is_said_to_be_read_is_read_and_what_is_allowed_changes_nothing(name: str) -> None:
     """Before, a form of dates, words of truth values and markers of missing cells were ignored, at full price."""
-    found = schema_of({"fields": [AGE], **GIVEN[name]})
-    fates = {owned[name] for owned in PROPERTIES.values() if name in owned}
+    found = world.schema_of({"fields": [AGE], **GIVEN[name]})
+    fates = {owned[name] for owned in world.PROPERTIES.values() if name in owned}
     assert not any(fate.startswith("refused") for fate in fates)
     if all(fate.startswith("allowed") for fate in fates) or name in ("exclusiveMinimum", "minimum", "maximum", "enum"):
         assert found == of(AGE)
@@ -190,9 +177,9 @@ def test_what_is_said_to_be_read_is_read_and_what_is_allowed_changes_nothing(nam
 
 def read(field: dict[str, Any], cells: list[Any], **schema: Any) -> list[Any]:
     """Cells of a column, as private rows are read by its field."""
-    declared = schema_of({"fields": [field], **schema})
-    encoding = Encoding(columns=reading_columns(declared), label="y", classes=("a", "b"))
-    return list(cast_rows(pl.DataFrame({field["name"]: cells}, strict=False), encoding)[field["name"]])
+    declared = world.schema_of({"fields": [field], **schema})
+    encoding = world.Encoding(columns=world.reading_columns(declared), label="y", classes=("a", "b"))
+    return list(world.cast_rows(pl.DataFrame({field["name"]: cells}, strict=False), encoding)[field["name"]])
 
 
 def test_cells_are_read_as_the_dictionary_has_them_written() -> None:
@@ -211,14 +198,14 @@ def test_cells_are_read_as_the_dictionary_has_them_written() -> None:
 
 def test_a_schema_is_read_out_of_a_resource_and_of_a_data_package_of_one() -> None:
     resource = {"name": "t", "path": "t.csv", "schema": {"fields": [AGE, SEX]}}
-    assert schema_of(resource) == schema_of({"name": "p", "resources": [resource]}) == of(AGE, SEX)
+    assert world.schema_of(resource) == world.schema_of({"name": "p", "resources": [resource]}) == of(AGE, SEX)
 
 
 def test_a_dictionary_may_name_label_and_unit() -> None:
     """Every dictionary does; they are no features."""
     label, unit = {"name": "y", "type": "string"}, {"name": "person", "type": "any"}
     data = {"private": "t.csv", "label": "y", "unit": "person", "classes": ["a", "b"]}
-    plan = DataPlan.model_validate({**data, "schema": {"fields": [unit, AGE, label]}})
+    plan = world.DataPlan.model_validate({**data, "schema": {"fields": [unit, AGE, label]}})
     assert plan.sketched == of(AGE)
-    with pytest.raises(WrongInput, match="besides the label"):
-        DataPlan.model_validate({**data, "schema": {"fields": [unit, label]}})
+    with pytest.raises(world.WrongInput, match="besides the label"):
+        world.DataPlan.model_validate({**data, "schema": {"fields": [unit, label]}})

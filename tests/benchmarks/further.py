@@ -18,6 +18,7 @@ import polars as pl
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
+from tests import world
 from tests.benchmarks.ours import (
     Coded,
     Drawn,
@@ -32,22 +33,6 @@ from tests.benchmarks.ours import (
 )
 from tests.benchmarks.tables import cases
 from tests.support.markdown import between, table
-from tests.world import (
-    LABEL,
-    Decoded,
-    Encoding,
-    RoundFile,
-    SeasonReader,
-    Stream,
-    StreamPlan,
-    cast_rows,
-    encode,
-    planned_tallies,
-    published_cells,
-    scores,
-    synthetic_file,
-    tally,
-)
 
 PAGE = Path(__file__).with_name("README.md")
 
@@ -61,20 +46,20 @@ AIMS = {(0.5, 52): {}, (1.0, 52): {4: 83.5, 13: 84.6, 26: 85.3, 52: 85.7}, (1.0,
 def year(data: Coded, epsilon: float, season: int, seed: int) -> Iterator[float]:
     """Accuracy of the student on the test rows, in percent, after each week."""
     codes, places = data.at(epsilon)
-    plan = plan_of(data, epsilon).model_copy(update={"stream": StreamPlan(season=season)})
-    mechanism, source = planned_tallies(plan, codes, len(places.public)), Drawn()
-    assert isinstance(mechanism, Stream)
+    plan = plan_of(data, epsilon).model_copy(update={"stream": world.StreamPlan(season=season)})
+    mechanism, source = world.planned_tallies(plan, codes, len(places.public)), Drawn()
+    assert isinstance(mechanism, world.Stream)
     spans = [(each.start, each.start + each.size) for each in codes.fields]
     asked = [
         mechanism.question(at, codes.coarse, [spans[field] for field in codes.coarse])
         for at in range(len(mechanism.rounds))
     ]
     order = np.random.default_rng(seed).permutation(len(data.labels.private))
-    ended, arrived, noisy = list[RoundFile](), [list[Ints]() for _ in asked], [list[Ints]() for _ in asked]
+    ended, arrived, noisy = list[world.RoundFile](), [list[Ints]() for _ in asked], [list[Ints]() for _ in asked]
     for week, rows in enumerate(np.array_split(order, WEEKS), start=1):
         release = len(arrived[0])
         for at, question in enumerate(asked):
-            arrived[at].append(tally(question, places.private[rows], data.labels.private[rows]))
+            arrived[at].append(world.tally(question, places.private[rows], data.labels.private[rows]))
             number = release * len(asked) + at
             noisy[at].append(mechanism.release(number, mechanism.mixed(arrived[at]), source))
         now = {
@@ -84,8 +69,8 @@ def year(data: Coded, epsilon: float, season: int, seed: int) -> Iterator[float]
             "spread": mechanism.spread(release + 1),
         }
         if week in AT:
-            decoded = SeasonReader(codes, places.public, ended).follow(now)["decoded"]
-            said = scores(Decoded.from_record(decoded), places.test)
+            decoded = world.SeasonReader(codes, places.public, ended).follow(now)["decoded"]
+            said = world.scores(world.Decoded.from_record(decoded), places.test)
             yield 100 * float(np.mean(said.argmax(axis=1) == data.labels.test))
         if release + 1 == season:
             ended, arrived, noisy = [*ended, now], [[] for _ in asked], [[] for _ in asked]
@@ -122,7 +107,9 @@ def distances(data: Coded, released: Sequence[Mapping[str, Any]], step: int) -> 
     question, codes = file["question"], file["codes"]
     sums = np.array(file["sums"], np.float64) / question["steps"] / units
     noise = file["scale"] / question["steps"] / units
-    synthetic, private = (on_cells(rows, grid, codes) for rows in (published_cells(grid, released), places.private))
+    synthetic, private = (
+        on_cells(rows, grid, codes) for rows in (world.published_cells(grid, released), places.private)
+    )
     found, first = [], 0
     for field, (start, stop) in zip(question["fields"], question["spans"], strict=True):
         own, truth = (
@@ -139,10 +126,12 @@ def accuracies(data: Coded, released: Sequence[Mapping[str, Any]]) -> list[float
     """Of the decoded model, and of estimators that learned synthetic rows with their inferred labels, in percent."""
     case, truth = data.case, data.labels.test
     assert data.schema is not None
-    file = pl.read_parquet(io.BytesIO(synthetic_file(data.schema, released, data.encoding, {})))
-    encoding = Encoding(columns=columns_of(file.drop(case.label), data.schema), label=case.label, classes=case.classes)
-    rows, test = (cast_rows(part, encoding) for part in (file, case.test))
-    X, y, T = encode(rows, encoding), rows[LABEL].to_numpy(), encode(test, encoding)
+    file = pl.read_parquet(io.BytesIO(world.synthetic_file(data.schema, released, data.encoding, {})))
+    encoding = world.Encoding(
+        columns=columns_of(file.drop(case.label), data.schema), label=case.label, classes=case.classes
+    )
+    rows, test = (world.cast_rows(part, encoding) for part in (file, case.test))
+    X, y, T = world.encode(rows, encoding), rows[world.LABEL].to_numpy(), world.encode(test, encoding)
     learners = (LogisticRegression(max_iter=1000), HistGradientBoostingClassifier(random_state=0))
     said = [decoded_student(data, EPSILON, released[-1]).probabilities.argmax(axis=1)]
     said += [learner.fit(X, y).predict(T) for learner in learners]

@@ -18,60 +18,8 @@ from scipy.sparse import csr_matrix
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
+from tests import world
 from tests.benchmarks.tables import Case
-from tests.world import (
-    LABEL,
-    PROPOSED,
-    TALLIES,
-    CodeMatrix,
-    Codes,
-    Column,
-    Decoded,
-    Encoding,
-    Matrix,
-    NumberField,
-    Passed,
-    Pictures,
-    Plan,
-    RandomSource,
-    RoundFile,
-    RoundPlanner,
-    Scaled,
-    ScoreClassifier,
-    SketchPlanner,
-    TableSchema,
-    Tallies,
-    TeachersPlan,
-    VectorField,
-    add_votes,
-    aligned_copy,
-    as_declared,
-    asks_pairs,
-    calibrate,
-    cast_columns,
-    cast_rows,
-    decided,
-    deepens,
-    encode,
-    fitted_teacher,
-    grid_of,
-    learn_codes,
-    learn_columns,
-    mechanisms_noise,
-    odds_scores,
-    open_public,
-    parse_plan,
-    planned_sizes,
-    planned_sketch,
-    planned_tallies,
-    reading_columns,
-    recoded,
-    schema_of,
-    scores,
-    silenced,
-    stand_ins,
-    tally,
-)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -103,7 +51,7 @@ class Coded:
     """
 
     case: Case
-    encoding: Encoding
+    encoding: world.Encoding
     encoded: Parts
     labels: Parts
     public: pl.DataFrame
@@ -111,62 +59,62 @@ class Coded:
     test: pl.DataFrame
     votes: dict[int, Ints] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
-    learned: dict[tuple[object, ...], tuple[Codes, Parts]] = field(default_factory=dict)
+    learned: dict[tuple[object, ...], tuple[world.Codes, Parts]] = field(default_factory=dict)
 
     @property
     def classes(self) -> int:
         """How many."""
         return len(self.case.classes)
 
-    def at(self, epsilon: float) -> tuple[Codes, Parts]:
+    def at(self, epsilon: float) -> tuple[world.Codes, Parts]:
         """The codes that tallies would take at that ε, or the grid of a schema, and those of all rows."""
         if self.schema is not None:
             return self.on_grid
-        sizes: dict[str, Any] = {**planned_sizes(plan_of(self, epsilon), self.encoding), **self.sizes}
+        sizes: dict[str, Any] = {**world.planned_sizes(plan_of(self, epsilon), self.encoding), **self.sizes}
         key = tuple(sizes.values())
         if key not in self.learned:
-            made = learn_codes([self.public], self.encoding.columns, **sizes)
+            made = world.learn_codes([self.public], self.encoding.columns, **sizes)
             self.learned[key] = made, Parts(*(made.of(part) for part in (self.private, self.public, self.test)))
         return self.learned[key]
 
     @property
-    def schema(self) -> TableSchema | None:
+    def schema(self) -> world.TableSchema | None:
         """What is declared in place of public rows."""
-        return None if self.case.schema is None else schema_of(self.case.schema)
+        return None if self.case.schema is None else world.schema_of(self.case.schema)
 
     @cached_property
-    def on_grid(self) -> tuple[Codes, Parts]:
+    def on_grid(self) -> tuple[world.Codes, Parts]:
         """The cells of the schema, and those of all rows."""
         assert self.schema is not None
-        grid, columns = grid_of(self.schema), reading_columns(self.schema)
+        grid, columns = world.grid_of(self.schema), world.reading_columns(self.schema)
         rows = (self.case.private, self.case.public, self.case.test)
-        return grid, Parts(*(grid.of(cast_columns(part, columns)) for part in rows))
+        return grid, Parts(*(grid.of(world.cast_columns(part, columns)) for part in rows))
 
 
 def coded(case: Case) -> Coded:
     """The case by what its public rows teach, or rows that are drawn from its schema."""
-    schema = None if case.schema is None else schema_of(case.schema)
-    columns = columns_of(case.public if schema is None else stand_ins(schema), schema)
-    encoding = Encoding(columns=columns, label=case.label, classes=case.classes)
-    rows = [cast_rows(part, encoding) for part in (case.private, case.known, case.test)]
+    schema = None if case.schema is None else world.schema_of(case.schema)
+    columns = columns_of(case.public if schema is None else world.stand_ins(schema), schema)
+    encoding = world.Encoding(columns=columns, label=case.label, classes=case.classes)
+    rows = [world.cast_rows(part, encoding) for part in (case.private, case.known, case.test)]
     return Coded(
         case,
         encoding,
-        Parts(*(encode(part, encoding) for part in rows)),
-        Parts(*(part[LABEL].to_numpy().astype(np.int64) for part in rows)),
+        Parts(*(world.encode(part, encoding) for part in rows)),
+        Parts(*(part[world.LABEL].to_numpy().astype(np.int64) for part in rows)),
         public=rows[1],
         private=rows[0],
         test=rows[2],
     )
 
 
-def columns_of(rows: pl.DataFrame, schema: TableSchema | None) -> tuple[Column, ...]:
+def columns_of(rows: pl.DataFrame, schema: world.TableSchema | None) -> tuple[world.Column, ...]:
     """What public rows teach of their columns, or synthetic ones of a schema."""
     with tempfile.TemporaryDirectory() as folder:
         rows.write_parquet(f"{folder}/public.parquet")
-        table = open_public(f"{folder}/public.parquet")
-        columns = learn_columns(table, table.names)
-    return columns if schema is None else as_declared(columns, schema)
+        table = world.open_public(f"{folder}/public.parquet")
+        columns = world.learn_columns(table, table.names)
+    return columns if schema is None else world.as_declared(columns, schema)
 
 
 class Drawn:
@@ -176,13 +124,13 @@ class Drawn:
         self.key = secrets.token_bytes(32)
 
     def uniform(self, first: int, rows: int) -> NDArray[np.uint64]:
-        return mechanisms_noise.keyed_draws(self.key, first, rows)
+        return world.mechanisms_noise.keyed_draws(self.key, first, rows)
 
     def laplace(self, scale: float, size: int) -> Ints:
-        return mechanisms_noise.laplace(scale, size)
+        return world.mechanisms_noise.laplace(scale, size)
 
     def gaussian(self, scale: float, size: int) -> Ints:
-        return mechanisms_noise.gaussian(scale, size)
+        return world.mechanisms_noise.gaussian(scale, size)
 
     def once(self, name: str, draw: Callable[[], Ints]) -> Ints:  # noqa: ARG002
         return draw()
@@ -211,7 +159,7 @@ def said(probabilities: Floats) -> Said:
 # Tallies --------------------------------------------------------------------------------------------------------------
 
 
-def plan_of(data: Coded, epsilon: float, mechanism: str = TALLIES) -> Plan:
+def plan_of(data: Coded, epsilon: float, mechanism: str = world.TALLIES) -> world.Plan:
     """The plan whose tables these are, which states the number of private rows; for "auto", teachers may vote too."""
     case = data.case
     given = {"public": "public.parquet"} if case.schema is None else {"schema": case.schema}
@@ -222,32 +170,34 @@ def plan_of(data: Coded, epsilon: float, mechanism: str = TALLIES) -> Plan:
     }
     said["data"]["classes"] = list(case.classes)
     said["privacy"]["lifetime"] = {"epsilon": epsilon, "delta": case.delta}
-    if mechanism != TALLIES:
-        said["teachers"] = {"count": teachers_for(data), **PROPOSED.model_dump()}
+    if mechanism != world.TALLIES:
+        said["teachers"] = {"count": teachers_for(data), **world.PROPOSED.model_dump()}
         said["labeling"]["cutoff"] = CUTOFF
-    if mechanism != TALLIES or any(isinstance(column, Passed) for column in data.encoding.columns):
+    if mechanism != world.TALLIES or any(isinstance(column, world.Passed) for column in data.encoding.columns):
         said["student"] = {"estimator": RIDGE}
-    return parse_plan(said)
+    return world.parse_plan(said)
 
 
-def learn(data: Coded, epsilon: float, mechanism: Tallies) -> RoundFile:
+def learn(data: Coded, epsilon: float, mechanism: world.Tallies) -> world.RoundFile:
     """All rounds of tallies: what the last one's file would say."""
     codes, places = data.at(epsilon)
-    public = data.public if deepens(codes) else None
-    pairs = asks_pairs(plan_of(data, epsilon), codes)
-    planner = RoundPlanner(mechanism, codes, places.public, public=public, pairs=pairs)
+    public = data.public if world.deepens(codes) else None
+    pairs = world.asks_pairs(plan_of(data, epsilon), codes)
+    planner = world.RoundPlanner(mechanism, codes, places.public, public=public, pairs=pairs)
     return steps(data, planner, lambda asked: places.private if asked is codes else asked.of(data.private))[-1]
 
 
-def steps(data: Coded, planner: RoundPlanner | SketchPlanner, rows: Callable[[Codes], CodeMatrix]) -> list[RoundFile]:
+def steps(
+    data: Coded, planner: world.RoundPlanner | world.SketchPlanner, rows: Callable[[world.Codes], world.CodeMatrix]
+) -> list[world.RoundFile]:
     """All steps, each under fresh exact noise: what their files would say.
 
     rows   the private rows by the codes that a step asks about
     """
-    source, released = Drawn(), list[RoundFile]()
+    source, released = Drawn(), list[world.RoundFile]()
     for number, each in enumerate(planner.mechanism.rounds):
         question, asked = planner.question(released), planner.codes_after(released)
-        sums = planner.mechanism.release(number, tally(question, rows(asked), data.labels.private), source)
+        sums = planner.mechanism.release(number, world.tally(question, rows(asked), data.labels.private), source)
         follows = planner.follow(released, question, sums)
         now = {"question": question.record(), "scale": each.scale, "sums": sums.tolist(), "codes": asked}
         released.append({**now, **follows})
@@ -257,25 +207,25 @@ def steps(data: Coded, planner: RoundPlanner | SketchPlanner, rows: Callable[[Co
 def tallies(data: Coded, epsilon: float, seed: int) -> Said:
     """The linear student; of lists, one that learns the inferred labels."""
     codes, places = data.at(epsilon)
-    last = learn(data, epsilon, planned_tallies(plan_of(data, epsilon), codes, len(places.public)))
-    decoded = Decoded.from_record(last["decoded"])
-    if any(isinstance(field, VectorField) for field in codes.fields):
+    last = learn(data, epsilon, world.planned_tallies(plan_of(data, epsilon), codes, len(places.public)))
+    decoded = world.Decoded.from_record(last["decoded"])
+    if any(isinstance(field, world.VectorField) for field in codes.fields):
         rows = places.public if last["codes"] is codes else last["codes"].of(data.public)
-        return taught(data, codes, scores(decoded, rows), seed)
+        return taught(data, codes, world.scores(decoded, rows), seed)
     rows = last["codes"].completed(places.test)
-    return Said(scores(decoded, rows), odds_scores(decoded, rows))
+    return Said(world.scores(decoded, rows), world.odds_scores(decoded, rows))
 
 
-def sketched(data: Coded, epsilon: float) -> list[RoundFile]:
+def sketched(data: Coded, epsilon: float) -> list[world.RoundFile]:
     """All steps of a sketch."""
     (grid, places), plan = data.at(epsilon), plan_of(data, epsilon)
-    planner = SketchPlanner(planned_sketch(plan, grid), plan.data.sketched)
+    planner = world.SketchPlanner(world.planned_sketch(plan, grid), plan.data.sketched)
     return steps(data, planner, lambda asked: on_cells(places.private, grid, asked))
 
 
-def on_cells(rows: CodeMatrix, grid: Codes, asked: Codes) -> CodeMatrix:
+def on_cells(rows: world.CodeMatrix, grid: world.Codes, asked: world.Codes) -> world.CodeMatrix:
     """Codes of rows by their cells; the grid's own are the cells themselves."""
-    return rows if asked == grid else recoded(rows, grid, asked)
+    return rows if asked == grid else world.recoded(rows, grid, asked)
 
 
 def sketch(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
@@ -283,25 +233,29 @@ def sketch(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
     return decoded_student(data, epsilon, sketched(data, epsilon)[-1])
 
 
-def decoded_student(data: Coded, epsilon: float, last: RoundFile) -> Said:
+def decoded_student(data: Coded, epsilon: float, last: world.RoundFile) -> Said:
     """What the model says to which the last step of a sketch is decoded."""
-    (grid, places), decoded = data.at(epsilon), Decoded.from_record(last["decoded"])
-    rows = recoded(places.test, grid, last["codes"])
-    return Said(scores(decoded, rows), odds_scores(decoded, rows))
+    (grid, places), decoded = data.at(epsilon), world.Decoded.from_record(last["decoded"])
+    rows = world.recoded(places.test, grid, last["codes"])
+    return Said(world.scores(decoded, rows), world.odds_scores(decoded, rows))
 
 
-def taught(data: Coded, codes: Codes, targets: Floats, seed: int) -> Said:
+def taught(data: Coded, codes: world.Codes, targets: Floats, seed: int) -> Said:
     """What a student says that learned those scores (rows, classes) of public rows: of pictures, networks of their
     gradients, else trees."""
-    own = Pictures(random_state=seed) if deepens(codes) else ExtraTreesRegressor(min_samples_leaf=2, random_state=seed)
-    student = ScoreClassifier(own, list(data.case.classes)).fit(data.encoded.public, targets)
+    own = (
+        world.Pictures(random_state=seed)
+        if world.deepens(codes)
+        else ExtraTreesRegressor(min_samples_leaf=2, random_state=seed)
+    )
+    student = world.ScoreClassifier(own, list(data.case.classes)).fit(data.encoded.public, targets)
     return said(student.predict_proba(data.encoded.test))
 
 
 def auto(data: Coded, epsilon: float, seed: int) -> Said | str:
     """What mechanism = "auto" stands for, run."""
-    chosen = decided(plan_of(data, epsilon, "auto"), data.encoding)[0].labeling.mechanism
-    return replace((tallies if chosen == TALLIES else voted(chosen))(data, epsilon, seed), chosen=chosen)
+    chosen = world.decided(plan_of(data, epsilon, "auto"), data.encoding)[0].labeling.mechanism
+    return replace((tallies if chosen == world.TALLIES else voted(chosen))(data, epsilon, seed), chosen=chosen)
 
 
 # Votes ----------------------------------------------------------------------------------------------------------------
@@ -312,19 +266,19 @@ def teachers_for(data: Coded) -> int:
     return min(MOST, max(FEWEST, len(data.labels.private) // ROWS_A_TEACHER))
 
 
-def votes_of(data: Coded, seed: int, teachers: TeachersPlan | None = None) -> Ints:
+def votes_of(data: Coded, seed: int, teachers: world.TeachersPlan | None = None) -> Ints:
     """Votes (public rows, classes) of the teachers that `concord init` proposes, on shards drawn by `seed`."""
     if teachers is None:
-        teachers = TeachersPlan(count=teachers_for(data), **PROPOSED.model_dump())
+        teachers = world.TeachersPlan(count=teachers_for(data), **world.PROPOSED.model_dump())
     shards = np.random.default_rng(seed).integers(0, teachers.count, len(data.labels.private))
     order = np.argsort(shards, kind="stable")
     bounds = np.searchsorted(shards[order], np.arange(teachers.count + 1))
     counts = np.zeros((len(data.labels.public), data.classes), dtype=np.uint32)
-    with silenced():
+    with world.silenced():
         for shard in range(teachers.count):
             mine = order[bounds[shard] : bounds[shard + 1]]
-            X, y = aligned_copy(data.encoded.private[mine]), aligned_copy(data.labels.private[mine])
-            add_votes(counts, [fitted_teacher(teachers, shard, X, y, data.classes)], data.encoded.public)
+            X, y = world.aligned_copy(data.encoded.private[mine]), world.aligned_copy(data.labels.private[mine])
+            world.add_votes(counts, [world.fitted_teacher(teachers, shard, X, y, data.classes)], data.encoded.public)
     return counts.astype(np.int64)
 
 
@@ -343,7 +297,7 @@ def voted(name: str) -> Callable[[Coded, float, int], Said]:
 def student(data: Coded, name: str, epsilon: float, votes: Ints) -> Said:
     """What a student of the mechanism's answers to those votes says."""
     teachers = int(votes[0].sum())
-    mechanism = calibrate(
+    mechanism = world.calibrate(
         name,
         epsilon=epsilon,
         delta=data.case.delta,
@@ -353,7 +307,7 @@ def student(data: Coded, name: str, epsilon: float, votes: Ints) -> Said:
         teachers=teachers,
         order=ORDER,
     )
-    source: RandomSource = Drawn()
+    source: world.RandomSource = Drawn()
     answers = mechanism.release(votes, source, 0, 0)
     if mechanism.counts and answers.counts is not None:
         ridge = RidgeCV(alphas=ALPHAS).fit(data.encoded.public, answers.counts / teachers)
@@ -368,7 +322,7 @@ def shares(predicted: Floats) -> Floats:
     return np.asarray(clipped / clipped.sum(axis=1, keepdims=True))
 
 
-def logistic(X: Matrix | csr_matrix, y: Ints, test: Matrix | csr_matrix, classes: int) -> Said:
+def logistic(X: world.Matrix | csr_matrix, y: Ints, test: world.Matrix | csr_matrix, classes: int) -> Said:
     """A logistic regression of those labels, or the only one there is."""
     found = np.zeros((test.shape[0], classes))
     names = np.unique(y)
@@ -386,7 +340,7 @@ def inputs(data: Coded, epsilon: float) -> dict[str, NDArray[Any]]:
     """What `tests/benchmarks/peers.py` reads: codes by field, numbers as they are encoded, and their public bounds."""
     (codes, places), numbers, bounds, start = data.at(epsilon), [], [], 0
     for column in data.encoding.columns:
-        if isinstance(column, Scaled):
+        if isinstance(column, world.Scaled):
             numbers.append(start)
             bounds.append([(edge - column.mean) / column.scale for edge in (column.low, column.high)])
         start += column.width
@@ -394,7 +348,7 @@ def inputs(data: Coded, epsilon: float) -> dict[str, NDArray[Any]]:
     starts = np.array([codes.span(at).start for at in coarse])
     made: dict[str, NDArray[Any]] = {
         "sizes": np.array([codes.fields[at].size for at in coarse]),
-        "is_number": np.array([isinstance(codes.fields[at], NumberField) for at in coarse]),
+        "is_number": np.array([isinstance(codes.fields[at], world.NumberField) for at in coarse]),
         "bounds": np.array(bounds).reshape(-1, 2),
         "classes": np.array(data.classes),
         "delta": np.array(data.case.delta),

@@ -13,51 +13,14 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from tests import world
 from tests.benchmarks.runs import tables, voting
 from tests.benchmarks.speed import Benchmark, Measured
 from tests.support.at_door import TEACHERS, files_of, labels_by, opened, write
 from tests.support.openings import batch, named, opening
-from tests.world import (
-    Block,
-    BlockStep,
-    Coding,
-    Encoding,
-    Ints,
-    Ledger,
-    LinearTeachers,
-    PrivateRows,
-    PublicBatch,
-    Ref,
-    Session,
-    StableVoting,
-    Stores,
-    Tallies,
-    Teacher,
-    TeachersPlan,
-    Vault,
-    _catch_up,
-    add_votes,
-    cast_rows,
-    closed_cluster,
-    count,
-    fitted_teacher,
-    gather,
-    learn_codes,
-    learn_encoding,
-    load_plan,
-    parse_plan,
-    planned_rounds,
-    silenced,
-    split,
-    tally,
-    teach,
-    votes_schema,
-    weights_of,
-    write_frame,
-)
 
 Matrix = NDArray[np.float32]
-Shard = tuple[Matrix, Ints]
+Shard = tuple[Matrix, world.Ints]
 WIDTH = 50
 """Columns of a shard."""
 
@@ -81,17 +44,17 @@ def ledger(folder: Path) -> Iterator[Measured]:
     for batches in (10_000, 100_000):
         home = folder / str(batches)
         home.mkdir()
-        filled = named(Ledger.of(home))
+        filled = named(world.Ledger.of(home))
         filled.open_session(opening())
         with filled._entries.writing() as rows:  # in memory's time: no draw hangs on it
             for index in range(batches):
                 begun = batch(index=index, first=index, rows=1)
-                _catch_up(filled._state, rows)
+                world._catch_up(filled._state, rows)
                 filled._append(filled._state.begin("one", begun), rows)
-                ref = Ref(path=f"one/labels/batch-{index:05d}.arrow", digest=f"{index:064x}")
-                _catch_up(filled._state, rows)
+                ref = world.Ref(path=f"one/labels/batch-{index:05d}.arrow", digest=f"{index:064x}")
+                world._catch_up(filled._state, rows)
                 filled._append(filled._state.commit("one", begun.released_as(ref)), rows)
-        seconds[batches], _ = processor(lambda home=home: Ledger.of(home).verify())  # type: ignore[misc]
+        seconds[batches], _ = processor(lambda home=home: world.Ledger.of(home).verify())  # type: ignore[misc]
     (few, soon), (many, late) = seconds.items()
     beside = f"{few:,} batches: {soon:.1f} processor s; {many:,}: {late:.1f}"
     what = "a ledger read and verified, time a batch"
@@ -102,21 +65,21 @@ def ledger(folder: Path) -> Iterator[Measured]:
 class Stream:
     """Staged public rows and their votes in a home, of a session that does not end on the way."""
 
-    door: Stores
-    session: Session
-    mechanism: StableVoting
-    batches: list[PublicBatch]
+    door: world.Stores
+    session: world.Session
+    mechanism: world.StableVoting
+    batches: list[world.PublicBatch]
 
     @classmethod
     def of(cls, home: Path, rows: int, batch: int) -> "Stream":
-        door, mechanism = Stores.of(home), StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
+        door, mechanism = world.Stores.of(home), world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
         batches = []
         for at, first in enumerate(range(0, rows, batch)):
             frame = pl.DataFrame({"row": np.arange(first, min(first + batch, rows))})
-            ref = write_frame(frame, door.vault, f"public/{at}")
-            batches.append(PublicBatch(ref=ref, first=first, rows=len(frame)))
+            ref = world.write_frame(frame, door.vault, f"public/{at}")
+            batches.append(world.PublicBatch(ref=ref, first=first, rows=len(frame)))
             ones = np.random.default_rng(at).choice([3, TEACHERS - 3], size=len(frame))
-            write(door, f"votes/{at}", votes_schema(2), np.column_stack([TEACHERS - ones, ones]))
+            write(door, f"votes/{at}", world.votes_schema(2), np.column_stack([TEACHERS - ones, ones]))
         return cls(door, opened(door, mechanism), mechanism, batches)
 
     def answer(self) -> int:
@@ -154,17 +117,17 @@ def shards(number: int, rows: int = 100) -> list[Shard]:
 
 def as_arrays(some: list[Shard]) -> list[Matrix]:
     """The weights of each shard's teacher, as `teach` fits them."""
-    plan = TeachersPlan(count=len(some))
-    with silenced():
-        fitted = [fitted_teacher(plan, at, X, y, 2) for at, (X, y) in enumerate(some)]
-        return [weights_of(teacher.model, teacher.fixed, WIDTH, 2) for teacher in fitted]
+    plan = world.TeachersPlan(count=len(some))
+    with world.silenced():
+        fitted = [world.fitted_teacher(plan, at, X, y, 2) for at, (X, y) in enumerate(some)]
+        return [world.weights_of(teacher.model, teacher.fixed, WIDTH, 2) for teacher in fitted]
 
 
 def linear_votes(_: Path) -> Iterator[Measured]:
     """By one product, beside scikit-learn's predictions in a loop and the bare product of the same numbers."""
     rows, number = 100_000, 1_000
     weights = np.stack(as_arrays(some := shards(number)), axis=1)
-    models = [Teacher(LogisticRegression().fit(*shard), 0) for shard in some]
+    models = [world.Teacher(LogisticRegression().fit(*shard), 0) for shard in some]
     X = np.random.default_rng(1).normal(size=(rows, WIDTH)).astype(np.float32)
     counts, loop = np.zeros((2, rows, 2), dtype=np.uint32)
     room = np.empty((1_000, number), dtype=np.float32)
@@ -178,10 +141,10 @@ def linear_votes(_: Path) -> Iterator[Measured]:
         work()
         return perf_counter() - started
 
-    with silenced():
-        ours = min(wall(lambda: add_votes(counts, LinearTeachers(weights), X)) for _ in range(3))
+    with world.silenced():
+        ours = min(wall(lambda: world.add_votes(counts, world.LinearTeachers(weights), X)) for _ in range(3))
         bare = min(wall(product) for _ in range(3))
-        asked = wall(lambda: add_votes(loop, models, X))
+        asked = wall(lambda: world.add_votes(loop, models, X))
     assert np.abs(counts.astype(int) // 3 - loop).max() <= 0.05 * number
     what = f"votes of {number:,} logistic teachers on {rows:,} rows × {WIDTH}"
     beside = f"a loop of `predict`: {asked:.1f} s; {rows * number / ours / 1e6:,.0f} million votes a second"
@@ -191,13 +154,13 @@ def linear_votes(_: Path) -> Iterator[Measured]:
 
 
 COUNT, BLOCK = 320, 10
-FOREST = TeachersPlan(
+FOREST = world.TeachersPlan(
     count=COUNT, block=BLOCK, estimator="sklearn.ensemble.ExtraTreesClassifier", params={"n_estimators": 40}
 )
 
 
-def teach_block(block: Ref, first: int, encoding: Encoding, vault: str, path: str) -> Ref:
-    return teach(Block((first, first + BLOCK), block), FOREST, encoding, Vault(Path(vault)), path)
+def teach_block(block: world.Ref, first: int, encoding: world.Encoding, vault: str, path: str) -> world.Ref:
+    return world.teach(world.Block((first, first + BLOCK), block), FOREST, encoding, world.Vault(Path(vault)), path)
 
 
 def dask(folder: Path) -> Iterator[Measured]:
@@ -207,10 +170,10 @@ def dask(folder: Path) -> Iterator[Measured]:
 
     data = tables(folder / "data", 32_000, 32_000)
     (data / "plan.toml").write_text(voting(COUNT, 20))
-    plan, vault = load_plan(data / "plan.toml"), Vault(folder / "home/vault")
+    plan, vault = world.load_plan(data / "plan.toml"), world.Vault(folder / "home/vault")
     plan = plan.model_copy(update={"teachers": FOREST})
-    encoding = learn_encoding(plan)
-    blocks = list(split(PrivateRows(plan, encoding, vault, bytes(32)), "shards/scale/x"))
+    encoding = world.learn_encoding(plan)
+    blocks = list(world.split(world.PrivateRows(plan, encoding, vault, bytes(32)), "shards/scale/x"))
 
     def calls(to: str) -> list[tuple[Any, ...]]:
         places = [f"teachers/scale/{to}/{at}" for at in range(len(blocks))]
@@ -221,7 +184,7 @@ def dask(folder: Path) -> Iterator[Measured]:
     started = perf_counter()
     here = [teach_block(*call) for call in calls("here")]
     alone = perf_counter() - started
-    with closed_cluster(2, folder) as cluster, Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+    with world.closed_cluster(2, folder) as cluster, Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         client.run(teach_block, *warm)
         started = perf_counter()
         there = client.gather(client.map(teach_block, *zip(*calls("there"), strict=True)))
@@ -246,22 +209,22 @@ def fields_table(rows: int, seed: int) -> pl.DataFrame:
     return pl.DataFrame({**numbers, **named, "y": np.where(numbers["n0"] + words["w3"] > 8, "yes", "no")})
 
 
-def coding_of(folder: Path, private: str) -> Coding:
+def coding_of(folder: Path, private: str) -> world.Coding:
     """The rows of `private`, a file or a glob, by codes of PUBLIC public rows."""
     fields_table(PUBLIC, 2).write_parquet(folder / "public.parquet")
     data = {"private": str(folder / private), "public": str(folder / "public.parquet")}
     lifetime = {"epsilon": 4.0, "delta": 4e-5}
-    plan = parse_plan(
+    plan = world.parse_plan(
         {
             "data": {**data, "label": "y", "classes": ["no", "yes"]},
             "privacy": {"domain": "pass", "epsilon": 1.0, "delta": 1e-5, "lifetime": lifetime},
             "labeling": {"mechanism": "tallies", "rows": 300},
         }
     )
-    encoding = learn_encoding(plan)
-    public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
-    codes = learn_codes([public], encoding.columns, coarse=16)
-    return Coding(PrivateRows(plan, encoding, Vault(folder / "vault"), bytes(32)), codes)
+    encoding = world.learn_encoding(plan)
+    public = world.cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
+    codes = world.learn_codes([public], encoding.columns, coarse=16)
+    return world.Coding(world.PrivateRows(plan, encoding, world.Vault(folder / "vault"), bytes(32)), codes)
 
 
 def private_pass(folder: Path) -> Iterator[Measured]:
@@ -269,18 +232,19 @@ def private_pass(folder: Path) -> Iterator[Measured]:
     fields_table(ROWS, 1).write_parquet(folder / "private.parquet")
     coding = coding_of(folder, "private.parquet")
     codes, vault = coding.codes, coding.private.vault
-    rounds = planned_rounds(classes=2, fields=len(codes.coarse), codes=codes.size, rounds=1, repair=False)
-    mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds)
+    rounds = world.planned_rounds(classes=2, fields=len(codes.coarse), codes=codes.size, rounds=1, repair=False)
+    mechanism = world.Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds)
     question = mechanism.question(0, codes.coarse, [(codes.span(at).start, codes.span(at).stop) for at in codes.coarse])
-    to_codes, blocks = processor(lambda: gather(coding, "units/pass/bench"), 3)
+    to_codes, blocks = processor(lambda: world.gather(coding, "units/pass/bench"), 3)
     for at, block in enumerate(blocks):
-        count(block, question, vault, f"sums/pass/{at}")
+        world.count(block, question, vault, f"sums/pass/{at}")
 
     raw = pl.read_parquet(folder / "private.parquet")
-    matrix, named = codes.of(cast_rows(raw, coding.private.encoding)), (raw["y"] == "yes").cast(pl.Int64).to_numpy()
+    matrix = codes.of(world.cast_rows(raw, coding.private.encoding))
+    named = (raw["y"] == "yes").cast(pl.Int64).to_numpy()
     asked, weight = matrix[:, list(codes.coarse)], np.where(named, 32.0, -32.0)
     frame = pl.DataFrame({str(at): asked[:, at] for at in range(asked.shape[1])}).with_columns(weight=pl.Series(weight))
-    ours, _ = processor(lambda: tally(question, matrix, named), 3)
+    ours, _ = processor(lambda: world.tally(question, matrix, named), 3)
     summed = [pl.col("weight").sum()]
     peers = {
         "NumPy bincount": processor(lambda: [np.bincount(column, weight, codes.size) for column in asked.T], 3)[0],
@@ -302,12 +266,14 @@ def two_workers(folder: Path) -> Iterator[Measured]:
     for workers in (1, 2):
         with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
 
-            def each(step: BlockStep, calls: Sequence[tuple[Any, ...]], pool: ProcessPoolExecutor = pool) -> list[Any]:
+            def each(
+                step: world.BlockStep, calls: Sequence[tuple[Any, ...]], pool: ProcessPoolExecutor = pool
+            ) -> list[Any]:
                 return [done.result() for done in [pool.submit(step, coding, *call) for call in calls]]
 
-            list(pool.map(learn_encoding, [coding.private.plan] * 2 * workers))  # packages are loaded
+            list(pool.map(world.learn_encoding, [coding.private.plan] * 2 * workers))  # packages are loaded
             started = perf_counter()
-            found = gather(coding, f"units/pass/{workers}", run=each)
+            found = world.gather(coding, f"units/pass/{workers}", run=each)
             took.append(perf_counter() - started)
             digests.append([ref.digest for ref in found])
     alone, together = took

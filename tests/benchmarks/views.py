@@ -15,20 +15,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tests import world
 from tests.benchmarks.ours import Coded, Parts, Said, coded, learn, plan_of, tallies
-from tests.world import (
-    FARTHEST,
-    LARGEST_LEVEL,
-    Decoded,
-    clustered,
-    joinable,
-    odds_scores,
-    planned_sizes,
-    planned_tallies,
-    public_scores,
-    scores,
-    unclustered,
-)
 
 TABLES = ("texture", "satimage", "penbased", "segment", "letter", "phoneme", "magic", "credit", "optdigits")
 FURTHER = ("banana", "spambase", "twonorm", "ring")
@@ -43,31 +31,32 @@ def columns(data: Coded, epsilon: float, seed: int) -> Said:
 
 def listed(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
     """Rows by the cells of all numbers as one list."""
-    case, numbers = data.case, joinable(data.encoding.columns)
+    case, numbers = data.case, world.joinable(data.encoding.columns)
     names = [column.name for column in numbers]
 
     def together(raw: pl.DataFrame, cast: pl.DataFrame) -> pl.DataFrame:
-        points = (FARTHEST / LARGEST_LEVEL * public_scores(cast, numbers)).astype(np.float32)
+        points = (world.FARTHEST / world.LARGEST_LEVEL * world.public_scores(cast, numbers)).astype(np.float32)
         return raw.drop(names).with_columns(pl.Series("numbers", points, dtype=pl.Array(pl.Float32, len(names))))
 
     private, known = together(case.private, data.private), together(case.known, data.public)
     whole = coded(replace(case, private=private, known=known, test=together(case.test, data.test)))
     codes, places = whole.at(epsilon)
-    last = learn(whole, epsilon, planned_tallies(plan_of(whole, epsilon), codes, len(places.public)))
-    decoded = Decoded.from_record(last["decoded"])
-    return Said(scores(decoded, places.test), odds_scores(decoded, places.test))
+    last = learn(whole, epsilon, world.planned_tallies(plan_of(whole, epsilon), codes, len(places.public)))
+    decoded = world.Decoded.from_record(last["decoded"])
+    return Said(world.scores(decoded, places.test), world.odds_scores(decoded, places.test))
 
 
 def both(data: Coded, epsilon: float, seed: int) -> Said | str:
     """Rows by columns and by all numbers together; with R, and what the rule chooses."""
-    plan, numbers = plan_of(data, epsilon), joinable(data.encoding.columns)
-    if not (most := planned_sizes(plan, data.encoding).get("joined", 0)):
+    plan, numbers = plan_of(data, epsilon), world.joinable(data.encoding.columns)
+    if not (most := world.planned_sizes(plan, data.encoding).get("joined", 0)):
         return "cells below the noise"
-    ratio, joined = unclustered(data.public, data.encoding.columns), replace(data, sizes={"joined": 0}, learned={})
+    ratio = world.unclustered(data.public, data.encoding.columns)
+    joined = replace(data, sizes={"joined": 0}, learned={})
     codes, places = joined.at(epsilon)
-    chosen = "both" if clustered(ratio, len(codes.coarse)) else "columns"
+    chosen = "both" if world.clustered(ratio, len(codes.coarse)) else "columns"
     names = [column.name for column in numbers]
-    codes = codes.with_joined(public_scores(data.public, numbers), places.public, names, most)
+    codes = codes.with_joined(world.public_scores(data.public, numbers), places.public, names, most)
     completed = Parts(*(codes.completed(part) for part in (places.private, places.public, places.test)))
     joined.learned.update(dict.fromkeys(joined.learned, (codes, completed)))
     return replace(tallies(joined, epsilon, seed), chosen=chosen, ratio=ratio)

@@ -16,24 +16,9 @@ from prefect.exceptions import FailedRun
 from prefect.flows import Flow
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
+from tests import world
 from tests.support.homes import charged, state_of
 from tests.support.people import changed
-from tests.world import (
-    BudgetRefused,
-    EnvironmentFailed,
-    Ledger,
-    Plan,
-    Stores,
-    TeachersPlan,
-    WrongInput,
-    close,
-    flows_cluster,
-    flows_learn,
-    start,
-    start_extension,
-    study_again,
-    task_runner,
-)
 
 
 def ended(flow: Flow[..., Any], **parameters: Any) -> tuple[StateType, str, str]:
@@ -42,9 +27,9 @@ def ended(flow: Flow[..., Any], **parameters: Any) -> tuple[StateType, str, str]
     return state.type, state.name or "", state.message or ""
 
 
-def next_year(plan: Plan, home: Path) -> Plan:
+def next_year(plan: world.Plan, home: Path) -> world.Plan:
     """The plan over newer private data, in a domain whose cap has room for a further session."""
-    Ledger.of(home).recap("people", 30.0, 9e-5, "a second year")
+    world.Ledger.of(home).recap("people", 30.0, 9e-5, "a second year")
     lifetime = {"epsilon": 30.0, "delta": 9e-5}
     return changed(changed(plan, data__version="2").model_dump(), privacy__lifetime=lifetime)
 
@@ -63,7 +48,7 @@ def test_all_that_a_deployment_s_run_does_is_on_its_own_page_and_the_next_run_fi
     """Before, its tasks and artifacts were those of a run inside it, which also stayed "Running" if it was killed; its
     own page had none, and a name such as impetuous-quail."""
     began, again = datetime.now(UTC), {"session": "people", "public": str(arriving), "home": home}
-    kind, name, result = ended(start_extension, **again)
+    kind, name, result = ended(world.start_extension, **again)
     assert (kind, name) == (StateType.COMPLETED, "Completed")
     assert result.startswith(f"session {session}: 150 rows queried now")
     (run,) = runs_since(began)
@@ -80,23 +65,23 @@ def test_all_that_a_deployment_s_run_does_is_on_its_own_page_and_the_next_run_fi
     assert "| rows queried | 450 (150 by this command) |" in str(shown["outcome"])
     assert {"poll", "release", "study", "certify"} <= {task.name.split("-")[0] for task in tasks}
     state = state_of(home, session)
-    assert ended(start_extension, **again)[:2] == (StateType.COMPLETED, "NothingNew")
+    assert ended(world.start_extension, **again)[:2] == (StateType.COMPLETED, "NothingNew")
     assert state_of(home, session) == state
 
 
 def test_a_run_that_ends_early_is_named_for_what_it_was_to_do(home: Path, tmp_path: Path) -> None:
     began, plan = datetime.now(UTC), tmp_path / "plan.toml"
-    kind, name, result = ended(start, plan=plan, home=home)
+    kind, name, result = ended(world.start, plan=plan, home=home)
     assert (kind, name) == (StateType.FAILED, "WrongInput")
     assert result.startswith(f"the plan {plan} does not exist")
-    ended(start_extension, session="nobody", public="nowhere", home=home)
+    ended(world.start_extension, session="nobody", public="nowhere", home=home)
     assert {run.name for run in runs_since(began)} == {f"learn {plan}", "extend nobody"}
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server")
 def test_a_caller_is_told_how_a_run_ended_though_the_server_s_answer_is_lost(
-    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+    session: str, plan: world.Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prefect's client sends its request again, and gets the state that was recorded, which holds no result."""
     send = httpx.Client.send
@@ -107,14 +92,14 @@ def test_a_caller_is_told_how_a_run_ended_though_the_server_s_answer_is_lost(
         return send(client, request, **named)
 
     monkeypatch.setattr(httpx.Client, "send", send_twice)
-    assert start(plan, home).session == session
-    with pytest.raises(WrongInput, match="nowhere"):
-        start(changed(plan, data__private="nowhere.csv"), home)
+    assert world.start(plan, home).session == session
+    with pytest.raises(world.WrongInput, match="nowhere"):
+        world.start(changed(plan, data__private="nowhere.csv"), home)
 
 
 @pytest.mark.parametrize("runs", ["flow_runs", "task_runs"])
 @pytest.mark.parametrize(
-    "error", [BudgetRefused("the cutoff is reached"), FailedRun("the cutoff is reached"), ValueError("a fault")]
+    "error", [world.BudgetRefused("the cutoff is reached"), FailedRun("the cutoff is reached"), ValueError("a fault")]
 )
 def test_an_error_that_is_expected_is_logged_as_one_sentence(runs: str, error: Exception) -> None:
     """Before, Prefect's page had a traceback of thirty lines of each, and the worker's log one of the state that a flow
@@ -131,7 +116,7 @@ def test_an_error_that_is_expected_is_logged_as_one_sentence(runs: str, error: E
 def test_its_cache_lies_in_the_home_folder_wherever_the_worker_keeps_its_own(session: str, home: Path) -> None:
     assert cached(home) == {"encode", "split", "teach", "poll", "study", "certify"}
     shutil.rmtree(home / "results")
-    assert ended(study_again, session=session, home=home)[1] == "Completed"  # taught again: nothing was kept
+    assert ended(world.study_again, session=session, home=home)[1] == "Completed"  # taught again: nothing was kept
     assert cached(home) == {"study", "certify"}
 
 
@@ -142,66 +127,66 @@ def cached(home: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_every_end_is_a_state_of_its_own(session: str, home: Path, arriving: Path) -> None:
-    close(Stores.of(home), session, give_back=True)
+    world.close(world.Stores.of(home), session, give_back=True)
     given, state = {"session": session, "public": str(arriving), "home": home}, state_of(home, session)
     no_folder = arriving / "11.parquet"  # a file where a folder is needed
     ends: dict[str, dict[str, Any]] = {"BudgetRefused": {}, "EnvironmentFailed": {"home": no_folder}}
     for name, odd in [*ends.items(), ("WrongInput", {"public": "nowhere"}), ("WrongInput", {"session": "nobody"})]:
-        assert ended(start_extension, **{**given, **odd})[:2] == (StateType.FAILED, name)
+        assert ended(world.start_extension, **{**given, **odd})[:2] == (StateType.FAILED, name)
     assert state_of(home, session) == state
 
 
 @pytest.mark.slow
 def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
-    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+    session: str, plan: world.Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ended(start, plan=plan, home=home)[1] == "NothingNew"
+    assert ended(world.start, plan=plan, home=home)[1] == "NothingNew"
     newer, charge = next_year(plan, home), charged(home)
-    kind, name, result = ended(start, plan=newer, home=home)
+    kind, name, result = ended(world.start, plan=newer, home=home)
     assert (kind, name, "--new-session" in result) == (StateType.FAILED, "BudgetRefused", True)
     retry = ("prefect.runtime.flow_run.run_count", 2)
     with monkeypatch.context() as patch:
         patch.setattr(*retry, raising=False)
-        assert ended(start, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
+        assert ended(world.start, plan=newer, home=home, new_session=True)[1] == "BudgetRefused"
     assert charged(home) == charge
-    assert ended(start, plan=newer, home=home, new_session=True)[1] == "Completed"
-    first, second = Ledger.of(home).sessions("people")
+    assert ended(world.start, plan=newer, home=home, new_session=True)[1] == "Completed"
+    first, second = world.Ledger.of(home).sessions("people")
     assert (first.id, first.status, second.data_version) == (session, "open", "2")
     with monkeypatch.context() as patch:
         patch.setattr(*retry, raising=False)
-        assert ended(start, plan=newer, home=home, new_session=True)[1] == "NothingNew"
-    assert len(Ledger.of(home).sessions("people")) == 2
+        assert ended(world.start, plan=newer, home=home, new_session=True)[1] == "NothingNew"
+    assert len(world.Ledger.of(home).sessions("people")) == 2
 
 
 @pytest.mark.slow
 def test_a_further_session_that_was_not_published_is_finished_first_by_the_page_s_retry(
-    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
+    session: str, plan: world.Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer = next_year(plan, home)
     with monkeypatch.context() as patch:
-        patch.setattr(flows_learn, "publish", fails)
-        assert ended(start, plan=newer, home=home, new_session=True)[1] == "EnvironmentFailed"
-    first, second = Ledger.of(home).sessions("people")
+        patch.setattr(world.flows_learn, "publish", fails)
+        assert ended(world.start, plan=newer, home=home, new_session=True)[1] == "EnvironmentFailed"
+    first, second = world.Ledger.of(home).sessions("people")
     charge = charged(home)
     with monkeypatch.context() as patch:
         patch.setattr("prefect.runtime.flow_run.run_count", 2, raising=False)
-        ended(start, plan=newer, home=home, new_session=True)
-    assert ([each.id for each in Ledger.of(home).sessions("people")], first.id) == ([session, second.id], session)
+        ended(world.start, plan=newer, home=home, new_session=True)
+    assert ([each.id for each in world.Ledger.of(home).sessions("people")], first.id) == ([session, second.id], session)
     assert charged(home) == charge
     assert (home / "released" / second.id / "certificate.json").exists()
 
 
 def fails(*_: object, **__: object) -> None:
-    raise EnvironmentFailed("the disk is full")
+    raise world.EnvironmentFailed("the disk is full")
 
 
 @pytest.mark.slow
 def test_another_student_on_a_schedule(session: str, home: Path) -> None:
     parameters = {"session": session, "student": {"refused": "drop"}, "home": home}
-    assert ended(study_again, **parameters)[1] == "Completed"
-    assert ended(study_again, **parameters)[1] == "NothingNew"
+    assert ended(world.study_again, **parameters)[1] == "Completed"
+    assert ended(world.study_again, **parameters)[1] == "NothingNew"
     shutil.rmtree(home / "released" / session / "labels")
-    assert ended(study_again, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
+    assert ended(world.study_again, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
 
 
 WRONG: tuple[tuple[str, object], ...] = (
@@ -212,9 +197,9 @@ WRONG: tuple[tuple[str, object], ...] = (
 )
 
 
-def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(plan: Plan) -> None:
+def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(plan: world.Plan) -> None:
     """It said that the whole plan was wrong, and printed it, if two rules spoke of one key."""
-    schema = start.parameters.model_dump()
+    schema = world.start.parameters.model_dump()
     aside = {"test": {"share": 0.1}, "relabel": {"hypotheses": "stumps", "features": ["size"]}}
     for right in ({**plan.model_dump(mode="json"), **aside}, "plan.toml"):
         validate({"plan": right}, schema, raise_on_error=True)
@@ -228,7 +213,7 @@ def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(plan: Plan) -> 
         with pytest.raises(ValidationError, match=rf"^Validation failed for field 'plan\.{key}'") as refused:
             validate({"plan": tables}, schema, raise_on_error=True)
         assert tables["data"]["label"] not in str(refused.value)
-    schema = study_again.parameters.model_dump()
+    schema = world.study_again.parameters.model_dump()
     for student in (None, {"refused": "drop"}):
         validate({"session": "people-1", "student": student}, schema, raise_on_error=True)
     with pytest.raises(ValidationError, match=r"^Validation failed for field 'student\.refused'"):
@@ -241,17 +226,17 @@ RUNNERS = {"threads": "ThreadPoolTaskRunner", "dask": "DaskTaskRunner"}
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_a_deployment_s_run_has_the_plan_s_own_task_runner(
-    plan: Plan, home: Path, runner: str, monkeypatch: pytest.MonkeyPatch
+    plan: world.Plan, home: Path, runner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its work is done in a run whose own runner was chosen before the plan was read."""
-    used = list[str]()
+    used, task_runner = list[str](), world.task_runner
 
-    def noted(teachers: TeachersPlan, folder: Path) -> Any:
+    def noted(teachers: world.TeachersPlan, folder: Path) -> Any:
         made = task_runner(teachers, folder)
         used.append(type(made).__name__)
         return made
 
-    monkeypatch.setattr(flows_cluster, "task_runner", noted)
+    monkeypatch.setattr(world.flows_cluster, "task_runner", noted)
     few = changed(plan, teachers__runner=runner, teachers__count=40, teachers__block=20)
-    assert ended(start, plan=few, home=home)[0] == StateType.COMPLETED
+    assert ended(world.start, plan=few, home=home)[0] == StateType.COMPLETED
     assert used == [RUNNERS[runner]]

@@ -11,26 +11,10 @@ import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
+from tests import world
 from tests.support.pages import python_on
 from tests.support.people import people, write_plan, write_tables
 from tests.support.sentences import facts
-from tests.world import (
-    BudgetRefused,
-    Ledger,
-    NotVerified,
-    PublishedSession,
-    Stores,
-    WrongInput,
-    ask,
-    budget_of,
-    close,
-    excerpt_as_certified,
-    handed_on,
-    latest,
-    run,
-    start_extension,
-    verify,
-)
 
 pytestmark = pytest.mark.slow
 (EXAMPLE,) = python_on("deployments/guides/questions.md")
@@ -63,11 +47,11 @@ def larger_shade(rows: pl.DataFrame) -> str:
 
 
 def sessions(home: Path) -> list[str]:
-    return [session.id for session in Ledger.of(home).sessions("people")]
+    return [session.id for session in world.Ledger.of(home).sessions("people")]
 
 
 def faults(home: Path) -> list[str]:
-    return [f"{check.name}: {check.detail}" for check in verify(home) if not check.ok]
+    return [f"{check.name}: {check.detail}" for check in world.verify(home) if not check.ok]
 
 
 def test_the_worked_example_runs(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,24 +73,24 @@ def test_the_worked_example_runs(home: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_question_is_certified_shown_and_answered_again_by_the_same_run(plan: Path, home: Path) -> None:
-    first = ask(plan, larger_shade, epsilon=1.0)
+    first = world.ask(plan, larger_shade, epsilon=1.0)
     assert (first.outcome, first.value, repr(first)) == ("answered", "dark", repr(first))
-    with pytest.raises(WrongInput, match=facts(first.session, "questions")):
-        handed_on(first.session, home)
-    session = Ledger.of(home).session(first.session)
+    with pytest.raises(world.WrongInput, match=facts(first.session, "questions")):
+        world.handed_on(first.session, home)
+    session = world.Ledger.of(home).session(first.session)
     assert (session.epsilon, session.delta, session.teachers) == (1.0, 1e-9, 150)
     certificate = first.certificate
     assert (certificate.guarantee.epsilon, certificate.teachers) == (1.0, 150)
     more = certificate.leading.model_copy(update={"teachers": 9})
-    with pytest.raises(NotVerified, match="teachers is 9"):
-        excerpt_as_certified(
+    with pytest.raises(world.NotVerified, match="teachers is 9"):
+        world.excerpt_as_certified(
             certificate.model_copy(update={"sessions": (more,)}),
-            PublishedSession.at(home / "released" / session.id).excerpt,
+            world.PublishedSession.at(home / "released" / session.id).excerpt,
         )
     assert [(item.question, item.answer) for item in certificate.leading.answers] == [("larger_shade", "dark")]
-    (domain,) = budget_of(home)["domains"]
+    (domain,) = world.budget_of(home)["domains"]
     assert [(item["mechanism"], item["asked"]) for item in domain["sessions"]] == [("optimal_release", 1)]
-    again = ask(plan, larger_shade, epsilon=1.0)
+    again = world.ask(plan, larger_shade, epsilon=1.0)
     assert (again.value, again.details["run_id"]) == ("dark", first.details["run_id"])
     data = MlflowClient(f"sqlite:///{home / 'mlflow.db'}").get_run(first.details["run_id"]).data
     assert (data.params["answer"], data.params["question"]) == ('"dark"', "larger_shade")
@@ -114,63 +98,63 @@ def test_a_question_is_certified_shown_and_answered_again_by_the_same_run(plan: 
 
 
 def test_another_question_is_another_session_and_other_code_another_question(plan: Path, home: Path) -> None:
-    first = ask(plan, larger_shade, name="shade", epsilon=0.5)
-    with pytest.raises(BudgetRefused, match="further session"):
-        ask(plan, common_shade, epsilon=0.5)
-    with pytest.raises(WrongInput, match="another name"):
-        ask(plan, common_shade, name="shade", epsilon=0.5)
+    first = world.ask(plan, larger_shade, name="shade", epsilon=0.5)
+    with pytest.raises(world.BudgetRefused, match="further session"):
+        world.ask(plan, common_shade, epsilon=0.5)
+    with pytest.raises(world.WrongInput, match="another name"):
+        world.ask(plan, common_shade, name="shade", epsilon=0.5)
     assert sessions(home) == [first.session]
-    other = ask(plan, common_shade, epsilon=0.5, form="laplace", new_session=True)
+    other = world.ask(plan, common_shade, epsilon=0.5, form="laplace", new_session=True)
     assert sessions(home) == [first.session, other.session]
     assert faults(home) == []
 
 
 def test_a_stream_of_questions_shares_a_session_until_it_is_closed(plan: Path, home: Path) -> None:
-    first = ask(plan, larger_shade, **STREAM)
-    charged = Ledger.of(home).total("people")
+    first = world.ask(plan, larger_shade, **STREAM)
+    charged = world.Ledger.of(home).total("people")
     answers = [
-        ask(plan, lambda rows: rows.height > 3, name="enough", **STREAM),
-        ask(plan, lambda rows: rows["size"].sum(), name="sum", **STREAM),
+        world.ask(plan, lambda rows: rows.height > 3, name="enough", **STREAM),
+        world.ask(plan, lambda rows: rows["size"].sum(), name="sum", **STREAM),
     ]
-    assert Ledger.of(home).total("people") == charged
+    assert world.Ledger.of(home).total("people") == charged
     assert {answer.session for answer in answers} == {first.session}
     assert (first.value, answers[1].outcome, answers[1].value) == ("dark", "refused", None)
     assert [item.answer for item in answers[1].certificate.leading.answers] == ["dark", True, None]
     assert (first.certificate.session, faults(home)) == (first.session, [])  # the certificate is that of the session
-    close(Stores.of(home), first.session, give_back=True)
-    assert Ledger.of(home).total("people").renyi < charged.renyi
-    with pytest.raises(BudgetRefused, match="another question needs a further session"):
-        ask(plan, common_shade, **STREAM)
-    assert ask(plan, larger_shade, **STREAM).value == "dark"
+    world.close(world.Stores.of(home), first.session, give_back=True)
+    assert world.Ledger.of(home).total("people").renyi < charged.renyi
+    with pytest.raises(world.BudgetRefused, match="another question needs a further session"):
+        world.ask(plan, common_shade, **STREAM)
+    assert world.ask(plan, larger_shade, **STREAM).value == "dark"
     assert faults(home) == []
 
 
 def test_questions_are_no_session_of_a_run_nor_a_run_one_of_questions(plan: Path, home: Path) -> None:
-    asked = ask(plan, larger_shade, epsilon=0.5)
-    done = run(plan)
-    assert latest(Stores.of(home), "people").id == done.session
-    with pytest.raises(WrongInput, match="is for questions"):
-        start_extension(asked.session, Path("more.parquet"), home)
+    asked = world.ask(plan, larger_shade, epsilon=0.5)
+    done = world.run(plan)
+    assert world.latest(world.Stores.of(home), "people").id == done.session
+    with pytest.raises(world.WrongInput, match="is for questions"):
+        world.start_extension(asked.session, Path("more.parquet"), home)
     assert [charge.session for charge in done.certificate.domain.charges] == [asked.session, done.session]
     assert asked.session in done.report_path.read_text()
-    assert ask(plan, larger_shade, epsilon=0.5).session == asked.session
+    assert world.ask(plan, larger_shade, epsilon=0.5).session == asked.session
     assert faults(home) == []
 
 
 def test_what_was_asked_under_a_version_of_the_data_is_not_asked_of_other_data(plan: Path) -> None:
-    ask(plan, larger_shade, **STREAM)
+    world.ask(plan, larger_shade, **STREAM)
     people(6000, 7).write_csv(plan.parent / "private.csv")
-    with pytest.raises(NotVerified, match="version"):
-        ask(plan, common_shade, **STREAM)
-    assert ask(plan, larger_shade, **STREAM).value == "dark"  # from what was released
+    with pytest.raises(world.NotVerified, match="version"):
+        world.ask(plan, common_shade, **STREAM)
+    assert world.ask(plan, larger_shade, **STREAM).value == "dark"  # from what was released
 
 
 def test_plans_without_shards_and_questions_that_cannot_be_asked_spend_nothing(plan: Path, home: Path) -> None:
-    with pytest.raises(WrongInput, match=facts("public rows", "ColumnNotFoundError")):
-        ask(plan, lambda rows: rows["wealth"][0], name="wealth")
+    with pytest.raises(world.WrongInput, match=facts("public rows", "ColumnNotFoundError")):
+        world.ask(plan, lambda rows: rows["wealth"][0], name="wealth")
     votes = dict.fromkeys(("teachers", "labeling", "student"))
     tallied = {**votes, "labeling__mechanism": "tallies", "labeling__rows": 300}
     for plan_of, sentence in ((tallied, "has none"), ({"relabel__share": 0.3}, r"without \[relabel\]")):
-        with pytest.raises(WrongInput, match=sentence):
-            ask(write_plan(write_tables(plan.parent / "other"), **plan_of), larger_shade)
-    assert Ledger.of(home).domains() == ()
+        with pytest.raises(world.WrongInput, match=sentence):
+            world.ask(write_plan(write_tables(plan.parent / "other"), **plan_of), larger_shade)
+    assert world.Ledger.of(home).domains() == ()

@@ -12,82 +12,48 @@ import pytest
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
+from tests import world
 from tests.support.people import changed, tables_of_plan, write_tables
-from tests.world import (
-    UNITS,
-    Block,
-    Certificate,
-    Codes,
-    Cost,
-    Described,
-    Encoding,
-    HypothesisClass,
-    NewUnits,
-    OneHot,
-    Period,
-    Place,
-    Plan,
-    PrivateInput,
-    PublicBatch,
-    PublicTables,
-    Ref,
-    Relabelling,
-    RowTable,
-    StageName,
-    Stages,
-    StudentFile,
-    Stumps,
-    Vault,
-    at_work,
-    digested,
-    flows_stages,
-    key_of,
-    mapped,
-    on_workers,
-    only,
-    open_public,
-    stage,
-)
 
-STAGES = {name: item for name, item in vars(flows_stages).items() if isinstance(item, Described)}
-ONE, OTHER = Ref(path="a/b", digest="00"), Ref(path="a/b", digest="01")
+STAGES = {name: item for name, item in vars(world.flows_stages).items() if isinstance(item, world.Described)}
+ONE, OTHER = world.Ref(path="a/b", digest="00"), world.Ref(path="a/b", digest="01")
 
 
-def encoding(word: str) -> Encoding:
-    columns = (OneHot(name="size", vocabulary=(word,), missing=False),)
-    return Encoding(columns=columns, label="outcome", classes=("no", "yes"), unit=None)
+def encoding(word: str) -> world.Encoding:
+    columns = (world.OneHot(name="size", vocabulary=(word,), missing=False),)
+    return world.Encoding(columns=columns, label="outcome", classes=("no", "yes"), unit=None)
 
 
-def files(digest: str, path: str = "table.csv") -> RowTable:
-    return RowTable(path, (), "data.private", digests=(digest,))
+def files(digest: str, path: str = "table.csv") -> world.RowTable:
+    return world.RowTable(path, (), "data.private", digests=(digest,))
 
 
-def relabelling(share: float) -> Relabelling:
-    return Relabelling(hypotheses="stumps", features=("a",), grid="", share=share, epsilon=1.0, delta=1e-6)
+def relabelling(share: float) -> world.Relabelling:
+    return world.Relabelling(hypotheses="stumps", features=("a",), grid="", share=share, epsilon=1.0, delta=1e-6)
 
 
-BATCH = PublicBatch(ref=ONE, first=0, rows=1)
-INPUT = PrivateInput(files("00"), encoding("s"), ())
-PUBLIC = PublicTables(encoding("s"), (), None)
-STUDENT = StudentFile(ONE, "sklearn.svm.LinearSVC", None)
+BATCH = world.PublicBatch(ref=ONE, first=0, rows=1)
+INPUT = world.PrivateInput(files("00"), encoding("s"), ())
+PUBLIC = world.PublicTables(encoding("s"), (), None)
+STUDENT = world.StudentFile(ONE, "sklearn.svm.LinearSVC", None)
 VALUES: dict[Any, tuple[Any, Any]] = {
-    RowTable: (files("00"), files("01")),
-    RowTable | None: (None, files("00")),
-    Encoding: (encoding("s"), encoding("m")),
-    Ref: (ONE, OTHER),
-    Block: (Block((0, 5), ONE), Block((0, 5), OTHER)),
-    PublicBatch: (BATCH, PublicBatch(ref=ONE, first=1, rows=1)),
-    HypothesisClass: (Stumps((0,)), Stumps((1,))),
-    Relabelling: (relabelling(0.1), relabelling(0.2)),
-    Cost | None: (None, Cost.gaussian(1.0)),
-    Codes | None: (None, Codes(fields=(), coarse=(), fine=())),
-    PrivateInput: (INPUT, replace(INPUT, erased=("00",))),
-    PublicTables: (PUBLIC, replace(PUBLIC, test=files("00"))),
-    StudentFile: (STUDENT, replace(STUDENT, ref=OTHER)),
+    world.RowTable: (files("00"), files("01")),
+    world.RowTable | None: (None, files("00")),
+    world.Encoding: (encoding("s"), encoding("m")),
+    world.Ref: (ONE, OTHER),
+    world.Block: (world.Block((0, 5), ONE), world.Block((0, 5), OTHER)),
+    world.PublicBatch: (BATCH, world.PublicBatch(ref=ONE, first=1, rows=1)),
+    world.HypothesisClass: (world.Stumps((0,)), world.Stumps((1,))),
+    world.Relabelling: (relabelling(0.1), relabelling(0.2)),
+    world.Cost | None: (None, world.Cost.gaussian(1.0)),
+    world.Codes | None: (None, world.Codes(fields=(), coarse=(), fine=())),
+    world.PrivateInput: (INPUT, replace(INPUT, erased=("00",))),
+    world.PublicTables: (PUBLIC, replace(PUBLIC, test=files("00"))),
+    world.StudentFile: (STUDENT, replace(STUDENT, ref=OTHER)),
     Sequence[int]: ((0, 5), (5, 10)),
-    Certificate: (Certificate.model_construct(teachers=1), Certificate.model_construct(teachers=2)),
-    Sequence[Ref]: ((ONE,), (ONE, OTHER)),
-    Sequence[PublicBatch]: ((), (BATCH,)),
+    world.Certificate: (world.Certificate.model_construct(teachers=1), world.Certificate.model_construct(teachers=2)),
+    Sequence[world.Ref]: ((ONE,), (ONE, OTHER)),
+    Sequence[world.PublicBatch]: ((), (BATCH,)),
     float | None: (None, 0.0),
     float: (0.0, 1.0),
     int: (1, 2),
@@ -97,25 +63,26 @@ VALUES: dict[Any, tuple[Any, Any]] = {
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> world.Plan:
     return changed(tables_of_plan(write_tables(tmp_path / "data")))
 
 
-def key(stage: Described, home: Path, **arguments: Any) -> str:
+def key(stage: world.Described, home: Path, **arguments: Any) -> str:
     """The key of a stage's result on those arguments."""
-    place: Place = Stages(home, None).call(stage.task, stage.arguments(**arguments))["place"]
+    place: world.Place = world.Stages(home, None).call(stage.task, stage.arguments(**arguments))["place"]
     return place.key
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_changing_any_argument_changes_the_key(name: str, plan: Plan, tmp_path: Path) -> None:
+def test_changing_any_argument_changes_the_key(name: str, plan: world.Plan, tmp_path: Path) -> None:
     stage, other = STAGES[name], {"labeling__batch": 7, "privacy__domain": "others"}
     other |= {"student__params": {"C": 2.0}, "student__estimator": "sklearn.svm.LinearSVC"}
-    values = VALUES | {Plan: (plan, changed(plan, **other, teachers__params={"C": 2.0}))}
+    values = VALUES | {world.Plan: (plan, changed(plan, **other, teachers__params={"C": 2.0}))}
     kinds = {name: item.annotation for name, item in stage.signature.parameters.items() if name != "place"}
     arguments = {name: values[kind][0] for name, kind in kinds.items()}
     keys = [key(stage, tmp_path, **arguments | {name: values[kind][1]}) for name, kind in kinds.items()]
-    assert name in key_of(Vault(tmp_path / "vault"), name, "1", {}) != key_of(Vault(tmp_path / "vault"), name, "2", {})
+    first, second = (world.key_of(world.Vault(tmp_path / "vault"), name, version, {}) for version in "12")
+    assert name in first != second
     assert len({key(stage, tmp_path, **arguments), *keys}) == 1 + len(kinds)
 
 
@@ -124,43 +91,46 @@ def test_changing_any_argument_changes_the_key(name: str, plan: Plan, tmp_path: 
     [
         (INPUT, {"table": files("01"), "encoding": encoding("m"), "erased": ("00",)}),
         (PUBLIC, {"encoding": encoding("m"), "batches": (BATCH,), "test": files("00"), "groups": ("sex",)}),
-        (STUDENT, {"ref": OTHER, "estimator": "b", "codes": Codes(fields=(), coarse=(), fine=())}),
-        (NewUnits("s", Period(files={}), ()), {"stream": "t", "period": Period(files={"a": "0"}), "before": (ONE,)}),
+        (STUDENT, {"ref": OTHER, "estimator": "b", "codes": world.Codes(fields=(), coarse=(), fine=())}),
+        (
+            world.NewUnits("s", world.Period(files={}), ()),
+            {"stream": "t", "period": world.Period(files={"a": "0"}), "before": (ONE,)},
+        ),
     ],
 )
 def test_changing_any_field_of_an_argument_changes_the_key(whole: Any, others: dict[str, Any]) -> None:
     assert {*others} == {field.name for field in fields(whole)}
     found = [whole, *(replace(whole, **{name: value}) for name, value in others.items())]
-    assert len({json.dumps(digested(each)) for each in found}) == 1 + len(others)
+    assert len({json.dumps(world.digested(each)) for each in found}) == 1 + len(others)
 
 
 def test_a_value_that_no_key_can_digest_is_refused() -> None:
     for odd in (Path("a"), b"a", {1: 2}, {"a"}, object()):
         with pytest.raises(TypeError, match="its key can digest"):
-            digested(odd)
+            world.digested(odd)
 
 
-def test_a_table_is_known_by_digests_alone_so_one_without_them_is_refused(plan: Plan, tmp_path: Path) -> None:
-    table = open_public(plan.path("public"))
+def test_a_table_is_known_by_digests_alone_so_one_without_them_is_refused(plan: world.Plan, tmp_path: Path) -> None:
+    table = world.open_public(plan.path("public"))
     with pytest.raises(TypeError, match=r"data\.public must be digested"):
-        digested(table)
-    vault, (file,) = Vault(tmp_path / "vault"), table.files
-    assert digested(table.digested(vault.digest_file)) == [vault.digest_file(file.path)]
+        world.digested(table)
+    vault, (file,) = world.Vault(tmp_path / "vault"), table.files
+    assert world.digested(table.digested(vault.digest_file)) == [vault.digest_file(file.path)]
 
 
 def test_two_values_never_look_alike() -> None:
     """Of two classes with equal fields, or of −0.0 and 0.0."""
 
-    class Columns(Stumps):
+    class Columns(world.Stumps):
         """Another class with the same fields."""
 
-    odd = [0.0, -0.0, 0, "0", None, [], {}, ["0"], Stumps((0,)), Columns((0,)), True]
-    assert len({json.dumps(digested(value)) for value in odd}) == len(odd)
+    odd = [0.0, -0.0, 0, "0", None, [], {}, ["0"], world.Stumps((0,)), Columns((0,)), True]
+    assert len({json.dumps(world.digested(value)) for value in odd}) == len(odd)
 
 
-def test_a_field_that_is_not_in_the_view_cannot_be_read(plan: Plan) -> None:
+def test_a_field_that_is_not_in_the_view_cannot_be_read(plan: world.Plan) -> None:
     """It would be left out of the key: a default must not stand in for it either."""
-    view = only(plan, *UNITS, "teachers.count")
+    view = world.only(plan, *world.UNITS, "teachers.count")
     assert (view.data.label, view.privacy.secret, view.teachers.count) == (plan.data.label, "rows", plan.teachers.count)
     for read in (
         lambda: view.student,
@@ -172,24 +142,29 @@ def test_a_field_that_is_not_in_the_view_cannot_be_read(plan: Plan) -> None:
     ):
         with pytest.raises(AttributeError):
             read()
-    view = flows_stages.teach.arguments(block=Block((0, 5), ONE), plan=plan, encoding=encoding("s"))["plan"]
+    view = world.flows_stages.teach.arguments(block=world.Block((0, 5), ONE), plan=plan, encoding=encoding("s"))["plan"]
     assert view.teachers.estimator == plan.teachers.estimator
     for part, field in ((view.teachers, "count"), (view, "student"), (view, "data")):
         with pytest.raises(AttributeError):
             getattr(part, field)
 
 
-def test_what_moved_keeps_its_key(plan: Plan, tmp_path: Path) -> None:
+def test_what_moved_keeps_its_key(plan: world.Plan, tmp_path: Path) -> None:
     """Files, a block within the vault, and a home."""
-    assert digested(files("00", "here.csv")) == digested(files("00", "there.csv"))
-    moved = Ref(path="elsewhere/a/b", digest=ONE.digest)
-    blocks = [Block((0, 5), ONE), Block((0, 5), moved), Block((0, 5), OTHER), Block((0, 6), ONE)]
-    keys = [key(flows_stages.teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
+    assert world.digested(files("00", "here.csv")) == world.digested(files("00", "there.csv"))
+    moved = world.Ref(path="elsewhere/a/b", digest=ONE.digest)
+    blocks = [
+        world.Block((0, 5), ONE),
+        world.Block((0, 5), moved),
+        world.Block((0, 5), OTHER),
+        world.Block((0, 6), ONE),
+    ]
+    keys = [key(world.flows_stages.teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
 
     def split_key(home: Path, path: str) -> str:
-        return key(flows_stages.split, home, plan=plan, private=replace(INPUT, table=files("00", path)))
+        return key(world.flows_stages.split, home, plan=plan, private=replace(INPUT, table=files("00", path)))
 
     before = split_key(tmp_path / "home", plan.path("private"))
     (tmp_path / "home").rename(tmp_path / "moved")
@@ -208,15 +183,15 @@ class Cuts(list[float]):
         return super().__iter__()
 
 
-@stage("code")
-def once(place: Place, cuts: Cuts) -> list[float]:
+@world.stage("code")
+def once(place: world.Place, cuts: Cuts) -> list[float]:
     """A stage of one task."""
     RAN.append((type(cuts), place.key))
     return cuts[:1]
 
 
-@mapped("tally")
-def each(place: Place, part: int, cuts: Cuts) -> list[float]:
+@world.mapped("tally")
+def each(place: world.Place, part: int, cuts: Cuts) -> list[float]:
     """A stage of a task for each part."""
     RAN.append((type(cuts), place.key))
     return cuts[part:]
@@ -238,7 +213,7 @@ WAYS: dict[str, Callable[[Any, Cuts], Any]] = {
     "a stage of one task": once,
     "a mapped stage": lambda run, cuts: each(run, [0, 1], cuts),
     "a stage in turn": in_turn,
-    "a part of a stage": lambda _, cuts: on_workers(part_of_stage, [{"call": cuts}] * 2),
+    "a part of a stage": lambda _, cuts: world.on_workers(part_of_stage, [{"call": cuts}] * 2),
 }
 
 
@@ -250,20 +225,20 @@ def test_no_argument_is_searched_and_each_is_in_the_key(way: str, home: Path) ->
     RAN.clear()
 
     @flow
-    def learn(start_from: StageName | None, cut: float) -> list[Any]:
-        with at_work(home, None):
-            return [WAYS[way](SimpleNamespace(stages=Stages(home, start_from)), Cuts([cut, 1.5]))]
+    def learn(start_from: world.StageName | None, cut: float) -> list[Any]:
+        with world.at_work(home, None):
+            return [WAYS[way](SimpleNamespace(stages=world.Stages(home, start_from)), Cuts([cut, 1.5]))]
 
     found = [learn(None, 0.5), learn(None, 0.5), learn("code", 0.5), learn(None, 0.25)]
     assert found[0] == found[1] == found[2] != found[3]
     assert not SEARCHED
     assert {kind for kind, _ in RAN} == {Cuts}
-    keys, vault = [key for _, key in RAN if key], Vault(home / "vault")
+    keys, vault = [key for _, key in RAN if key], world.Vault(home / "vault")
     match way:
         case "a part of a stage":
             assert len(RAN) == 8  # it is in no cache
         case "a stage of one task":
-            assert keys == [key_of(vault, "code", "1", {"cuts": [cut, 1.5]}) for cut in (0.5, 0.5, 0.25)]
+            assert keys == [world.key_of(vault, "code", "1", {"cuts": [cut, 1.5]}) for cut in (0.5, 0.5, 0.25)]
         case _:
             parts = [{"part": part, "cuts": [cut, 1.5]} for cut in (0.5, 0.5, 0.25) for part in (0, 1)]
-            assert sorted(keys) == sorted(key_of(vault, "tally", "1", call) for call in parts)
+            assert sorted(keys) == sorted(world.key_of(vault, "tally", "1", call) for call in parts)

@@ -21,21 +21,10 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from sklearn.utils.estimator_checks import check_estimator
 
 import concord
+from tests import world
 from tests.support.pages import README
 from tests.support.people import CLASSES, people
 from tests.support.sentences import facts
-from tests.world import (
-    CONTRARY,
-    CONTRARY_OF_NUMBERS,
-    NEIGHBOURS,
-    BudgetRefused,
-    ConcordClassifier,
-    ConcordRegressor,
-    Ledger,
-    NotVerified,
-    PlanFacts,
-    WrongInput,
-)
 
 SKIPPED = {"check_array_api_input", "check_pipeline_consistency"}
 """For one there must be another package; the other is for learners that draw no noise."""
@@ -64,7 +53,7 @@ class Unprotected:
         return self.learned.predict_proba(pl.DataFrame(rows).fill_null(0).to_numpy())
 
 
-class Told(ConcordClassifier):
+class Told(world.ConcordClassifier):
     """One to which a check's own rows are public, and the classes of its labels are known."""
 
     def fit(self, X: Any, y: Any, *, public: Any = None) -> Any:
@@ -73,13 +62,13 @@ class Told(ConcordClassifier):
         return super().fit(X, y, public=X if public is None else public)
 
     def _tables(self) -> dict[str, Any]:
-        return PlanFacts(label="label", classes=self.known_, domain="checks", rows=100).frame_plan(Path("none"))
+        return world.PlanFacts(label="label", classes=self.known_, domain="checks", rows=100).frame_plan(Path("none"))
 
     def _declared(self, _: dict[str, Any]) -> list[Any]:
         return self.known_
 
 
-class ToldNumber(ConcordRegressor):
+class ToldNumber(world.ConcordRegressor):
     """One to which a check's own rows are public, and bounds that hold all labels of checks."""
 
     def fit(self, X: Any, y: Any, *, public: Any = None) -> Any:
@@ -104,8 +93,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("model", "contrary", "passing"),
     [
-        (Told(classes=[0, 1], rows=100), CONTRARY, 40),
-        (ToldNumber(bounds=[-1e4, 1e4], rows=100), CONTRARY_OF_NUMBERS, 35),
+        (Told(classes=[0, 1], rows=100), world.CONTRARY, 40),
+        (ToldNumber(bounds=[-1e4, 1e4], rows=100), world.CONTRARY_OF_NUMBERS, 35),
     ],
 )
 def test_scikit_learns_checks_pass_but_for_those_that_privacy_forbids(
@@ -124,12 +113,12 @@ ONE = np.ones((1, 1))
 
 
 def test_what_a_fit_needs_is_said_without_a_private_value() -> None:
-    model = ConcordClassifier(classes=CLASSES, rows=100)
-    with pytest.raises(WrongInput, match=facts("public=:", "X")):
+    model = world.ConcordClassifier(classes=CLASSES, rows=100)
+    with pytest.raises(world.WrongInput, match=facts("public=:", "X")):
         model.fit(ONE, ["no"])
-    with pytest.raises(WrongInput, match=facts("classes", "bounds", "rows")):
-        ConcordClassifier().fit(ONE, ["no"], public=[[1.0]])
-    with pytest.raises(WrongInput, match=facts("array of numbers", "frame", "dtype")) as failed:
+    with pytest.raises(world.WrongInput, match=facts("classes", "bounds", "rows")):
+        world.ConcordClassifier().fit(ONE, ["no"], public=[[1.0]])
+    with pytest.raises(world.WrongInput, match=facts("array of numbers", "frame", "dtype")) as failed:
         model.fit(np.array([["secret"]], dtype=object), ["no"], public=[[1.0]])
     assert "secret" not in str(failed.value)
     for X, y in (
@@ -139,13 +128,13 @@ def test_what_a_fit_needs_is_said_without_a_private_value() -> None:
         ([[777.5], [2]], ["no", "yes"]),
         (np.zeros((2, 1)), {777.5: "no"}),
     ):
-        with pytest.raises((ValueError, WrongInput), match=r"Reshape|Complex|must be") as wrong:
+        with pytest.raises((ValueError, world.WrongInput), match=r"Reshape|Complex|must be") as wrong:
             model.fit(X, y, public=[[1.0]])
         assert "777" not in str(wrong.value)
-    with pytest.raises(WrongInput, match=facts("X", "'label'", "another name")):
+    with pytest.raises(world.WrongInput, match=facts("X", "'label'", "another name")):
         model.fit(pl.DataFrame({"label": [1.0]}), ["no"], public=pl.DataFrame({"label": [1.0]}))
-    with pytest.raises(WrongInput, match=facts("data.classes", "data.bounds")):
-        ConcordClassifier({"data": {"label": "cost", "bounds": [0, 1]}}).fit(ONE, [0.5], public=[[1.0]])
+    with pytest.raises(world.WrongInput, match=facts("data.classes", "data.bounds")):
+        world.ConcordClassifier({"data": {"label": "cost", "bounds": [0, 1]}}).fit(ONE, [0.5], public=[[1.0]])
 
 
 def test_a_label_of_any_kind_is_a_word_a_number_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +142,8 @@ def test_a_label_of_any_kind_is_a_word_a_number_or_none(monkeypatch: pytest.Monk
     words, numbers = np.empty(7, dtype=object), np.empty(5, dtype=object)
     words[:] = ["no", 1.0, ["no"], {}, "\ud800", None, object()]
     numbers[:] = [1, 2.5, "x", None, ["3"]]
-    of_words, of_numbers = ConcordClassifier(classes=["no", 1], rows=100), ConcordRegressor(bounds=[0, 9], rows=100)
+    of_words = world.ConcordClassifier(classes=["no", 1], rows=100)
+    of_numbers = world.ConcordRegressor(bounds=[0, 9], rows=100)
     cases: list[tuple[Any, Any, list[Any]]] = [
         (of_words, words, ["no", "1", None, None, "\\ud800", None, None]),
         (of_numbers, numbers, [1.0, 2.5, None, None, None]),
@@ -162,13 +152,13 @@ def test_a_label_of_any_kind_is_a_word_a_number_or_none(monkeypatch: pytest.Monk
     for model, labels, read in cases:
         run: Any = model.fit(np.zeros((len(read), 1)), labels, public=[[1.0]]).run_
         assert run.private["label"].to_pylist() == read
-    with pytest.raises(WrongInput, match=facts("data.bounds")):
-        ConcordRegressor({"data": {"label": "cost", "classes": ["a", "b"]}}).fit(ONE, [0.5], public=[[1.0]])
-    with pytest.raises(WrongInput, match=facts("classes", "bounds", "rows")):
-        ConcordRegressor().fit(ONE, [0.5], public=[[1.0]])
+    with pytest.raises(world.WrongInput, match=facts("data.bounds")):
+        world.ConcordRegressor({"data": {"label": "cost", "classes": ["a", "b"]}}).fit(ONE, [0.5], public=[[1.0]])
+    with pytest.raises(world.WrongInput, match=facts("classes", "bounds", "rows")):
+        world.ConcordRegressor().fit(ONE, [0.5], public=[[1.0]])
 
 
-MODEL = ConcordClassifier(classes=CLASSES, rows=100)
+MODEL = world.ConcordClassifier(classes=CLASSES, rows=100)
 SCALED = make_pipeline(StandardScaler(), MODEL)
 AROUND: dict[str, Any] = {
     "Pipeline": Pipeline([("scale", StandardScaler()), ("learn", MODEL)]),
@@ -183,7 +173,9 @@ AROUND: dict[str, Any] = {
     ),
     "ensemble": BaggingClassifier(MODEL, 2),
     "ensemble by workers": StackingClassifier([("one", MODEL)], n_jobs=2),
-    "a number's transformer": TransformedTargetRegressor(ConcordRegressor(bounds=[0, 1], rows=9), transformer=PCA(1)),
+    "a number's transformer": TransformedTargetRegressor(
+        world.ConcordRegressor(bounds=[0, 1], rows=9), transformer=PCA(1)
+    ),
 }
 
 
@@ -192,7 +184,7 @@ AROUND: dict[str, Any] = {
 def test_what_learns_from_private_rows_around_a_fit_is_refused(around: str) -> None:
     """Before, a StandardScaler fitted on all private rows moved the sums by millions of times what was paid for."""
     X, y = np.random.default_rng(1).normal(size=(40, 2)), np.array([0.0, 1.0] * 20)
-    with pytest.raises(WrongInput, match=facts("fitted alone", "ε does not cover")):
+    with pytest.raises(world.WrongInput, match=facts("fitted alone", "ε does not cover")):
         AROUND[around].fit(X, y)
 
 
@@ -206,7 +198,7 @@ def test_steps_without_a_fit_may_stand_before_it(n_jobs: int) -> None:
     search = GridSearchCV(
         steps, {"pipeline__concordclassifier__epsilon": [1.0]}, cv=2, n_jobs=n_jobs, error_score="raise"
     )
-    with pytest.raises(WrongInput, match="public=:"):  # which is asked after what stands around it
+    with pytest.raises(world.WrongInput, match="public=:"):  # which is asked after what stands around it
         search.fit(X, y)
 
 
@@ -217,7 +209,7 @@ def test_cross_validation_runs_as_its_messages_and_the_readme_say(asked: list[di
     assert call in README.replace("\n", " ")
     assert "new_session=True" in README
     assert "exact figures that ε does not cover" in README.replace("\n", " ")
-    model = ConcordClassifier(classes=CLASSES, rows=100, new_session=True)
+    model = world.ConcordClassifier(classes=CLASSES, rows=100, new_session=True)
     warned = facts(
         "cross-validation", "once for each fold", "new_session=True", "params={'public': rows}", "best_params_"
     )
@@ -225,7 +217,7 @@ def test_cross_validation_runs_as_its_messages_and_the_readme_say(asked: list[di
         scores = eval(call, {"cross_val_score": cross_val_score, "model": model, **named})
     assert len(scores) == len(asked) == 5
     assert all(len(fit["public"]) == 3 and fit["new_session"] for fit in asked)
-    with pytest.raises(WrongInput, match=r"params=\{'public': rows\}"):
+    with pytest.raises(world.WrongInput, match=r"params=\{'public': rows\}"):
         model.fit(named["X"], named["y"])
 
 
@@ -238,17 +230,19 @@ def test_candidates_of_a_search_share_one_lifetime(tmp_path: Path, asked: list[d
 
     X, y = np.random.default_rng(1).normal(size=(40, 2)), ["no", "yes"] * 20
     known: dict[str, Any] = {"classes": CLASSES, "rows": 100, "domain": "ward", "home": tmp_path}
-    stated = ConcordClassifier(**known, lifetime_epsilon=30.0, lifetime_delta=1e-3)
+    stated = world.ConcordClassifier(**known, lifetime_epsilon=30.0, lifetime_delta=1e-3)
     with pytest.warns(UserWarning, match="charged"):
         GridSearchCV(stated, {"epsilon": [0.5, 1.0]}, cv=2).fit(X, y, public=X)
     assert lifetimes() == [{"epsilon": 30.0, "delta": 1e-3}] * 5
-    Ledger.of(tmp_path).name_domain("ward", unit="one row", neighbours=NEIGHBOURS["rows"], epsilon=7.0, delta=1e-4)
+    world.Ledger.of(tmp_path).name_domain(
+        "ward", unit="one row", neighbours=world.NEIGHBOURS["rows"], epsilon=7.0, delta=1e-4
+    )
     for epsilon in (0.5, 1.0):
-        ConcordClassifier(**known, epsilon=epsilon).fit(X, y, public=X)
-    ConcordClassifier(**known, lifetime_epsilon=8.0).fit(X, y, public=X)  # which the ledger refuses to a run
+        world.ConcordClassifier(**known, epsilon=epsilon).fit(X, y, public=X)
+    world.ConcordClassifier(**known, lifetime_epsilon=8.0).fit(X, y, public=X)  # which the ledger refuses to a run
     assert [each["epsilon"] for each in lifetimes()[5:]] == [7.0, 7.0, 8.0]
     assert {each["delta"] for each in lifetimes()[5:]} == {1e-4}
-    ConcordClassifier(**known | {"domain": "other"}, epsilon=0.5).fit(X, y, public=X)
+    world.ConcordClassifier(**known | {"domain": "other"}, epsilon=0.5).fit(X, y, public=X)
     assert lifetimes()[-1]["epsilon"] == 2.0
 
 
@@ -258,17 +252,17 @@ def test_all_that_a_frame_lacks_is_named_at_once() -> None:
     for name, value in given.items():
         lacking = {"classes": "classes or bounds", "public": "public or schema"}.get(name, name)
         rest = {key: each for key, each in given.items() if key != name}
-        with pytest.raises(WrongInput, match=rf": {lacking} missing$"):
+        with pytest.raises(world.WrongInput, match=rf": {lacking} missing$"):
             concord.run(frame, **rest)
-        with pytest.raises(WrongInput) as refused:
+        with pytest.raises(world.WrongInput) as refused:
             concord.run(frame, **({} if name == "public" else {name: value}), wrong=1)
         assert str(refused.value).endswith("; wrong not known")
         others = {"classes or bounds" if key == "classes" else key for key in rest}
         assert set(str(refused.value).partition(": ")[2].partition(" missing")[0].split(", ")) >= others - {"public"}
 
-    with pytest.raises(WrongInput, match="must not both be given"):
+    with pytest.raises(world.WrongInput, match="must not both be given"):
         concord.run(frame, **given, bounds=(0, 1))
-    with pytest.raises(WrongInput, match="label must be given in the plan"):
+    with pytest.raises(world.WrongInput, match="label must be given in the plan"):
         concord.run("plan.toml", label="outcome")
 
 
@@ -286,24 +280,24 @@ def test_each_fit_is_a_session_and_the_same_one_again_is_free(
 ) -> None:
     X, y, public = frames[0].to_pandas(), frames[1].to_numpy(), frames[2].to_arrow()
     known: dict[str, Any] = {"classes": CLASSES, "domain": "people", "rows": 4000, "epsilon": 2.0}
-    model = ConcordClassifier(**known).fit(X, y, public=public)
+    model = world.ConcordClassifier(**known).fit(X, y, public=public)
     test = people(500, 5)
     rows, truth = test.drop("person", "outcome"), test["outcome"].to_numpy()
     assert model.score(rows, truth) > 0.8
     assert model.classes_.tolist() == CLASSES
     odds = model.predict_proba(rows.to_arrow())
     assert model.classes_[odds.argmax(axis=1)].tolist() == model.predict(rows.to_pandas()).tolist()
-    again = ConcordClassifier(**known).fit(X, y, public=public)
+    again = world.ConcordClassifier(**known).fit(X, y, public=public)
     assert again.run_.session == model.run_.session
     assert again.run_.summary.spent_now["epsilon"] == 0
-    with pytest.raises(NotVerified, match="changed while"):
-        ConcordClassifier(**known).fit(X[:3000], y[:3000], public=public)
-    with pytest.raises(BudgetRefused, match="new-session"):
-        ConcordClassifier(**known, version="2").fit(X[:3000], y[:3000], public=public)
+    with pytest.raises(world.NotVerified, match="changed while"):
+        world.ConcordClassifier(**known).fit(X[:3000], y[:3000], public=public)
+    with pytest.raises(world.BudgetRefused, match="new-session"):
+        world.ConcordClassifier(**known, version="2").fit(X[:3000], y[:3000], public=public)
     less = known | {"epsilon": 1.0}  # under the lifetime on record, four times the first session's budget
-    further = ConcordClassifier(**less, version="2", new_session=True).fit(X[:3000], y[:3000], public=public)
+    further = world.ConcordClassifier(**less, version="2", new_session=True).fit(X[:3000], y[:3000], public=public)
     assert further.run_.summary.spent_now["epsilon"] > 0
-    assert len(Ledger.of(home).sessions("people")) == 2
+    assert len(world.Ledger.of(home).sessions("people")) == 2
 
 
 @pytest.mark.slow

@@ -18,43 +18,29 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from tests import world
 from tests.support.people import changed
 from tests.support.sentences import facts
-from tests.world import (
-    KEY_BYTES,
-    SERVERS_OWN,
-    SIGNING_KEY,
-    EnvironmentFailed,
-    Ledger,
-    Plan,
-    Released,
-    TeachersPlan,
-    Vault,
-    flows_cluster,
-    flows_server,
-    start,
-    task_runner,
-)
 
 TLS = ("ca_file", "client_cert", "client_key")
 
 
 def test_nobody_is_asked_without_certificates(tmp_path: Path) -> None:
-    named = TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786")
-    with pytest.raises(EnvironmentFailed, match=facts("DASK_DISTRIBUTED__COMM__TLS__CA_FILE", "file")):
-        task_runner(named, tmp_path)
+    named = world.TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786")
+    with pytest.raises(world.EnvironmentFailed, match=facts("DASK_DISTRIBUTED__COMM__TLS__CA_FILE", "file")):
+        world.task_runner(named, tmp_path)
 
 
 def test_a_worker_elsewhere_cannot_use_a_server_of_this_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flows_server, "own_server", ContextVar("own", default="a server"))
-    with pytest.raises(EnvironmentFailed, match="PREFECT_API_URL"):
-        task_runner(TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786"), tmp_path)
+    monkeypatch.setattr(world.flows_server, "own_server", ContextVar("own", default="a server"))
+    with pytest.raises(world.EnvironmentFailed, match="PREFECT_API_URL"):
+        world.task_runner(world.TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786"), tmp_path)
 
 
 def test_a_home_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    assert flows_cluster.worker_identity(str(tmp_path / "home"))[1] == ""
+    assert world.flows_cluster.worker_identity(str(tmp_path / "home"))[1] == ""
     assert list(tmp_path.iterdir()) == []
 
 
@@ -65,7 +51,7 @@ def test_no_secret_of_a_prefect_server_is_among_the_settings_that_tasks_are_sent
         PREFECT_SERVER_DATABASE_PASSWORD: "planted",
         PREFECT_SERVER_DOCKET_URL: "redis://u:planted@h/0",
     }
-    with temporary_settings(planted), temporary_settings(SERVERS_OWN):
+    with temporary_settings(planted), temporary_settings(world.SERVERS_OWN):
         assert "planted" not in str(get_current_settings().model_dump(context={"include_secrets": True}))
 
 
@@ -84,7 +70,7 @@ class Named:
         keys = ("ca-file", "client.cert", "client.key")
         return {f"distributed.comm.tls.{key}": str(self.files[name]) for key, name in zip(keys, TLS, strict=True)}
 
-    def plan(self, plan: Plan) -> Plan:
+    def plan(self, plan: world.Plan) -> world.Plan:
         """The plan, on this cluster."""
         return changed(plan, teachers__runner="dask", teachers__address=self.address)
 
@@ -112,7 +98,7 @@ def named(prefect_server: None, tmp_path: Path) -> Iterator[Named]:  # noqa: ARG
 
 @pytest.mark.slow
 def test_a_named_cluster_gives_the_same_labels_though_a_worker_is_killed_and_gets_no_key(
-    session: str, plan: Plan, home: Path, named: Named, monkeypatch: pytest.MonkeyPatch
+    session: str, plan: world.Plan, home: Path, named: Named, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from prefect_dask.client import PrefectDaskClient
 
@@ -142,16 +128,16 @@ def test_a_named_cluster_gives_the_same_labels_though_a_worker_is_killed_and_get
         PREFECT_SERVER_DOCKET_URL: "redis://u:planted-queue@h/0",
     }
     with temporary_settings(servers):
-        again = start(named.plan(plan), home, start_from="teach")
+        again = world.start(named.plan(plan), home, start_from="teach")
     assert labels_of(home, again.session) == labels
     assert (again.session, again.asked_now, again.spent_now["epsilon"]) == (session, 0, 0.0)
     assert len(sent) >= 4
-    keys = [file.read_bytes()[:KEY_BYTES] for file in (home / "vault/secrets").rglob("*") if file.is_file()]
+    keys = [file.read_bytes()[: world.KEY_BYTES] for file in (home / "vault/secrets").rglob("*") if file.is_file()]
     assert len(keys) >= 3
     for payload in sent:
         assert b"planted" not in payload
         assert not any(key in payload or key.hex().encode() in payload for key in keys)
-        assert SIGNING_KEY.encode() not in payload
+        assert world.SIGNING_KEY.encode() not in payload
     assert any(str(home).encode() in payload for payload in sent)  # paths are
 
 
@@ -163,25 +149,25 @@ def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
     from distributed import Client
     from distributed.security import Security
 
-    teachers = TeachersPlan(count=2, runner="dask", address=named.address)
-    assert Vault(tmp_path / "home/vault").digest("cluster")
-    task_runner(teachers, tmp_path / "home")
+    teachers = world.TeachersPlan(count=2, runner="dask", address=named.address)
+    assert world.Vault(tmp_path / "home/vault").digest("cluster")
+    world.task_runner(teachers, tmp_path / "home")
     with Client(named.address, security=named.made.security, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-        client.run(lambda: setattr(Vault, "digest", lambda *_: "another"))
-        with pytest.raises(EnvironmentFailed, match=facts("worker", "home folder", "mount")):
-            task_runner(teachers, tmp_path / "home")
+        client.run(lambda: setattr(world.Vault, "digest", lambda *_: "another"))
+        with pytest.raises(world.EnvironmentFailed, match=facts("worker", "home folder", "mount")):
+            world.task_runner(teachers, tmp_path / "home")
     other = Security.temporary()  # type: ignore[no-untyped-call]
     for name, file in named.files.items():
         file.write_text(getattr(other, f"tls_{name}"))
-    monkeypatch.setattr(flows_cluster, "START_SECONDS", 3)
+    monkeypatch.setattr(world.flows_cluster, "START_SECONDS", 3)
     with (
         dask.config.set(named.settings),
-        pytest.raises(EnvironmentFailed, match="accepts the connection"),
+        pytest.raises(world.EnvironmentFailed, match="accepts the connection"),
     ):
-        task_runner(teachers, tmp_path / "home")
+        world.task_runner(teachers, tmp_path / "home")
 
 
 def labels_of(home: Path, session: str) -> Any:
     """What the session released, as Arrow has it."""
-    batches = Ledger.of(home).batches(session)
-    return Released(home).labels([batch.outcome.released for batch in batches if batch.outcome]).to_pydict()
+    batches = world.Ledger.of(home).batches(session)
+    return world.Released(home).labels([batch.outcome.released for batch in batches if batch.outcome]).to_pydict()

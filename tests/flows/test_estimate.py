@@ -12,46 +12,31 @@ import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
+from tests import world
 from tests.support.homes import certificate_of
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
-from tests.world import (
-    ASIDE,
-    SHARD,
-    Block,
-    BudgetRefused,
-    Ledger,
-    Plan,
-    PrivateRows,
-    TeachersPlan,
-    Vault,
-    budget_of,
-    estimate,
-    learn_encoding,
-    measure,
-    read_frame,
-    split,
-    start,
-)
 
 ASKED: dict[str, Any] = {"epsilon": 0.5, "share": 0.3, "beta": 0.05}
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> world.Plan:
     return changed(tables_of_plan(write_tables(tmp_path / "data")), teachers__count=60, teachers__block=30)
 
 
-def ask(plan: Plan, home: Path, *, again: bool = False, **other: Any) -> dict[str, Any]:
-    result: dict[str, Any] = estimate(plan, home=home, **{**ASKED, **other}, again=again)
+def ask(plan: world.Plan, home: Path, *, again: bool = False, **other: Any) -> dict[str, Any]:
+    result: dict[str, Any] = world.estimate(plan, home=home, **{**ASKED, **other}, again=again)
     return result
 
 
-def test_it_says_how_much_teachers_err_and_what_that_asks_for_and_records_nothing_else(plan: Plan, home: Path) -> None:
+def test_it_says_how_much_teachers_err_and_what_that_asks_for_and_records_nothing_else(
+    plan: world.Plan, home: Path
+) -> None:
     result = ask(plan, home, epsilon=2.0)
     assert 0.0 < result["rate"] < result["upper_rate"] < 0.4
     assert (result["queries"], result["teachers"]) == (300, 60)
     assert 1 <= result["cutoff"] <= 300
-    session = Ledger.of(home).session(result["session"])
+    session = world.Ledger.of(home).session(result["session"])
     assert session.epsilon == 2.0
     assert session.delta == session.reserved.delta == 0
     released = json.loads(Path(result["estimate"]).read_bytes())
@@ -66,15 +51,15 @@ def test_it_says_how_much_teachers_err_and_what_that_asks_for_and_records_nothin
     assert (surer["session"], surer["run_id"]) == (session.id, result["run_id"])
     assert surer["cutoff"] >= result["cutoff"]
     assert ask(changed(plan, labeling__cutoff=7), home, epsilon=2.0)["session"] == session.id
-    with pytest.raises(BudgetRefused, match="further session"):
+    with pytest.raises(world.BudgetRefused, match="further session"):
         ask(plan, home, share=0.4)
     assert ask(plan, home, share=0.4, again=True)["session"] != session.id
 
 
 @pytest.mark.slow
-def test_a_run_needs_no_new_session_after_it_nor_it_after_a_run(plan: Plan, home: Path) -> None:
+def test_a_run_needs_no_new_session_after_it_nor_it_after_a_run(plan: world.Plan, home: Path) -> None:
     """It answered no row, so a run cannot have meant it; and it is asked for by a command of its own."""
-    first, run = ask(plan, home), start(plan, home)
+    first, run = ask(plan, home), world.start(plan, home)
     assert run.spent_now["epsilon"] > 0
     assert (first["conversion"] > 0, run.conversion) == (True, 0.0)  # the first session of a domain pays it for all
     assert ask(plan, home)["session"] == first["session"]
@@ -82,10 +67,10 @@ def test_a_run_needs_no_new_session_after_it_nor_it_after_a_run(plan: Plan, home
     assert (charges[0].session, charges[0].mechanism) == (first["session"], "error_estimate")
     assert charges[0].share > 0
     assert first["session"] in Path(run.report).read_text()
-    (domain,) = budget_of(home)["domains"]
+    (domain,) = world.budget_of(home)["domains"]
     assert [session["id"] for session in domain["sessions"]] == [first["session"], run.session]
-    with pytest.raises(BudgetRefused, match="further session"):
-        start(changed(plan, labeling__cutoff=5), home)
+    with pytest.raises(world.BudgetRefused, match="further session"):
+        world.start(changed(plan, labeling__cutoff=5), home)
 
 
 def test_the_command_says_the_next_step(concord: Callable[..., Any], home: Path, tmp_path: Path) -> None:
@@ -97,23 +82,23 @@ def test_the_command_says_the_next_step(concord: Callable[..., Any], home: Path,
     assert re.search(r"set cutoff = \d+ in \[labeling\], .* except with probability 0.05", out) or "pays by row" in out
 
 
-def test_errors_are_those_of_rows_set_aside(plan: Plan, tmp_path: Path) -> None:
+def test_errors_are_those_of_rows_set_aside(plan: world.Plan, tmp_path: Path) -> None:
     """A shard that has nothing set aside, or nothing else, measures without failing."""
-    encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
-    teachers = TeachersPlan(count=60, estimator="sklearn.dummy.DummyClassifier")
-    (first, _) = split(PrivateRows(plan, encoding, vault, bytes(32)), "shards", aside=0.3)
-    rows = read_frame(first, vault)
-    assert rows[ASIDE].mean() == pytest.approx(0.3, abs=0.05)
-    counted = vault.read(measure(Block((0, 30), first), teachers, encoding, vault, "m"))
+    encoding, vault = world.learn_encoding(plan), world.Vault(tmp_path / "vault")
+    teachers = world.TeachersPlan(count=60, estimator="sklearn.dummy.DummyClassifier")
+    (first, _) = world.split(world.PrivateRows(plan, encoding, vault, bytes(32)), "shards", aside=0.3)
+    rows = world.read_frame(first, vault)
+    assert rows[world.ASIDE].mean() == pytest.approx(0.3, abs=0.05)
+    counted = vault.read(world.measure(world.Block((0, 30), first), teachers, encoding, vault, "m"))
     wrong, tested = np.frombuffer(counted, np.int64).reshape(-1, 2).T
     for shard in range(30):
-        mine = rows.filter(pl.col(SHARD) == shard)
-        common = mine.filter(~pl.col(ASIDE))["concord.label"].mode().min()
-        tried = mine.filter(ASIDE)
+        mine = rows.filter(pl.col(world.SHARD) == shard)
+        common = mine.filter(~pl.col(world.ASIDE))["concord.label"].mode().min()
+        tried = mine.filter(world.ASIDE)
         assert tested[shard] == tried.height
         assert wrong[shard] == (tried["concord.label"] != common).sum()
     for share in (1e-12, 1 - 1e-12):
-        (block, _) = split(PrivateRows(plan, encoding, vault, bytes(32)), f"shards-{share}", aside=share)
-        measured = vault.read(measure(Block((0, 30), block), teachers, encoding, vault, f"m-{share}"))
+        (block, _) = world.split(world.PrivateRows(plan, encoding, vault, bytes(32)), f"shards-{share}", aside=share)
+        measured = vault.read(world.measure(world.Block((0, 30), block), teachers, encoding, vault, f"m-{share}"))
         wrong, of = np.frombuffer(measured, np.int64).reshape(-1, 2).T
         assert np.all(wrong <= of)

@@ -11,33 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests import world
 from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, labels_by, make_case, write
-from tests.world import (
-    Begun,
-    Call,
-    Disclosure,
-    EnvironmentFailed,
-    NoisyVotes,
-    Ref,
-    Session,
-    StableVoting,
-    Stages,
-    Steps,
-    TeachersPlan,
-    disclose,
-    flows_stages,
-    flows_vote,
-    votes_schema,
-)
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
-TEACHERS = (Ref(path="teachers/d/key/000000", digest="of teachers"),)
-AT_ONCE = StableVoting.calibrate(epsilon=2.0, delta=1e-9, cutoff=1)
+TEACHERS = (world.Ref(path="teachers/d/key/000000", digest="of teachers"),)
+AT_ONCE = world.StableVoting.calibrate(epsilon=2.0, delta=1e-9, cutoff=1)
 """It ends with the first tie, which it answers with probability 1e-10."""
 
 
-class Counted(Stages):
+class Counted(world.Stages):
     """Stages without Prefect, whose votes are those of a case; what was begun and what was waited for, in order."""
 
     def __init__(self, case: Case) -> None:
@@ -45,12 +29,12 @@ class Counted(Stages):
         self.case, self.begun, self.waited = case, list[int](), list[int]()
         self.counting: Callable[[int], None] = lambda _: None
 
-    def begin(self, work: Any, arguments: Call) -> Begun:
-        assert work is flows_stages.poll.task
+    def begin(self, work: Any, arguments: world.Call) -> world.Begun:
+        assert work is world.flows_stages.poll.task
         at = self.case.batches.index(arguments["batch"])
         self.begun.append(at)
 
-        def ended() -> tuple[Ref, bool]:
+        def ended() -> tuple[world.Ref, bool]:
             self.waited.append(at)
             self.counting(at)
             return self.case.votes[at], False
@@ -60,18 +44,18 @@ class Counted(Stages):
     def uncached(self, name: Any, work: Any) -> Any:  # noqa: ARG002
         return work()[0]
 
-    def pass_door(self, session: Session, steps: Steps, name: Any = "release") -> Disclosure:  # noqa: ARG002
-        return disclose(steps, self.case.door, session)
+    def pass_door(self, session: world.Session, steps: world.Steps, name: Any = "release") -> world.Disclosure:  # noqa: ARG002
+        return world.disclose(steps, self.case.door, session)
 
 
-def asked(case: Case, counted: Counted) -> Disclosure:
+def asked(case: Case, counted: Counted) -> world.Disclosure:
     """The case's stream, asked as a flow asks it."""
     case.session = case.door.ledger.session("d-1")
-    plan = SimpleNamespace(data=SimpleNamespace(classes=CLASSES), teachers=TeachersPlan(count=1))
+    plan = SimpleNamespace(data=SimpleNamespace(classes=CLASSES), teachers=world.TeachersPlan(count=1))
     run: Any = SimpleNamespace(stores=case.door, stages=counted, plan=plan)
     stream = SimpleNamespace(batches=case.batches, encoding=None)
     admitted: Any = SimpleNamespace(ask=labels_by(case.mechanism), stream=stream)
-    return flows_vote.ask_teachers(run, case.session, admitted, TEACHERS)
+    return world.flows_vote.ask_teachers(run, case.session, admitted, TEACHERS)
 
 
 def on_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
@@ -80,11 +64,13 @@ def on_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
 
 def torn(case: Case) -> Case:
     """The same, with votes of which the first is refused."""
-    case.votes = [write(case.door, f"votes/tie-{at}", votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)]
+    case.votes = [
+        write(case.door, f"votes/tie-{at}", world.votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)
+    ]
     return case
 
 
-def labels_of(case: Case, passed: Disclosure) -> pa.Table:
+def labels_of(case: Case, passed: world.Disclosure) -> pa.Table:
     return case.door.released.labels(passed.released)
 
 
@@ -109,7 +95,7 @@ def test_nothing_is_counted_or_read_after_the_end_but_what_was_begun(
     case, read = torn(make_case(tmp_path / "home", AT_ONCE)), list[str]()
     counted, true = Counted(case), type(case.door.vault).read
 
-    def noting(vault: Any, ref: Ref) -> bytes:
+    def noting(vault: Any, ref: world.Ref) -> bytes:
         read.append(ref.path)
         return true(vault, ref)
 
@@ -126,7 +112,9 @@ def test_an_ended_session_counts_again_what_it_answered_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_cores(monkeypatch, 64)
-    case = make_case(tmp_path / "home", NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=ROWS + 5, classes=2))
+    case = make_case(
+        tmp_path / "home", world.NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=ROWS + 5, classes=2)
+    )
     first = labels_of(case, asked(case, Counted(case)))
     again = Counted(case)
     assert labels_of(case, asked(case, again)).equals(first)
@@ -138,7 +126,7 @@ def failing_at(case: Case, batch: int) -> Counted:
 
     def fail(at: int) -> None:
         if at == batch:
-            raise EnvironmentFailed("the disk is full")
+            raise world.EnvironmentFailed("the disk is full")
 
     counted.counting = fail
     return counted
@@ -155,7 +143,7 @@ def test_a_batch_that_fails_ahead_of_the_end_is_no_matter(tmp_path: Path, monkey
 def test_a_batch_that_fails_stops_the_run_and_the_next_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_cores(monkeypatch, 1)
     case = make_case(tmp_path / "home", STABLE)
-    with pytest.raises(EnvironmentFailed, match="the disk is full"):
+    with pytest.raises(world.EnvironmentFailed, match="the disk is full"):
         asked(case, failing_at(case, 2))
     answered = case.door.ledger.batches("d-1")
     assert len(answered) == 2

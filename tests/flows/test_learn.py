@@ -15,17 +15,7 @@ import pytest
 from tests.support.homes import charged
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.refusing import REFUSE
-from tests.world import (
-    Ledger,
-    NotVerified,
-    Plan,
-    Summary,
-    door_locks,
-    flows_run,
-    parse_plan,
-    stage_named,
-    start,
-)
+from tests.world import Ledger, NotVerified, Plan, Summary, door_locks, flows_run, parse_plan, stage_named, start
 
 
 @pytest.fixture

@@ -11,51 +11,40 @@ import polars as pl
 import pytest
 
 import concord
+from tests import world
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import says
-from tests.world import (
-    Ledger,
-    PrivateFiles,
-    RowTable,
-    Unmatched,
-    WrongInput,
-    flows_admit,
-    flows_console,
-    is_worth_asking,
-    learn_encoding,
-    precheck_tables,
-    rounded,
-    shares_in_words,
-)
 
-WRONG = Unmatched(1.0, 0.0, {"shade": 0.126})
-RIGHT = Unmatched(0.0, 0.0, {"shade": 0.001})
+WRONG = world.Unmatched(1.0, 0.0, {"shade": 0.126})
+RIGHT = world.Unmatched(0.0, 0.0, {"shade": 0.001})
 
 
 def test_shares_are_rounded() -> None:
-    assert [rounded(share) for share in (0.0001, 0.0449, 0.126, 1.0)] == [
+    assert [world.rounded(share) for share in (0.0001, 0.0449, 0.126, 1.0)] == [
         "under 1%",
         "about 4%",
         "about 13%",
         "about 100%",
     ]
-    assert list(shares_in_words(WRONG, None)) == [
+    assert list(world.shares_in_words(WRONG, None)) == [
         "about 100% of the private rows have a label that data.classes lacks: it counts as the first class",
         "about 13% of the private rows have an unknown value in 'shade': it counts as missing",
     ]
-    assert list(shares_in_words(Unmatched(0.0, 0.0001, {}), None)) == [
+    assert list(world.shares_in_words(world.Unmatched(0.0, 0.0001, {}), None)) == [
         "the label of every private row is one of data.classes",
         "under 1% of the private rows have no id in the column of data.unit: they are left out",
     ]
-    beyond = list(shares_in_words(WRONG, (0.0, 4.0)))
+    beyond = list(world.shares_in_words(WRONG, (0.0, 4.0)))
     assert beyond[0] == (
         "about 100% of the private rows have no label that is a number from 0 to 4, as data.bounds says: outside the "
         "bounds it is clipped to the nearer bound; a missing one counts as the midpoint"
     )
-    assert next(shares_in_words(RIGHT, (0.0, 4.0))).startswith("the label of every private row is a number from 0")
-    assert is_worth_asking(WRONG)
-    assert not is_worth_asking(RIGHT)
-    assert is_worth_asking(Unmatched(0.0, 0.02, {}))
+    assert next(world.shares_in_words(RIGHT, (0.0, 4.0))).startswith(
+        "the label of every private row is a number from 0"
+    )
+    assert world.is_worth_asking(WRONG)
+    assert not world.is_worth_asking(RIGHT)
+    assert world.is_worth_asking(world.Unmatched(0.0, 0.02, {}))
 
 
 class Terminal:
@@ -101,17 +90,19 @@ class Prechecked:
         public = pl.read_parquet(self.folder / "public.parquet").with_columns(day=pl.lit(None, pl.String))
         public.write_parquet(self.folder / "public.parquet")
         run: Any = SimpleNamespace(plan=plan, stages=SimpleNamespace())
-        encoding = learn_encoding(plan)
+        encoding = world.learn_encoding(plan)
         if session is not None:
             (self.folder / "private.csv").unlink()
-        precheck_tables(run, PrivateFiles(RowTable(plan.path("private"), (), "data.private"), {}), encoding, session)
+        world.precheck_tables(
+            run, world.PrivateFiles(world.RowTable(plan.path("private"), (), "data.private"), {}), encoding, session
+        )
 
     def at(self, terminal: Terminal, private: pl.DataFrame, *, wanted: bool, tty: bool = True, **how: Any) -> Terminal:
         """The same at a terminal, where the operator wants to be asked or not."""
-        for module in (flows_console, flows_admit):
+        for module in (world.flows_console, world.flows_admit):
             self.patch.setattr(module, "err", terminal)
         self.patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
-        with flows_console.asking(wanted):
+        with world.flows_console.asking(wanted):
             self.check(private, **how)
         return terminal
 
@@ -123,7 +114,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prechecked:
 
 @pytest.mark.parametrize("answer", ["n", "", "no", "what"])
 def test_the_operator_may_stop_it_and_no_share_is_in_the_error(tables: Prechecked, answer: str) -> None:
-    with pytest.raises(WrongInput, match="nothing was charged") as stopped:
+    with pytest.raises(world.WrongInput, match="nothing was charged") as stopped:
         tables.at(Terminal(answer), WRONG_ROWS, wanted=True)
     assert "%" not in str(stopped.value)
 
@@ -149,7 +140,7 @@ def test_a_notebook_shows_it_in_the_cell_and_goes_on(tables: Prechecked, monkeyp
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
-    monkeypatch.setattr(flows_admit, "err", flows_console.PrintableConsole(stderr=True))
+    monkeypatch.setattr(world.flows_admit, "err", world.flows_console.PrintableConsole(stderr=True))
     tables.check(WRONG_ROWS)
     lines = [cell["text/plain"] for cell in cells]
     assert says(lines[0], "100%", "private rows", "data.classes")
@@ -173,7 +164,7 @@ def test_a_plan_may_say_that_it_stops_where_nobody_is_asked_and_no_share_is_in_t
     some = rows(label=0.21, unit=0.21, shade=0.21)
     for wanted, tty in ((False, True), (True, False)):
         for column in (rows(label=0.21), rows(unit=0.21), rows(shade=0.21)):
-            with pytest.raises(WrongInput, match=r"data\.most_unknown = 0\.2 in some column; correct") as stopped:
+            with pytest.raises(world.WrongInput, match=r"data\.most_unknown = 0\.2 in some column; correct") as stopped:
                 tables.at(Terminal("y"), column, wanted=wanted, tty=tty, most=0.2)
             assert not {"21", "shade"} & {*str(stopped.value).replace("%", " ").split()}
         tables.at(Terminal("y"), some, wanted=wanted, tty=tty, most=0.22)
@@ -188,10 +179,10 @@ def test_it_stops_before_anything_is_charged_and_is_shown_from_python_before_tha
 ) -> None:
     rows = people(6000, 1).with_columns(pl.col("outcome").replace("yes", "YES"))
     plan = changed(tables_of_plan(write_tables(tmp_path, rows)), data__most_unknown=0.2)
-    with pytest.raises(WrongInput, match="stopped before anything was spent"):
+    with pytest.raises(world.WrongInput, match="stopped before anything was spent"):
         concord.run(plan, private=rows if given == "frame" else None, home=home)
     assert says(capsys.readouterr().err, "private rows", "data.classes")
-    assert Ledger.of(home).domain("people") is None or not Ledger.of(home).sessions("people")
+    assert world.Ledger.of(home).domain("people") is None or not world.Ledger.of(home).sessions("people")
     right = people(6000, 1).with_columns(" " + pl.col("outcome") + "\t")
     done = concord.run(plan, private=right, home=home)  # blanks around a label do not count
     assert any("data.most_unknown:" in caveat for caveat in done.certificate.caveats)

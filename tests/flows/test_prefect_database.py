@@ -14,16 +14,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogWorker
 
 from tests.support.processes import own_environment
-from tests.world import (
-    DATABASE,
-    NAMED,
-    EnvironmentFailed,
-    database_of_its_own,
-    engine,
-    flows_server,
-    sqlite_file,
-    tidy,
-)
+from tests.world import DATABASE, NAMED, EnvironmentFailed, database_of_its_own, engine, flows_server, sqlite_file, tidy
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

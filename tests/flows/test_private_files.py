@@ -14,31 +14,17 @@ import polars as pl
 import pytest
 
 import concord
+from tests import world
 from tests.support.openings import opening
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts, says
 from tests.support.sources import asked_of, database
-from tests.world import (
-    Checkpoint,
-    Ledger,
-    Plan,
-    PrivateFiles,
-    PublicSource,
-    Vault,
-    WrongInput,
-    claim,
-    learn_encoding,
-    names_held,
-    running,
-    start_extension,
-    write_checkpoint,
-)
 
 GUESS = people(2, 77).head(1)
 """The row of one private file, and a guess of it."""
 
 
-def plan_of(folder: Path, domain: str, *, seed: Any = 1, **changes: Any) -> Plan:
+def plan_of(folder: Path, domain: str, *, seed: Any = 1, **changes: Any) -> world.Plan:
     """A plan over two private files: one of many rows, and one of a single row that is the same for every domain."""
     found = tables_of_plan(write_tables(folder))
     parts = folder / "parts"
@@ -49,19 +35,21 @@ def plan_of(folder: Path, domain: str, *, seed: Any = 1, **changes: Any) -> Plan
     return changed(found, **changes)
 
 
-def named(plan: Plan, home: Path, session: str = "") -> PrivateFiles:
+def named(plan: world.Plan, home: Path, session: str = "") -> world.PrivateFiles:
     """The private table of a run that claimed its files for its domain, and opened a session if that has a name."""
-    with running(plan, home) as run:
-        own = PublicSource(path=run.plan.path("public"), digests=run.table("public").digests, batches=())
-        private = PrivateFiles.of(run, [own])
-        claim(run.stores, plan, private.files)
+    with world.running(plan, home) as run:
+        own = world.PublicSource(path=run.plan.path("public"), digests=run.table("public").digests, batches=())
+        private = world.PrivateFiles.of(run, [own])
+        world.claim(run.stores, plan, private.files)
         if session:
             asked = opening(session, domain=plan.privacy.domain, commitment=session)
             run.stores.ledger.open_session(asked)
             files, contents = private.files, private.table.digests
-            encoding = learn_encoding(plan)
-            kept = Checkpoint(plan=plan, encoding=encoding, teachers=(), sources=(), files=files, private=contents)
-            write_checkpoint(run.stores.vault, session, kept)
+            encoding = world.learn_encoding(plan)
+            kept = world.Checkpoint(
+                plan=plan, encoding=encoding, teachers=(), sources=(), files=files, private=contents
+            )
+            world.write_checkpoint(run.stores.vault, session, kept)
     return private
 
 
@@ -95,7 +83,7 @@ def test_a_private_file_is_no_public_one_by_any_of_its_names(home: Path, tmp_pat
     for name in (TUESDAY, "alias.csv"):
         plan = plan_of(tmp_path / name, "clinic-a", **{f"data__{field}": name})
         NAMES[link](tmp_path / name / TUESDAY, tmp_path / name / "alias.csv")
-        with pytest.raises(WrongInput, match=facts(f"data.{field}", "file of data.private")):
+        with pytest.raises(world.WrongInput, match=facts(f"data.{field}", "file of data.private")):
             named(plan, home)
 
 
@@ -123,7 +111,7 @@ def test_a_file_belongs_to_the_domain_that_named_it_first_by_any_of_its_names(
         NAMES[link](file, other)
     else:
         plan = plan.model_copy(update={"data": plan.data.model_copy(update={"private": str(file)})})
-    with pytest.raises(WrongInput, match=facts("data.private", "'clinic-a'")):
+    with pytest.raises(world.WrongInput, match=facts("data.private", "'clinic-a'")):
         named(plan, home)
 
 
@@ -148,10 +136,10 @@ def test_neither_what_a_file_holds_nor_how_many_hold_rows_is_on_record(home: Pat
     plan = plan_of(tmp_path / "a", "clinic-a")
     first = named(plan, home)
     GUESS.head(0).write_csv(tmp_path / "a" / TUESDAY)
-    second, ledger = named(plan, home), Ledger.of(home)
+    second, ledger = named(plan, home), world.Ledger.of(home)
     assert [remark.kind for remark in ledger.remarks("clinic-a")] == ["secret", "holds", "holds"]
     held = (remark.about for remark in ledger.remarks("clinic-a") if remark.kind == "holds")
-    assert names_held(Vault(home / "vault"), first.files) == tuple(held)
+    assert world.names_held(world.Vault(home / "vault"), first.files) == tuple(held)
     assert first.files == second.files
     assert first.table.digests[0] == second.table.digests[0]
     assert first.table.digests[1] != second.table.digests[1]
@@ -160,28 +148,28 @@ def test_neither_what_a_file_holds_nor_how_many_hold_rows_is_on_record(home: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("link", NAMES)
 def test_extend_takes_a_guess_of_the_private_file_and_no_other_name_of_it(
-    session: str, plan: Plan, home: Path, tmp_path: Path, link: str
+    session: str, plan: world.Plan, home: Path, tmp_path: Path, link: str
 ) -> None:
     """Before: WrongInput for the right guess alone."""
     private, other = Path(plan.path("private")), tmp_path / "another-name.csv"
     NAMES[link](private, other)
     if link == "a copy":
-        assert start_extension(session, other, home).asked_now > 0
+        assert world.start_extension(session, other, home).asked_now > 0
         return
-    with pytest.raises(WrongInput, match=facts("--public", "data.private", "published")):
-        start_extension(session, other, home)
+    with pytest.raises(world.WrongInput, match=facts("--public", "data.private", "published")):
+        world.start_extension(session, other, home)
     if link == "a new name":
         other.rename(private)
 
 
 @pytest.mark.slow
 def test_extend_goes_on_if_the_private_table_was_taken_away(
-    session: str, plan: Plan, home: Path, arriving: Path
+    session: str, plan: world.Plan, home: Path, arriving: Path
 ) -> None:
     private = Path(plan.path("private"))
     private.rename(private.with_name("away"))
     try:
-        assert start_extension(session, arriving, home).asked_now == 150
+        assert world.start_extension(session, arriving, home).asked_now == 150
     finally:
         private.with_name("away").rename(private)
 
@@ -196,12 +184,12 @@ def test_a_query_belongs_to_the_domain_that_named_it_first_whatever_it_finds(
         plan = plan_of(tmp_path / domain, domain, data__private=source, data__version=domain)
         if domain == "clinic-a":
             named(plan, home)
-    with pytest.raises(WrongInput, match=facts("data.private", "'clinic-a'")):
+    with pytest.raises(world.WrongInput, match=facts("data.private", "'clinic-a'")):
         named(plan, home)
 
 
 def test_a_private_frame_is_no_public_one(home: Path, tmp_path: Path) -> None:
     """Frames have no name: the same object is refused, and an equal one is noted."""
     frame = people(10, 1)
-    with pytest.raises(WrongInput, match=facts("data.test", "frame of data.private")):
+    with pytest.raises(world.WrongInput, match=facts("data.test", "frame of data.private")):
         concord.run(tables_of_plan(write_tables(tmp_path)), private=frame, test=frame, home=home)

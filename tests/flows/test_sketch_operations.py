@@ -11,20 +11,8 @@ import pytest
 from mlflow import MlflowClient
 
 import concord as package
+from tests import world
 from tests.support.workers import FIELDS, plan_of, workers
-from tests.world import (
-    NOBODYS,
-    SYNTHETIC,
-    Certificate,
-    Ledger,
-    StudentPlan,
-    TestRecord,
-    WrongInput,
-    start,
-    study_again,
-    verify,
-    verify_published,
-)
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +52,7 @@ def plan(tmp_path: Path) -> Path:
 
 def all_is_well(home: Path) -> bool:
     folders = [file.parent for file in (home / "released").glob("*/certificate.json")]
-    checks = [*verify(home), *(check for folder in folders for check in verify_published(folder))]
+    checks = [*world.verify(home), *(check for folder in folders for check in world.verify_published(folder))]
     assert [check for check in checks if not check.ok] == []
     return True
 
@@ -82,22 +70,22 @@ def test_units_of_many_rows_are_learned_tested_and_erased(
     status, printed, _ = concord("run", str(plan), "--json")
     found = json.loads(printed)
     session, folder = found["session"], home / "released" / found["session"]
-    certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
+    certificate = world.Certificate.model_validate_json((folder / "certificate.json").read_bytes())
     assert (status, certificate.mechanism.name, certificate.guarantee.unit) == (0, "sketch", "all rows with one person")
     assert certificate.mechanism.settings["many"]
     tested = certificate.tested
-    assert isinstance(tested, TestRecord)
+    assert isinstance(tested, world.TestRecord)
     assert tested.accuracy.value == pytest.approx(found["student"]["public_test"]["accuracy"], abs=0.2)
     assert all_is_well(home)
 
     said_to_be_synthetic(session, home, tmp_path, concord)
 
-    charged, published = Ledger.of(home).total("workers"), files_in(home / "released")
+    charged, published = world.Ledger.of(home).total("workers"), files_in(home / "released")
     assert any((home / "vault" / "sums").rglob("*.npy"))
     status, printed, _ = concord("erase", "--domain", "workers", "--unit", "p7", "--json")
     assert (status, json.loads(printed)["left_out"]) == (0, True)
     assert not any(file.is_file() for file in (home / "vault" / "sums").rglob("*"))
-    assert Ledger.of(home).total("workers") == charged
+    assert world.Ledger.of(home).total("workers") == charged
     assert published.items() <= files_in(home / "released").items()
     assert all_is_well(home)
     status, _, error = concord("run", str(plan))
@@ -109,13 +97,13 @@ def said_to_be_synthetic(session: str, home: Path, folder: Path, concord: Callab
     assert concord("export", session, "--to", str(folder / "export"))[0] == 0
     released = home / "released" / session
     report = " ".join((released / "report.html").read_text().replace("&#39;", "'").split())
-    assert NOBODYS in report.split("be extracted from the model")[1].split("</div>")[0]
+    assert world.NOBODYS in report.split("be extracted from the model")[1].split("</div>")[0]
     assert "The declared schema" in report.split("What is not protected?")[1].split("</div>")[0]
-    assert NOBODYS in (folder / "export" / "MODEL_CARD.md").read_text()
+    assert world.NOBODYS in (folder / "export" / "MODEL_CARD.md").read_text()
     assert "learned from public rows" not in report
     assert "chosen public rows" not in report
     for file in (released / "synthetic.parquet", folder / "export" / "synthetic.parquet"):
-        assert pl.read_parquet_metadata(file)["what"] == SYNTHETIC
+        assert pl.read_parquet_metadata(file)["what"] == world.SYNTHETIC
     client = MlflowClient(f"sqlite:///{home}/mlflow.db")
     (model,) = client.search_model_versions("")
     assert "synthetic rows, which belong to nobody" in str(model.description)
@@ -129,15 +117,15 @@ def test_a_fitted_student_of_synthetic_rows_is_tested(tmp_path: Path, home: Path
     trees = {"estimator": "sklearn.ensemble.ExtraTreesRegressor", "params": {"n_estimators": 20}}
     aside = {"share": 0.3, "columns": ["wage", "age", "sex"]}
     plan = plan_of(tmp_path / "data", student=trees, test=aside)
-    found = start(plan, home)
-    certificate = Certificate.model_validate_json(Path(found.certificate).read_bytes())
-    kinds = [session.mechanism["name"] for session in Ledger.of(home).sessions("workers")]
+    found = world.start(plan, home)
+    certificate = world.Certificate.model_validate_json(Path(found.certificate).read_bytes())
+    kinds = [session.mechanism["name"] for session in world.Ledger.of(home).sessions("workers")]
     assert kinds == ["sketch", "private_test"]
-    assert isinstance(certificate.tested, TestRecord)
+    assert isinstance(certificate.tested, world.TestRecord)
     assert certificate.tested.accuracy.low > 0.6
     assert all_is_well(home)
-    with pytest.raises(WrongInput, match=r"its plan with another \[student\] is run again, which spends nothing"):
-        study_again(found.session, home, StudentPlan(estimator="sklearn.linear_model.Ridge"))
+    with pytest.raises(world.WrongInput, match=r"its plan with another \[student\] is run again, which spends nothing"):
+        world.study_again(found.session, home, world.StudentPlan(estimator="sklearn.linear_model.Ridge"))
 
 
 def test_exported_rows_are_written_in_the_words_that_the_student_reads(
@@ -162,7 +150,7 @@ def test_exported_rows_are_written_in_the_words_that_the_student_reads(
         member=member, since=since, sex=pl.when(pl.int_range(4_000) % 9 > 0).then("sex").otherwise(pl.lit("unbekannt"))
     )
     rows.write_parquet(tmp_path / "private.parquet")
-    session = start(plan, home).session
+    session = world.start(plan, home).session
     assert concord("export", session, "--to", str(tmp_path / "export"))[0] == 0
     written = pl.read_csv(tmp_path / "export" / "synthetic.csv", infer_schema=False)
     assert {*written["member"].drop_nulls()} <= {"ja", "jawohl", "nein"}
@@ -185,7 +173,7 @@ def test_a_declared_word_is_a_category_though_it_often_marks_a_missing_cell(
         named = rows.filter(pl.col("sex") != "other").with_columns(pl.col("sex").replace("Female", "None"))
         named.write_csv(tmp_path / f"{name}.csv")
         named.write_parquet(tmp_path / f"{name}.parquet")
-    found = start(plan, home)
+    found = world.start(plan, home)
     assert found.student["public_test"]["accuracy"] > 0.75
     assert not [warning for warning in found.warnings if "'sex'" in warning]
     written = []

@@ -7,21 +7,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.homes import certificate_of, charged, dies, killed_at
 from tests.support.people import tables_of_plan, write_tables
 from tests.support.sentences import facts
-from tests.world import (
-    RELABELLED,
-    BudgetRefused,
-    Ledger,
-    Run,
-    WrongInput,
-    parse_plan,
-    reserve_session,
-    start,
-    start_extension,
-    verify,
-)
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 BESIDE = STUDENT | {"epsilon": 1.0}
@@ -40,26 +29,26 @@ def test_a_student_is_chosen_without_a_vote(tables: dict[str, Any], home: Path) 
     """Size and shade decide the label of the people, so the likeliest choice errs little."""
     without_votes = {name: section for name, section in tables.items() if name not in ("teachers", "labeling")}
     budget = {"privacy": tables["privacy"] | {"epsilon": 5.0}}
-    plan = parse_plan(without_votes | budget | {"student": STUDENT})
-    summary = start(plan, home)
+    plan = world.parse_plan(without_votes | budget | {"student": STUDENT})
+    summary = world.start(plan, home)
     assert summary.student["accuracy"] > 0.75
     assert (summary.teachers, summary.guarantee["epsilon"], summary.guarantee["delta"]) == (0, 5.0, 0.0)
-    session = Ledger.of(home).session(summary.session)
+    session = world.Ledger.of(home).session(summary.session)
     assert (session.mechanism["name"], session.mechanism["secret"]) == ("universal", "rows")
     assert session.delta == session.reserved.delta == 0
     assert certificate_of(summary).mechanism.settings["candidates"] > 100
     assert "No teacher ensemble was used" in Path(summary.report).read_text()
-    published = Run(summary, home)
+    published = world.Run(summary, home)
     assert set(published.student.predict(pl.read_parquet(plan.path("public")))) == {"no", "yes"}
-    with pytest.raises(WrongInput, match=facts("labels", "chosen")):
+    with pytest.raises(world.WrongInput, match=facts("labels", "chosen")):
         _ = published.labels
 
 
 @pytest.mark.slow
 def test_both_are_paid_for_and_the_certificate_says_the_sum(tables: dict[str, Any], home: Path) -> None:
-    plan = parse_plan(tables)
-    summary = start(plan, home)
-    labels, choice = Ledger.of(home).sessions("people")
+    plan = world.parse_plan(tables)
+    summary = world.start(plan, home)
+    labels, choice = world.Ledger.of(home).sessions("people")
     assert (labels.epsilon, labels.delta, labels.mechanism["name"]) == (3.0, 1e-5, "stable")
     assert (choice.epsilon, choice.delta, choice.mechanism["name"]) == (1.0, 0.0, "universal")
     assert (summary.session, summary.asked, summary.teachers) == (choice.id, labels.asked, 100)
@@ -70,12 +59,12 @@ def test_both_are_paid_for_and_the_certificate_says_the_sum(tables: dict[str, An
     assert len(certificate.other_sessions[0].files) == 3
     assert "the guarantee above is the sum" in Path(summary.report).read_text()
     for session in (labels, choice):
-        with pytest.raises(WrongInput, match=facts("labels any row")):
-            start_extension(session.id, Path(plan.path("public")), home)
+        with pytest.raises(world.WrongInput, match=facts("labels any row")):
+            world.start_extension(session.id, Path(plan.path("public")), home)
     charge = charged(home)
     for other in ({"epsilon": 0.5}, {"hypotheses": "stumps", "features": ["size"]}):  # the plan asks for one choice
-        with pytest.raises(BudgetRefused, match=facts("--new-session", "ε 4")):
-            start(parse_plan({**tables, "student": BESIDE | other}), home)
+        with pytest.raises(world.BudgetRefused, match=facts("--new-session", "ε 4")):
+            world.start(world.parse_plan({**tables, "student": BESIDE | other}), home)
     assert charged(home) == charge
 
 
@@ -87,13 +76,14 @@ def test_a_kill_between_the_two_openings_needs_no_new_session(tables: dict[str, 
         if opened:
             dies()
         opened.append("labels")
-        return reserve_session(*given, **named)
+        return world.reserve_session(*given, **named)
 
     with killed_at("tests.world.flows_admit.reserve_session", by=killed_at_the_second):
-        start(parse_plan(tables), home)
-    assert len(Ledger.of(home).sessions("people")) == 1
-    start(parse_plan(tables), home)
-    assert [session.mechanism["name"] for session in Ledger.of(home).sessions("people")] == ["stable", "universal"]
+        world.start(world.parse_plan(tables), home)
+    assert len(world.Ledger.of(home).sessions("people")) == 1
+    world.start(world.parse_plan(tables), home)
+    sessions = world.Ledger.of(home).sessions("people")
+    assert [session.mechanism["name"] for session in sessions] == ["stable", "universal"]
 
 
 def test_both_together_must_be_covered_before_anything_private_is_read(tables: dict[str, Any], home: Path) -> None:
@@ -102,23 +92,23 @@ def test_both_together_must_be_covered_before_anything_private_is_read(tables: d
     tables["privacy"] |= {"epsilon": 7.0, "lifetime": {"epsilon": 7.0, "delta": 4e-5}}
     tables["labeling"] = {"mechanism": "noisy_votes", "queries": 300}
     tables["student"] = BESIDE | {"epsilon": 3.9}
-    with pytest.raises(BudgetRefused, match=facts("budget", "ε 7")):
-        start(parse_plan(tables), home)
-    assert Ledger.of(home).domains() == ()
+    with pytest.raises(world.BudgetRefused, match=facts("budget", "ε 7")):
+        world.start(world.parse_plan(tables), home)
+    assert world.Ledger.of(home).domains() == ()
 
 
 @pytest.mark.slow
 def test_universal_labelling_relabels_first(tables: dict[str, Any], home: Path) -> None:
     """Nandi & Bassily 2020: the first queries by Algorithm 5, all that follow by what is chosen on their cover."""
     relabel = {"hypotheses": "stumps", "share": 0.3, "epsilon": 0.5}
-    summary = start(parse_plan({**tables, "relabel": relabel}), home)
-    labels, choice = Ledger.of(home).sessions("people")
+    summary = world.start(world.parse_plan({**tables, "relabel": relabel}), home)
+    labels, choice = world.Ledger.of(home).sessions("people")
     assert (labels.mechanism["relabel"]["share"], labels.per_refusal) == (0.3, None)
     assert (labels.epsilon, choice.epsilon, summary.guarantee["epsilon"]) == (3.0, 1.0, 4.0)
     certificate = certificate_of(summary)
     assert certificate.relabelling is not None
     assert certificate.relabelling.whole.epsilon == 3.0
-    assert RELABELLED in certificate.caveats
-    assert all(check.ok for check in verify(home))
-    with pytest.raises(BudgetRefused, match="secret subset"):
-        start(parse_plan({**tables, "relabel": relabel}), home, new_session=True)
+    assert world.RELABELLED in certificate.caveats
+    assert all(check.ok for check in world.verify(home))
+    with pytest.raises(world.BudgetRefused, match="secret subset"):
+        world.start(world.parse_plan({**tables, "relabel": relabel}), home, new_session=True)

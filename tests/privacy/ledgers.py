@@ -5,18 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tests.support import openings
-from tests.world import (
-    EVERY,
-    Cost,
-    Division,
-    Domain,
-    Opening,
-    Plan,
-    Vault,
-    derive,
-    division_of,
-    of_part,
-)
+from tests.world import EVERY, Cost, Division, Domain, Opening, Plan, Vault, derive, division_of, of_part
 
 EPSILON, DELTA = 2.0, 0.01
 DOMAIN = Domain.frozen("people", unit="u", neighbours="add or remove one unit", epsilon=EPSILON, delta=DELTA)

@@ -6,15 +6,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from tests.privacy.exact import gaussian_exactly
-from tests.world import (
-    ROUNDED,
-    Tallies,
-    delta_above,
-    gaussian_delta,
-    gaussians_delta,
-    moved_delta,
-    planned_rounds,
-)
+from tests.world import ROUNDED, Tallies, delta_above, gaussian_delta, gaussians_delta, moved_delta, planned_rounds
 
 
 def exact_delta(epsilon: float, *groups: tuple[int, float]) -> float:

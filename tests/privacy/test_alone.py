@@ -20,28 +20,10 @@ import polars as pl
 import pytest
 from sklearn.preprocessing import StandardScaler
 
+from tests import world
 from tests.support.processes import FRESH
 from tests.support.rules import CODES, COLUMNS, ENCODING, GRID, SCHEMA
 from tests.support.shards import LEARNERS, features, learner, plain_encoding, write_block
-from tests.world import (
-    CodedField,
-    Column,
-    Empty,
-    Encoding,
-    LinearTeachers,
-    PublicBatch,
-    Vault,
-    cast_rows,
-    encode,
-    load_teachers,
-    poll,
-    read_votes,
-    reading_columns,
-    recoded,
-    teach,
-    units_teachers,
-    write_frame,
-)
 
 GROUPS, OWN, SIZE, WIDTH = 5, 2, 60, 3
 Company = Mapping[int, int]
@@ -75,7 +57,7 @@ def own_of(parts: list[Any]) -> slice:
 
 CELLS = (None, "", " a", "0", "-0.5", "Rome", "1e308", "-1e-320", "nan", "1970-01-01", "true", "1.5", "2 words")
 PAIRS = CODES.with_pairs({at: tuple(code % 3 for code in range(CODES.fields[at].size)) for at in (1, 4)}, [(1, 4)])
-NOTHING = Empty(name="word")
+NOTHING = world.Empty(name="word")
 
 
 def cells(rng: np.random.Generator, rows: int) -> pl.DataFrame:
@@ -86,9 +68,9 @@ def cells(rng: np.random.Generator, rows: int) -> pl.DataFrame:
     return pl.DataFrame(frame, dict.fromkeys(frame, pl.String)).with_columns(**lists)
 
 
-def columns_by(column: Column, raw: pl.DataFrame) -> np.ndarray:
-    encoding = Encoding(columns=(column,), label=ENCODING.label, classes=ENCODING.classes)
-    return encode(cast_rows(raw, encoding), encoding)
+def columns_by(column: world.Column, raw: pl.DataFrame) -> np.ndarray:
+    encoding = world.Encoding(columns=(column,), label=ENCODING.label, classes=ENCODING.classes)
+    return world.encode(world.cast_rows(raw, encoding), encoding)
 
 
 def field_by(at: int, raw: pl.DataFrame) -> np.ndarray:
@@ -96,7 +78,7 @@ def field_by(at: int, raw: pl.DataFrame) -> np.ndarray:
 
 
 def grid_by(raw: pl.DataFrame) -> np.ndarray:
-    return recoded(GRID.of_raw(raw, reading_columns(SCHEMA)).astype(np.int32), GRID, GRID)
+    return world.recoded(GRID.of_raw(raw, world.reading_columns(SCHEMA)).astype(np.int32), GRID, GRID)
 
 
 ENCODERS: dict[str, Callable[[pl.DataFrame], np.ndarray]] = {
@@ -113,8 +95,8 @@ def encoded(name: str, folder: Path, company: Company, block: Block) -> bytes:  
 
 
 def test_every_kind_of_column_and_of_field_is_asked() -> None:
-    assert {type(column) for column in (*COLUMNS, NOTHING)} == {*get_args(get_args(Column)[0])}
-    assert {type(field) for field in PAIRS.fields} == {*get_args(get_args(CodedField)[0])}
+    assert {type(column) for column in (*COLUMNS, NOTHING)} == {*get_args(get_args(world.Column)[0])}
+    assert {type(field) for field in PAIRS.fields} == {*get_args(get_args(world.CodedField)[0])}
 
 
 # Learners, and how they vote ------------------------------------------------------------------------------------------
@@ -124,21 +106,21 @@ def numbers(rng: np.random.Generator, rows: int) -> pl.DataFrame:
     return features(rng.normal(size=(rows, WIDTH))).with_columns(y=rng.integers(0, 2, rows))
 
 
-def taught(name: str, vault: Vault, company: Company, block: Block) -> Any:
+def taught(name: str, vault: world.Vault, company: Company, block: Block) -> Any:
     """The file of a block's teachers, one for each group."""
     given = {
         group: (frame.drop("y").to_numpy().astype(np.float32), frame["y"].to_numpy())
         for group, frame in sorted(groups(company, block, numbers), key=lambda part: part[0])
     }
     written = write_block(given, block, vault)
-    return teach(written, learner(name, GROUPS), ENCODES, vault, f"teachers-{block[0]}")
+    return world.teach(written, learner(name, GROUPS), ENCODES, vault, f"teachers-{block[0]}")
 
 
 def learned(name: str, folder: Path, company: Company, block: Block) -> bytes:
     """The teacher of OWN: its weights, or its votes on public rows."""
-    vault = Vault(folder / "vault")
-    found = load_teachers(taught(name, vault, company, block), vault)
-    if isinstance(found, LinearTeachers):
+    vault = world.Vault(folder / "vault")
+    found = world.load_teachers(taught(name, vault, company, block), vault)
+    if isinstance(found, world.LinearTeachers):
         return found.weights[:, OWN - block[0]].tobytes()
     public = np.random.default_rng(9).normal(size=(200, WIDTH)).astype(np.float32)
     return found[OWN - block[0]].votes(public, 2).tobytes()
@@ -146,12 +128,14 @@ def learned(name: str, folder: Path, company: Company, block: Block) -> bytes:
 
 def voted(name: str, folder: Path, company: Company, block: Block) -> bytes:
     """The votes of the same teachers, which are in other blocks, on the public rows of OWN."""
-    vault, bounds = Vault(folder / "vault"), sorted({*WHOLE, *block})
+    vault, bounds = world.Vault(folder / "vault"), sorted({*WHOLE, *block})
     blocks = [taught(name, vault, COMPANIES[1], part) for part in pairwise(bounds)]
     parts = groups(company, WHOLE, numbers)
     rows = pl.concat(frame.drop("y") for _, frame in parts)
-    batch = PublicBatch(ref=write_frame(rows, vault, "batch.arrow"), first=0, rows=rows.height)
-    return read_votes(vault.read(poll(batch, tuple(blocks), ENCODES, vault, "votes")))[own_of(parts)].tobytes()
+    batch = world.PublicBatch(ref=world.write_frame(rows, vault, "batch.arrow"), first=0, rows=rows.height)
+    return world.read_votes(vault.read(world.poll(batch, tuple(blocks), ENCODES, vault, "votes")))[
+        own_of(parts)
+    ].tobytes()
 
 
 # The law --------------------------------------------------------------------------------------------------------------
@@ -206,7 +190,7 @@ def test_another_row_of_its_own_would_be_seen(what: str, tmp_path: Path, monkeyp
 
 # Planted faults -------------------------------------------------------------------------------------------------------
 
-scaled, matrix, add_votes = StandardScaler.transform, encode, LinearTeachers.add_votes
+scaled, matrix, add_votes = StandardScaler.transform, world.encode, world.LinearTeachers.add_votes
 
 
 def centred(scaler: StandardScaler, X: Any) -> Any:
@@ -215,13 +199,13 @@ def centred(scaler: StandardScaler, X: Any) -> Any:
     return values - values.mean(axis=0)
 
 
-def scaled_together(rows: pl.DataFrame, encoding: Encoding) -> np.ndarray:
+def scaled_together(rows: pl.DataFrame, encoding: world.Encoding) -> np.ndarray:
     """Columns have unit variance over all shards of a block."""
     X = matrix(rows, encoding)
     return (X / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)).astype(np.float32)
 
 
-def from_the_middle(teachers: LinearTeachers, counts: np.ndarray, X: np.ndarray) -> None:
+def from_the_middle(teachers: world.LinearTeachers, counts: np.ndarray, X: np.ndarray) -> None:
     """Rows are scored from the middle of all rows of their batch."""
     add_votes(teachers, counts, X - X.mean(axis=0))
 
@@ -229,8 +213,8 @@ def from_the_middle(teachers: LinearTeachers, counts: np.ndarray, X: np.ndarray)
 LOGISTIC = "sklearn.linear_model.LogisticRegression"
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "encoder: Scaled of plain": (StandardScaler, "transform", centred),
-    f"learner: {LOGISTIC}": (units_teachers, "encode", scaled_together),
-    f"voter: {LOGISTIC}": (LinearTeachers, "add_votes", from_the_middle),
+    f"learner: {LOGISTIC}": (world.units_teachers, "encode", scaled_together),
+    f"voter: {LOGISTIC}": (world.LinearTeachers, "add_votes", from_the_middle),
 }
 
 

@@ -8,27 +8,17 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from tests import world
 from tests.privacy.attacks import attacks_on
 from tests.privacy.audit import audit, best_event, log_ratio, lower_bound
 from tests.privacy.small import SUMS, calibrated
-from tests.world import (
-    MECHANISMS,
-    REFUSED,
-    WHOLE,
-    Answers,
-    Ints,
-    Mechanism,
-    StableVoting,
-    distance_to_instability,
-    mechanisms_noise,
-)
 
 EPSILON, DELTA = 2.0, 1e-6
 SURE = 1 - 1e-8
 """Confidence of bounds that a test relies on: it may fail once in a hundred million runs."""
 
 
-def proved(mechanism: Mechanism) -> float:
+def proved(mechanism: world.Mechanism) -> float:
     """The ε an audit proves of `mechanism`. Noise takes longer to draw than keyed streams do."""
     trials = 10_000 if mechanism.keyed else 3_000
     return audit(mechanism.release, attacks_on(mechanism, 2, 30), delta=DELTA, trials=trials, confidence=SURE)
@@ -83,19 +73,19 @@ def test_an_event_is_not_counted_where_it_was_chosen() -> None:
 def test_the_score_is_the_likelihood_ratio_of_stable_voting() -> None:
     mechanism = calibrated("stable", cutoff=3)
     attack = attacks_on(mechanism, 2, 30)[0]
-    draws = mechanisms_noise.keyed_draws(bytes(32), 0, len(attack.here))
+    draws = world.mechanisms_noise.keyed_draws(bytes(32), 0, len(attack.here))
 
-    def log_likelihood(votes: Ints, labels: Ints) -> float:
-        odds = mechanism.refusal.take(distance_to_instability(votes)[: len(labels)], mode="clip") / WHOLE
-        return float(np.log(np.where(labels == REFUSED, odds, 1 - odds)).sum())
+    def log_likelihood(votes: world.Ints, labels: world.Ints) -> float:
+        odds = mechanism.refusal.take(world.distance_to_instability(votes)[: len(labels)], mode="clip") / world.WHOLE
+        return float(np.log(np.where(labels == world.REFUSED, odds, 1 - odds)).sum())
 
     for votes in (attack.here, attack.there):
         labels = mechanism.answer(votes, draws)
         truth = log_likelihood(attack.here, labels) - log_likelihood(attack.there, labels)
-        assert attack.score(Answers(labels)) == pytest.approx(truth)
+        assert attack.score(world.Answers(labels)) == pytest.approx(truth)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", world.MECHANISMS)
 def test_honest_mechanisms_stand(name: str) -> None:
     assert proved(calibrated(name)) <= EPSILON
 
@@ -104,14 +94,14 @@ def test_most_of_what_pure_noise_spends_is_proved() -> None:
     assert proved(calibrated("laplace_votes")) > EPSILON / 2
 
 
-class AnswersUndrawn(StableVoting):
+class AnswersUndrawn(world.StableVoting):
     """Answers every second row whatever was drawn."""
 
-    def answer(self, votes: Ints, draws: Any, refused: int = 0) -> Ints:
-        return super().answer(votes, np.where(np.arange(len(draws)) % 2, np.uint64(WHOLE - 1), draws), refused)
+    def answer(self, votes: world.Ints, draws: Any, refused: int = 0) -> world.Ints:
+        return super().answer(votes, np.where(np.arange(len(draws)) % 2, np.uint64(world.WHOLE - 1), draws), refused)
 
 
-def scales(mechanism: Mechanism) -> dict[str, float]:
+def scales(mechanism: world.Mechanism) -> dict[str, float]:
     """The scales of its noise."""
     return {key: value for key, value in mechanism.model_dump(mode="json").items() if key.endswith("scale")}
 
@@ -122,26 +112,26 @@ def thinner(name: str) -> Any:
     return made.with_(**{key: scale / THINNER.get(name, 8) for key, scale in scales(made).items()})
 
 
-def forgets_composition() -> StableVoting:
+def forgets_composition() -> world.StableVoting:
     """The table of one refusal, run until the five hundredth: of the hundredth an audit this short is not sure."""
-    made: StableVoting = calibrated("stable", cutoff=1)
+    made: world.StableVoting = calibrated("stable", cutoff=1)
     return made.with_(cutoff=500)
 
 
-def with_table(entries: slice) -> StableVoting:
-    made: StableVoting = calibrated("stable", cutoff=20)
+def with_table(entries: slice) -> world.StableVoting:
+    made: world.StableVoting = calibrated("stable", cutoff=20)
     return made.with_(refusal=made.refusal[entries].copy())
 
 
-def answers_undrawn() -> StableVoting:
+def answers_undrawn() -> world.StableVoting:
     made = calibrated("stable", cutoff=20)
     return AnswersUndrawn(**{key: getattr(made, key) for key in ("epsilon", "delta", "cutoff", "order", "refusal")})
 
 
 THINNER = {"published": 80}
 """Factors of mechanisms that spend less than they are charged."""
-BROKEN: dict[tuple[str, str], Callable[[], Mechanism]] = {
-    **{(name, "noise unscaled"): partial(thinner, name) for name in MECHANISMS if scales(calibrated(name))},
+BROKEN: dict[tuple[str, str], Callable[[], world.Mechanism]] = {
+    **{(name, "noise unscaled"): partial(thinner, name) for name in world.MECHANISMS if scales(calibrated(name))},
     ("stable", "sensitivity forgotten"): partial(with_table, slice(None, None, 6)),
     ("stable", "table shifted"): partial(with_table, slice(20, None)),
     ("stable", "composition forgotten"): forgets_composition,
@@ -151,7 +141,7 @@ BROKEN: dict[tuple[str, str], Callable[[], Mechanism]] = {
 
 
 def test_a_bug_is_planted_in_every_mechanism() -> None:
-    assert {name for name, _ in BROKEN} == MECHANISMS.keys()
+    assert {name for name, _ in BROKEN} == world.MECHANISMS.keys()
 
 
 @pytest.mark.parametrize("bug", BROKEN, ids=": ".join)
@@ -165,7 +155,7 @@ class Quiet:
     def __init__(self, source: Any) -> None:
         self.source = source
 
-    def gaussian(self, scale: float, size: int) -> Ints:
+    def gaussian(self, scale: float, size: int) -> world.Ints:
         return np.asarray(self.source.gaussian(scale / 5, size))
 
 
@@ -176,7 +166,7 @@ def test_sums_are_attacked_and_a_planted_bug_is_caught(sums: str) -> None:
     attacks = attacks_on(mechanism, 2, 30)
     assert audit(mechanism.release, attacks, **claim) <= 1.0
 
-    def quiet(number: int, exact: Ints, source: Any) -> Ints:
+    def quiet(number: int, exact: world.Ints, source: Any) -> world.Ints:
         return np.asarray(mechanism.release(number, exact, Quiet(source)))
 
     assert audit(quiet, attacks, **claim) > 1.0

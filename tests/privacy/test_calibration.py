@@ -10,20 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import world
 from tests.privacy.exact import Silent, Steady
 from tests.support.recomputed import relabelled
 from tests.support.recorded import ASKED, DRAWN
-from tests.world import (
-    FORMS,
-    MECHANISMS,
-    ORDERS,
-    REFUSED,
-    Ints,
-    RandomSource,
-    Relabelled,
-    planned_rounds,
-    sketch_rounds,
-)
 
 BUDGETS = ((0.1, 1e-5), (1.0, 1e-6), (4.0, 1e-9), (8.0, 1e-3), (0.5, VAST := 0.9))
 LIMITED = tuple({"cutoff": cutoff, "queries": 2000} for cutoff in (1, 20, 1000))
@@ -33,14 +23,14 @@ COUNTED = tuple(
 )
 SECRET = ({"secret": "rows"}, {"secret": "labels"})
 SUMS = tuple(
-    {**secret, "classes": classes, "rounds": planned_rounds(classes=classes, fields=14, codes=450, **secret)}  # type: ignore[arg-type]
+    {**secret, "classes": classes, "rounds": world.planned_rounds(classes=classes, fields=14, codes=450, **secret)}  # type: ignore[arg-type]
     for classes, secret in product((0, 2, 7), SECRET)
 )
 TABLES = tuple(
-    {"classes": classes, "rounds": sketch_rounds(classes=classes, narrow=[1000, 70, 12, 5], wide=[33, 33])}
+    {"classes": classes, "rounds": world.sketch_rounds(classes=classes, narrow=[1000, 70, 12, 5], wide=[33, 33])}
     for classes in (0, 2, 7)
 )
-SEASON = planned_rounds(classes=2, fields=14, codes=450, rounds=1)
+SEASON = world.planned_rounds(classes=2, fields=14, codes=450, rounds=1)
 SIZES: dict[str, tuple[dict[str, Any], ...]] = {
     **dict.fromkeys(("stable", "sparse_vector", "published"), LIMITED),
     **dict.fromkeys(("noisy_votes", "laplace_votes", "confident"), COUNTED),
@@ -81,7 +71,7 @@ def test_every_kind_is_among_them() -> None:
 def test_the_cost_is_within_what_was_asked_and_uses_it(name: str) -> None:
     for mechanism, epsilon, delta in made(name):
         cost = mechanism.cost
-        assert cost.epsilon(delta) <= epsilon * (1 + 1e-8 * (name in FORMS)), mechanism
+        assert cost.epsilon(delta) <= epsilon * (1 + 1e-8 * (name in world.FORMS)), mechanism
         assert cost.epsilon(delta) > USED.get(name, 0.9999) * epsilon or delta == VAST, mechanism
         assert cost.delta <= delta
 
@@ -97,14 +87,14 @@ def test_rounds_are_charged_by_their_norm_and_share_the_charge_as_planned(name: 
     for mechanism, _, _ in made(name):
         weight = sum(q * q for q in getattr(mechanism, "coefficients", (1,)))
         parts = np.array([weight * square / (2 * each.scale**2) for square, each in mechanism.squares_by_round])
-        assert mechanism.cost.renyi[ORDERS.index(2.0)] == pytest.approx(2 * parts.sum())
-        assert mechanism.cost.renyi[ORDERS.index(2.0)] >= 2 * parts.sum()
+        assert mechanism.cost.renyi[world.ORDERS.index(2.0)] == pytest.approx(2 * parts.sum())
+        assert mechanism.cost.renyi[world.ORDERS.index(2.0)] >= 2 * parts.sum()
         assert parts / parts.sum() == pytest.approx([each.share for each in mechanism.rounds])
 
 
 @pytest.mark.parametrize("name", ["stable", "sparse_vector", "noisy_votes", "laplace_votes"])
 def test_a_relabelled_mechanism_is_charged_the_whole_and_no_more(name: str) -> None:
-    mechanism: Relabelled = relabelled(name)
+    mechanism: world.Relabelled = relabelled(name)
     cost, whole = mechanism.cost, mechanism.relabelling
     assert 0.99 * whole.epsilon < cost.epsilon(whole.delta) <= whole.epsilon
     assert 0.999 * whole.delta < cost.delta <= whole.delta
@@ -145,16 +135,18 @@ def test_a_session_that_ends_early_has_spent_less_and_at_its_end_the_whole(name:
 # A stream in batches --------------------------------------------------------------------------------------------------
 
 
-def answered(mechanism: Any, votes: Ints, size: int) -> tuple[list[int], dict[float, int]]:
+def answered(mechanism: Any, votes: world.Ints, size: int) -> tuple[list[int], dict[float, int]]:
     """The labels of a stream in batches of that size, and how much noise of each scale was drawn."""
     source, labels = Steady(), list[int]()
-    _: RandomSource = source
+    _: world.RandomSource = source
     for first in range(0, len(votes), size):
-        labels += mechanism.release(votes[first : first + size], source, first, labels.count(REFUSED)).labels.tolist()
+        labels += mechanism.release(
+            votes[first : first + size], source, first, labels.count(world.REFUSED)
+        ).labels.tolist()
     return labels, source.drawn
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", world.MECHANISMS)
 def test_batches_are_answered_as_one_stream_that_ends_where_it_was_paid_for(name: str) -> None:
     mechanism, leads = DRAWN[name], np.random.default_rng(7).integers(-6000, 6000, 4000)
     votes = np.column_stack([10_000 + leads, 10_000 - leads])
@@ -165,11 +157,11 @@ def test_batches_are_answered_as_one_stream_that_ends_where_it_was_paid_for(name
         assert len(whole) == mechanism.queries == 1000
         assert drawn_in_parts == drawn
     else:
-        assert whole.count(REFUSED) == mechanism.cutoff
-        assert whole[-1] == REFUSED
+        assert whole.count(world.REFUSED) == mechanism.cutoff
+        assert whole[-1] == world.REFUSED
         thresholds = getattr(mechanism, "threshold_scale", 0.0)
         assert drawn_in_parts.get(thresholds) == drawn.get(thresholds)
-    released = len(whole) - whole.count(REFUSED)
+    released = len(whole) - whole.count(world.REFUSED)
     of_row = {"confident": {"test_scale": 1000, "scale": released}, "stable": {}}
     limited = {"threshold_scale": mechanism.cutoff, "query_scale": len(votes)}
     scales = of_row.get(name, {"scale": 1000} if mechanism.cutoff is None else limited)

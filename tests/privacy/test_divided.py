@@ -13,26 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import world
 from tests.privacy.ledgers import DELTA, DOMAIN, EPSILON, NAMES, Kind, kind_of, members, named, opening
 from tests.support.openings import InMemory
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
-from tests.world import (
-    EVERY,
-    LEARNING,
-    TEST,
-    BudgetRefused,
-    Cost,
-    Division,
-    Parts,
-    Plan,
-    PrivateTestPlan,
-    Terms,
-    Vault,
-    WrongInput,
-    artifacts_parts,
-    units_parts,
-)
 
 EACH = 0.5
 """ε of each session."""
@@ -44,7 +29,7 @@ ROOM = 3
 class Scene:
     """A domain divided by one home and plan, and what may be asked of it."""
 
-    division: Division
+    division: world.Division
     kinds: tuple[Kind, ...]
     before: tuple[Kind, ...] = ()
 
@@ -58,7 +43,7 @@ class Scene:
             for at, (kind, count) in enumerate(zip(self.kinds, opened, strict=True)):
                 for number in range(count):
                     book.open_session(opening(f"{at}-{number}", EACH, kind), further=True)
-        except BudgetRefused:
+        except world.BudgetRefused:
             return None
         return book
 
@@ -94,12 +79,12 @@ def worst(scene: Scene, unit: str) -> float:
 
 @dataclass(frozen=True)
 class Homes:
-    plan: Plan
-    vault: Vault
-    other: Vault
+    plan: world.Plan
+    vault: world.Vault
+    other: world.Vault
 
     def scene(self, *more: Kind, before: tuple[Kind, ...] = ()) -> Scene:
-        own = [kind_of(self.plan, self.vault, part) for part in (LEARNING, TEST, EVERY)]
+        own = [kind_of(self.plan, self.vault, part) for part in (world.LEARNING, world.TEST, world.EVERY)]
         return Scene(own[0].division, (*own, *more), before)
 
     def one_of(self, first: Kind, second: Kind) -> str:
@@ -110,14 +95,14 @@ class Homes:
 @pytest.fixture
 def homes(tmp_path: Path) -> Homes:
     plan = changed(tables_of_plan(write_tables(tmp_path / "data")), test__share=0.5)
-    vaults = [Vault(tmp_path / name) for name in ("vault", "other")]
+    vaults = [world.Vault(tmp_path / name) for name in ("vault", "other")]
     for vault in vaults:
         vault.make_secret("domains/people")
     return Homes(plan, *vaults)
 
 
 def units(homes: Homes) -> Iterator[str]:
-    for part in (LEARNING, TEST):
+    for part in (world.LEARNING, world.TEST):
         yield min(members(homes.plan, homes.vault, part))
 
 
@@ -134,66 +119,69 @@ def test_each_part_has_the_whole_budget_and_no_more(homes: Homes) -> None:
     assert scene.book((0, ROOM + 1, 0)) is None
     assert scene.book((ROOM, ROOM, 1)) is None
     assert scene.book((ROOM - 1, ROOM - 1, 1)) is not None
-    charged = DOMAIN.filter.charge(Cost.approximate(EACH))
+    charged = DOMAIN.filter.charge(world.Cost.approximate(EACH))
     book = scene.book((2, 1, 1))
     assert book is not None
-    assert book.totals("people") == {LEARNING: charged.times(3), TEST: charged.times(2)}
+    assert book.totals("people") == {world.LEARNING: charged.times(3), world.TEST: charged.times(2)}
     assert book.total("people") == charged.times(3)
 
 
 def of_another_home(homes: Homes) -> tuple[Scene, str]:
     """A home that shares the ledger and holds another part key: whom it tests on, this one may learn from."""
-    tried = kind_of(homes.plan, homes.other, TEST)
+    tried = kind_of(homes.plan, homes.other, world.TEST)
     scene = homes.scene(tried)
     return scene, homes.one_of(scene.kinds[0], tried)
 
 
 def of_another_share(homes: Homes) -> tuple[Scene, str]:
-    other = homes.plan.model_copy(update={"test": PrivateTestPlan(share=0.95)})
-    tried = kind_of(other, homes.vault, TEST)
+    other = homes.plan.model_copy(update={"test": world.PrivateTestPlan(share=0.95)})
+    tried = kind_of(other, homes.vault, world.TEST)
     scene = homes.scene(tried)
     return scene, homes.one_of(scene.kinds[0], tried)
 
 
 def of_an_older_session(homes: Homes) -> tuple[Scene, str]:
     """Sessions from before the division touched all units, those of the test part too."""
-    older = kind_of(homes.plan, homes.vault, EVERY)
+    older = kind_of(homes.plan, homes.vault, world.EVERY)
     scene = homes.scene(before=(older,) * ROOM)
     return scene, min(scene.kinds[1].touches)
 
 
 def of_a_claim_before_the_division(homes: Homes) -> tuple[Scene, str]:
     """They named the learning part of a division that was put on the record only later, and learned from all."""
-    older = replace(kind_of(homes.plan, homes.vault, LEARNING), touches=frozenset(NAMES))
+    older = replace(kind_of(homes.plan, homes.vault, world.LEARNING), touches=frozenset(NAMES))
     scene = homes.scene(before=(older,) * ROOM)
     return scene, min(scene.kinds[1].touches)
 
 
-def whatever_names_a_part(_: Parts, session: Terms) -> str:
-    return session.part if session.part in artifacts_parts.PARTS else EVERY
+def whatever_names_a_part(_: world.Parts, session: world.Terms) -> str:
+    return session.part if session.part in world.artifacts_parts.PARTS else world.EVERY
 
 
-def older_ones_learn(book: Parts, session: Terms) -> str:
-    return TRUE(book, session) or LEARNING
+def older_ones_learn(book: world.Parts, session: world.Terms) -> str:
+    return TRUE(book, session) or world.LEARNING
 
 
 def without_key_and_share(key: bytes, *_: str) -> str:  # noqa: ARG001
     return "one division for all"
 
 
-TRUE = Parts.touched_by
+TRUE = world.Parts.touched_by
 SCENES = (of_another_home, of_another_share, of_an_older_session, of_a_claim_before_the_division)
 FAULTS = {
-    "a part key that differs is not seen": (of_another_home, (units_parts, "keyed_digest", without_key_and_share)),
-    "a share that changes is not seen": (of_another_share, (units_parts, "keyed_digest", without_key_and_share)),
+    "a part key that differs is not seen": (
+        of_another_home,
+        (world.units_parts, "keyed_digest", without_key_and_share),
+    ),
+    "a share that changes is not seen": (of_another_share, (world.units_parts, "keyed_digest", without_key_and_share)),
     "another division is taken for this one": (
         of_another_home,
-        (Parts, "touched_by", whatever_names_a_part),
+        (world.Parts, "touched_by", whatever_names_a_part),
     ),
-    "an older session counts as clean": (of_an_older_session, (Parts, "touched_by", older_ones_learn)),
+    "an older session counts as clean": (of_an_older_session, (world.Parts, "touched_by", older_ones_learn)),
     "a claim from before the division counts": (
         of_a_claim_before_the_division,
-        (Parts, "touched_by", whatever_names_a_part),
+        (world.Parts, "touched_by", whatever_names_a_part),
     ),
 }
 
@@ -217,9 +205,9 @@ def test_a_planted_fault_breaks_the_cap(homes: Homes, monkeypatch: pytest.Monkey
 def test_the_share_never_changes(homes: Homes) -> None:
     book = homes.scene().book((1, 0, 0))
     assert book is not None
-    other = kind_of(homes.plan.model_copy(update={"test": PrivateTestPlan(share=0.4)}), homes.vault, TEST)
-    with pytest.raises(WrongInput, match=facts("test.share", "'people'", "is 0.5", "got 0.4")):
+    other = kind_of(homes.plan.model_copy(update={"test": world.PrivateTestPlan(share=0.4)}), homes.vault, world.TEST)
+    with pytest.raises(world.WrongInput, match=facts("test.share", "'people'", "is 0.5", "got 0.4")):
         book.divide("people", other.division)
     known = len(book.records())
-    book.divide("people", kind_of(homes.plan, homes.other, TEST).division)
+    book.divide("people", kind_of(homes.plan, homes.other, world.TEST).division)
     assert len(book.records()) == known

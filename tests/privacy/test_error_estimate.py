@@ -7,15 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from tests.privacy.exact import Silent, laplace_law
-from tests.world import (
-    ErrorEstimate,
-    Floats,
-    Ints,
-    exact_cutoff,
-    mean_rate,
-    suggested_cutoff,
-    upper_rate,
-)
+from tests.world import ErrorEstimate, Floats, Ints, exact_cutoff, mean_rate, suggested_cutoff, upper_rate
 
 SHARDS = [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (1, 3)]
 """Errors and rows tested of a shard: everything that up to two rows, and one more case, can give."""

@@ -15,18 +15,8 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
+from tests import world
 from tests.support.shards import Shard, learner, plain_encoding, write_block
-from tests.world import (
-    LINEAR,
-    LinearTeachers,
-    TeachersPlan,
-    Vault,
-    aligned_copy,
-    fitted_teacher,
-    load_teachers,
-    silenced,
-    teach,
-)
 
 WIDTH, COUNT = 7, 5
 LOGISTIC = "sklearn.linear_model.LogisticRegression"
@@ -63,18 +53,18 @@ def changed(taught: Taught, block: tuple[list[Shard], int, int]) -> int:
     return sum(a != b for a, b in zip(taught(shards, classes), taught(fewer, classes), strict=True))
 
 
-@pytest.mark.parametrize("estimator", LINEAR)
+@pytest.mark.parametrize("estimator", world.LINEAR)
 @pytest.mark.parametrize("cases", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_row_of_one_shard_changes_one_teacher(
     estimator: str, cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    vault, plan = Vault(tmp_path / "vault"), learner(estimator, COUNT)
+    vault, plan = world.Vault(tmp_path / "vault"), learner(estimator, COUNT)
 
     def taught(shards: Sequence[Shard], classes: int) -> list[bytes]:
         block = write_block(dict(enumerate(shards)), (0, COUNT), vault)
-        found = load_teachers(teach(block, plan, plain_encoding(WIDTH, classes), vault, "teachers"), vault)
-        assert isinstance(found, LinearTeachers)
+        found = world.load_teachers(world.teach(block, plan, plain_encoding(WIDTH, classes), vault, "teachers"), vault)
+        assert isinstance(found, world.LinearTeachers)
         return [found.weights[:, at].tobytes() for at in range(COUNT)]
 
     @settings(max_examples=cases)
@@ -85,7 +75,7 @@ def test_a_row_of_one_shard_changes_one_teacher(
     holds()
 
 
-@pytest.mark.parametrize("estimator", LINEAR)
+@pytest.mark.parametrize("estimator", world.LINEAR)
 def test_a_teacher_is_the_same_wherever_memory_is_free(estimator: str) -> None:
     """What other shards left of it decides where a fit's own arrays lie. In the precision of the fit."""
     rng, plan = np.random.default_rng(2), learner(estimator, COUNT)
@@ -99,12 +89,12 @@ def test_a_teacher_is_the_same_wherever_memory_is_free(estimator: str) -> None:
         assert len(found) == 1
 
 
-def each_alone(shards: Sequence[Shard], classes: int, plan: TeachersPlan | None = None) -> list[bytes]:
+def each_alone(shards: Sequence[Shard], classes: int, plan: world.TeachersPlan | None = None) -> list[bytes]:
     """Teachers as `teach` fits them, in the precision of the fit; by default of logistic regression."""
     plan = plan or learner(LOGISTIC, COUNT)
-    with silenced():
+    with world.silenced():
         fits = [
-            fitted_teacher(plan, at, aligned_copy(X), aligned_copy(y), classes).model
+            world.fitted_teacher(plan, at, world.aligned_copy(X), world.aligned_copy(y), classes).model
             for at, (X, y) in enumerate(shards)
         ]
     return [b"" if fit is None else fit.coef_.tobytes() + fit.intercept_.tobytes() for fit in fits]
@@ -123,8 +113,8 @@ def padded(shards: Sequence[Shard], classes: int) -> list[bytes]:  # noqa: ARG00
 
 def stopped_together(shards: Sequence[Shard], classes: int) -> list[bytes]:
     """A planted bug: all fits end with the first that has converged."""
-    with silenced():
-        fits = [fitted_teacher(learner(LOGISTIC, COUNT), 0, X, y, classes).model for X, y in shards]
+    with world.silenced():
+        fits = [world.fitted_teacher(learner(LOGISTIC, COUNT), 0, X, y, classes).model for X, y in shards]
     return each_alone(shards, classes, learner(LOGISTIC, COUNT, max_iter=min(int(fit.n_iter_[0]) for fit in fits)))
 
 
@@ -174,9 +164,9 @@ SessionRequest = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray
 
 def asked(weights: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The scores (outputs, teachers, rows), and the counts of votes."""
-    teachers, classes = LinearTeachers(weights), max(2, len(weights))
+    teachers, classes = world.LinearTeachers(weights), max(2, len(weights))
     counts = np.zeros((len(X), classes), dtype=np.uint32)
-    with silenced():
+    with world.silenced():
         teachers.add_votes(counts, X)
         return np.concatenate(list(teachers.scores(X)), axis=1), counts
 

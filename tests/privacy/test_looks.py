@@ -10,23 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.privacy.ledgers import NAMES, Kind, kind_of, opening
 from tests.support.openings import InMemory
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.recorded import RECORDED
-from tests.world import (
-    EVERY,
-    LABELS,
-    LEARNING,
-    STUDENT_TEST,
-    TEST,
-    Opening,
-    PrivateTestPlan,
-    Reading,
-    Session,
-    Vault,
-    looks_before,
-)
 
 WIDE: dict[str, Any] = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
 LEARNED = "learned"
@@ -41,7 +29,7 @@ class Step:
     name: str
     of: Kind
     mechanism: dict[str, Any]
-    purpose: str = LABELS
+    purpose: str = world.LABELS
     domain: str = "people"
 
 
@@ -49,29 +37,29 @@ class Step:
 def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
     folder = tmp_path_factory.mktemp("looks")
     plan = changed(tables_of_plan(write_tables(folder / "data")), test__share=0.5)
-    own, other = Vault(folder / "vault"), Vault(folder / "other")
+    own, other = world.Vault(folder / "vault"), world.Vault(folder / "other")
     for vault in (own, other):
         vault.make_secret("domains/people")
-    narrower = plan.model_copy(update={"test": PrivateTestPlan(share=0.2)})
-    learning, tested, every = (kind_of(plan, own, part) for part in (LEARNING, TEST, EVERY))
+    narrower = plan.model_copy(update={"test": world.PrivateTestPlan(share=0.2)})
+    learning, tested, every = (kind_of(plan, own, part) for part in (world.LEARNING, world.TEST, world.EVERY))
     votes = {"name": "stable"}
     found = (
         Step(LEARNED, learning, votes),
-        Step("test", tested, {**TESTED, **ABOUT_IT}, STUDENT_TEST),
+        Step("test", tested, {**TESTED, **ABOUT_IT}, world.STUDENT_TEST),
         Step("labels of everybody", every, votes),
         Step("questions to everybody", every, votes, "questions"),
         Step("questions to who learns", learning, votes, "questions"),
         Step("an estimate on everybody", every, {"name": "error_estimate"}, "an estimate"),
         Step("labels of who learns", learning, votes),
-        Step("another test", tested, {**TESTED, **ABOUT_ANOTHER}, STUDENT_TEST),
-        Step("who learns by another key", kind_of(plan, other, LEARNING), votes),
-        Step("who learns by another share", kind_of(narrower, own, LEARNING), votes),
+        Step("another test", tested, {**TESTED, **ABOUT_ANOTHER}, world.STUDENT_TEST),
+        Step("who learns by another key", kind_of(plan, other, world.LEARNING), votes),
+        Step("who learns by another share", kind_of(narrower, own, world.LEARNING), votes),
         Step("labels in another domain", every, votes, domain="apart"),
     )
     return {step.name: step for step in found}
 
 
-def history(steps: dict[str, Step], names: tuple[str, ...]) -> Reading:
+def history(steps: dict[str, Step], names: tuple[str, ...]) -> world.Reading:
     book = InMemory()
     for domain in ("people", "apart"):
         book.name_domain(domain, **WIDE)
@@ -81,7 +69,7 @@ def history(steps: dict[str, Step], names: tuple[str, ...]) -> Reading:
     return book
 
 
-def opened_by(step: Step, at: int) -> Opening:
+def opened_by(step: Step, at: int) -> world.Opening:
     name = step.name if step.name in (LEARNED, "test") else f"{step.name} {at}"
     terms = {"domain": step.domain, "purpose": step.purpose, "mechanism": step.mechanism}
     return opening(name, 0.01, step.of, commitment=str(at), **terms)
@@ -103,24 +91,28 @@ def histories(steps: dict[str, Step]) -> Iterator[tuple[tuple[str, ...], tuple[s
 def test_every_session_that_could_read_a_tested_unit_is_counted_and_no_other(steps: dict[str, Step]) -> None:
     for before, after in histories(steps):
         ledger = history(steps, (*before, "test", *after))
-        assert looks_before(ledger, ledger.session("test")) == touching(steps, before), before
+        assert world.looks_before(ledger, ledger.session("test")) == touching(steps, before), before
 
 
-def by_kind(ledger: Reading, test: Session) -> int:
+def by_kind(ledger: world.Reading, test: world.Session) -> int:
     """The planted bug: tests alone are looks."""
     known = ledger.sessions("people")
-    others = [item for item in known[: known.index(test)] if item.purpose != LABELS and "session" in item.mechanism]
+    others = [
+        item for item in known[: known.index(test)] if item.purpose != world.LABELS and "session" in item.mechanism
+    ]
     return sum(item.division == test.division and item.mechanism["session"] != LEARNED for item in others)
 
 
-def by_part(ledger: Reading, test: Session) -> int:
+def by_part(ledger: world.Reading, test: world.Session) -> int:
     """The planted bug: whoever names the learning part, of whatever division, reads no tested unit."""
     known = ledger.sessions("people")
-    return sum(item.part != LEARNING and item.id != LEARNED for item in known[: known.index(test)])
+    return sum(item.part != world.LEARNING and item.id != LEARNED for item in known[: known.index(test)])
 
 
 @pytest.mark.parametrize("counted", [by_kind, by_part])
-def test_looks_that_are_left_out_are_found(steps: dict[str, Step], counted: Callable[[Reading, Session], int]) -> None:
+def test_looks_that_are_left_out_are_found(
+    steps: dict[str, Step], counted: Callable[[world.Reading, world.Session], int]
+) -> None:
     missed = [
         before
         for before, after in histories(steps)

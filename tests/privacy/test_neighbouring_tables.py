@@ -19,39 +19,20 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests import world
 from tests.support.doors import Row, Stored, storings
 from tests.support.raw import cells_of, exact
-from tests.world import (
-    SHARD,
-    Encoding,
-    OneHot,
-    Passed,
-    Plan,
-    PrivateRows,
-    Scaled,
-    Vault,
-    WrongInput,
-    data_cells,
-    data_files,
-    encode,
-    number,
-    parse_plan,
-    read_frame,
-    resampled,
-    split,
-    units_spill,
-)
 
 KEY = bytes(range(32))
 SHARDS = 7
 NAMES = ("number", "day", "word", "wave")
-NUMBER = Scaled(kind="numeric", name="number", mean=0, scale=1, fill=0, low=-1, high=1, missing=True)
-ENCODING = Encoding(
+NUMBER = world.Scaled(kind="numeric", name="number", mean=0, scale=1, fill=0, low=-1, high=1, missing=True)
+ENCODING = world.Encoding(
     columns=(
         NUMBER,
         NUMBER.model_copy(update={"name": "day", "kind": "date"}),
-        OneHot(name="word", vocabulary=("a", "0", "-0.5", "1970-01-01"), missing=True),
-        Passed(name="wave", element="float32", size=2),
+        world.OneHot(name="word", vocabulary=("a", "0", "-0.5", "1970-01-01"), missing=True),
+        world.Passed(name="wave", element="float32", size=2),
     ),
     label="label",
     classes=("a", "0"),
@@ -61,9 +42,9 @@ HOW: tuple[dict[str, float], ...] = ({}, {"share": 0.5}, {"aside": 0.5})
 
 
 @functools.cache
-def plan_of(table: Path, *, unit: bool) -> Plan:
+def plan_of(table: Path, *, unit: bool) -> world.Plan:
     data = {"private": table.name, "public": "none.csv", "label": "label", "classes": ["a", "0"], "features": NAMES}
-    return parse_plan(
+    return world.parse_plan(
         {
             "data": data | ({"unit": "unit"} if unit else {}),
             "privacy": {"domain": "d", "epsilon": 1, "delta": 1e-5, "lifetime": {"epsilon": 1, "delta": 1e-5}},
@@ -74,21 +55,21 @@ def plan_of(table: Path, *, unit: bool) -> Plan:
     )
 
 
-def shards(table: Path, vault: Vault, *, unit: bool, **how: Any) -> list[object]:
+def shards(table: Path, vault: world.Vault, *, unit: bool, **how: Any) -> list[object]:
     """The bits of every cell of every shard in order, and of the matrix that its teacher learns from."""
-    (ref,) = split(PrivateRows(plan_of(table, unit=unit), ENCODING, vault, KEY), "shards", **how)
-    block = read_frame(ref, vault)
-    block = resampled(block, KEY) if "share" in how else block
-    matrix = encode(block, ENCODING)
-    own = [(block[SHARD] == shard).to_numpy() for shard in range(SHARDS)]
+    (ref,) = world.split(world.PrivateRows(plan_of(table, unit=unit), ENCODING, vault, KEY), "shards", **how)
+    block = world.read_frame(ref, vault)
+    block = world.resampled(block, KEY) if "share" in how else block
+    matrix = world.encode(block, ENCODING)
+    own = [(block[world.SHARD] == shard).to_numpy() for shard in range(SHARDS)]
     return [([exact(cells) for cells in block.filter(rows)], matrix[rows].tobytes()) for rows in own]
 
 
-def ending(table: Path, vault: Vault, *, unit: bool, **how: Any) -> list[object] | str:
+def ending(table: Path, vault: world.Vault, *, unit: bool, **how: Any) -> list[object] | str:
     """The shards, or what is wrong with the schema: a column of some types names no unit."""
     try:
         return shards(table, vault, unit=unit, **how)
-    except WrongInput as wrong:
+    except world.WrongInput as wrong:
         return str(wrong)
 
 
@@ -106,14 +87,14 @@ def tables(draw: st.DrawFn) -> tuple[Stored, list[Row]]:
 
 def check_neighbours(folder: Path, patch: pytest.MonkeyPatch, cases: int, phases: Collection[Phase]) -> None:
     patch.setattr(os, "fsync", lambda _: None)
-    vault = Vault(folder / "vault")
+    vault = world.Vault(folder / "vault")
 
     @settings(max_examples=cases, phases=phases)
     @given(tables(), st.floats(0, 1), st.booleans(), st.sampled_from(HOW), st.sampled_from([0, 1 << 26]))
     def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, how: dict[str, float], held: int) -> None:
         stored, rows = table
-        patch.setattr(data_files, "ROWS_IN_MEMORY", stored.cut)
-        patch.setattr(units_spill, "HELD_BYTES", held)
+        patch.setattr(world.data_files, "ROWS_IN_MEMORY", stored.cut)
+        patch.setattr(world.units_spill, "HELD_BYTES", held)
         out = round(where * (len(rows) - 1))
         without = [[row for at, row in enumerate(rows) if at != out], [row for row in rows if row[2] != rows[out][2]]]
         before, *after, reversed_ = (
@@ -140,11 +121,12 @@ def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_reje
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What most scalers do, which learn a column's range from the rows that they find."""
+    honest = world.number
 
     def from_least(name: str, dtype: pl.DataType, *largest: float) -> pl.Expr:
-        return number(name, dtype, *largest) - number(name, dtype, *largest).min()
+        return honest(name, dtype, *largest) - honest(name, dtype, *largest).min()
 
-    monkeypatch.setattr(data_cells, "number", from_least)
+    monkeypatch.setattr(world.data_cells, "number", from_least)
     with pytest.raises(AssertionError):
         check_neighbours(tmp_path, monkeypatch, 5000, [Phase.generate])
 
@@ -156,7 +138,7 @@ def test_minus_zero_alone_in_its_frame_changes_one_shard(tmp_path: Path, rows: i
     item, zero = (b"1.0", b"-0.0") if form == "csv" else (struct.pack("<d", 1.0), struct.pack("<d", -0.0))
     stored = Stored((pa.float64(), pa.string(), pa.int64()), form, rows, names=NAMES)
     table = [(item, b"a", struct.pack("<q", at)) for at in range(1, rows)] + [(zero, b"a", struct.pack("<q", 0))]
-    vault = Vault(tmp_path / "vault")
+    vault = world.Vault(tmp_path / "vault")
     before = shards(stored.write(tmp_path / "table", table), vault, unit=unit)
     after = shards(stored.write(tmp_path / "table", table[1:]), vault, unit=unit)
     assert changed(before, after) == 1
@@ -168,7 +150,7 @@ def test_one_person_more_leaves_what_stands_for_others(tmp_path: Path, how: dict
     zero, own = struct.pack("<d", -0.0), [struct.pack("<q", person) for person in range(1, 31)]
     stored = Stored((pa.float64(), pa.string(), pa.int64()), "parquet", 2, 30, NAMES)
     others: list[Row] = [(zero, b"a", person) for person in own]
-    vault = Vault(tmp_path / "vault")
+    vault = world.Vault(tmp_path / "vault")
     before = shards(stored.write(tmp_path / "table", others), vault, unit=True, **how)
     more: list[Row] = [*others, *[(zero, b"a", bytes(8))] * 30]
     assert changed(before, shards(stored.write(tmp_path / "table", more), vault, unit=True, **how)) <= 1

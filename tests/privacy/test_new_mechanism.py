@@ -10,36 +10,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
+from tests import world
 from tests.privacy.attacks import Attack, one_vote_moved
 from tests.privacy.audit import audit
 from tests.support.at_door import CLASSES, counts_of, make_case
 from tests.support.recomputed import charge, least_delta
-from tests.world import (
-    CATALOGUE,
-    KINDS,
-    MECHANISMS,
-    ORDERS,
-    ROUTES,
-    Answers,
-    Cost,
-    Floats,
-    Ints,
-    NotVerified,
-    Odds,
-    PublicSettings,
-    RandomSource,
-    Route,
-    VotesSettings,
-    calibrate,
-    expectation,
-    plurality,
-    recorded,
-)
 
 NAME = "responses"
 
 
-class Responses(PublicSettings):
+class Responses(world.PublicSettings):
     """Two classes alone; `each` is the ε of one row."""
 
     name: ClassVar[str] = NAME
@@ -60,26 +40,26 @@ class Responses(PublicSettings):
         return cls(epsilon=epsilon, delta=delta, queries=queries, each=epsilon / queries)
 
     @property
-    def cost(self) -> Cost:
-        return Cost.approximate(self.each, times=self.queries)
+    def cost(self) -> world.Cost:
+        return world.Cost.approximate(self.each, times=self.queries)
 
     @property
     def flipped(self) -> float:
         return 1 / (1 + math.exp(self.each))
 
-    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
+    def release(self, votes: world.Ints, source: world.RandomSource, first: int, refused: int) -> world.Answers:  # noqa: ARG002
         paid = votes[: max(0, self.queries - first)]
         coins = source.uniform(first, len(paid)) < np.uint64(self.flipped * 2**64)
-        return Answers(np.where(coins, 1 - plurality(paid), plurality(paid)))
+        return world.Answers(np.where(coins, 1 - world.plurality(paid), world.plurality(paid)))
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
         return self.with_(queries=asked).cost.epsilon(self.delta)
 
-    def odds(self, votes: Floats) -> Odds:
-        return Odds(np.zeros(len(votes)), np.full(len(votes), self.flipped))
+    def odds(self, votes: world.Floats) -> world.Odds:
+        return world.Odds(np.zeros(len(votes)), np.full(len(votes), self.flipped))
 
 
-class Referee(VotesSettings):
+class Referee(world.VotesSettings):
     """How its settings are read again, to recompute what they cost."""
 
     queries: int
@@ -97,35 +77,37 @@ class Leaking(Responses):
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lines in the catalogue and in the list of plans; and its referee: how settings are read, and recomputed."""
-    monkeypatch.setitem(CATALOGUE, NAME, Responses)
-    monkeypatch.setitem(MECHANISMS, NAME, ("queries",))
-    monkeypatch.setitem(KINDS, NAME, Referee)
-    monkeypatch.setitem(ROUTES, NAME, Route.of_answers(lambda kind: (kind.each, kind.queries, 0.0)))
+    monkeypatch.setitem(world.CATALOGUE, NAME, Responses)
+    monkeypatch.setitem(world.MECHANISMS, NAME, ("queries",))
+    monkeypatch.setitem(world.KINDS, NAME, Referee)
+    monkeypatch.setitem(world.ROUTES, NAME, world.Route.of_answers(lambda kind: (kind.each, kind.queries, 0.0)))
 
 
 def made(epsilon: float = 12.0) -> Responses:
-    found = calibrate(NAME, epsilon=epsilon, delta=1e-9, cutoff=None, queries=120, classes=2, teachers=600, order=2.0)
+    found = world.calibrate(
+        NAME, epsilon=epsilon, delta=1e-9, cutoff=None, queries=120, classes=2, teachers=600, order=2.0
+    )
     assert isinstance(found, Responses)
     return found
 
 
 def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
-    assert recorded(made().model_dump(mode="json")) == made()
-    expected = expectation(made(300.0), np.array([[600.0, 0.0]]), 120)
+    assert world.recorded(made().model_dump(mode="json")) == made()
+    expected = world.expectation(made(300.0), np.array([[600.0, 0.0]]), 120)
     assert expected.answered == 120
     assert expected.changed == pytest.approx(1 / (1 + math.exp(300 / 120)))
 
 
 def test_settings_of_a_later_version_are_not_taken_for_those_of_this_one() -> None:
-    with pytest.raises(NotVerified, match=f"settings of {NAME!r} are not those .*later"):
-        recorded({**made().model_dump(mode="json"), "later": 1})
+    with pytest.raises(world.NotVerified, match=f"settings of {NAME!r} are not those .*later"):
+        world.recorded({**made().model_dump(mode="json"), "later": 1})
 
 
 def test_it_passes_the_door_and_a_retry_gives_the_same_labels(tmp_path: Path) -> None:
     case = make_case(tmp_path, made())
     released = case.run()
     assert case.run().equals(released)
-    plain = np.concatenate([plurality(counts_of(batch)) for batch in range(3)])
+    plain = np.concatenate([world.plurality(counts_of(batch)) for batch in range(3)])
     changed = (released["label"].to_numpy(zero_copy_only=False) != np.array(CLASSES)[plain]).sum()
     assert 0 < changed < len(plain)
 
@@ -134,7 +116,7 @@ def test_verify_recomputes_what_it_charges() -> None:
     settings = made(epsilon=2.0).model_dump(mode="json")
     assert least_delta(settings, 2.0) <= 1e-9
     nats, additive = charge(settings, 2.0)
-    assert nats == pytest.approx(made(epsilon=2.0).cost.renyi[ORDERS.index(2.0)], rel=1e-6)
+    assert nats == pytest.approx(made(epsilon=2.0).cost.renyi[world.ORDERS.index(2.0)], rel=1e-6)
     assert additive == 0.0
 
 

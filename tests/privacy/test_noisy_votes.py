@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 from tests.privacy.exact import LEFT_OUT, Answer, Floats, gaussian_law, laplace_law, row_pairs, worst
-from tests.world import (
-    Ints,
-    LaplaceVotes,
-    NoisyVotes,
-    noises,
-    noisy_labels,
-)
+from tests.world import Ints, LaplaceVotes, NoisyVotes, noises, noisy_labels
 
 TEACHERS, DELTA = 2, 0.02
 SMALL = [(1, 2), (2, 2), (1, 3)]

@@ -12,43 +12,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.at_door import NOISY, ROWS, STABLE, TEACHERS, Case, counts_of, files_of, labels_by, make_case
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, question
 from tests.support.sums import ROWS as CODED
-from tests.world import (
-    BLOCKS,
-    LABEL,
-    SHARD,
-    Block,
-    Codes,
-    Coding,
-    Encoding,
-    EnvironmentFailed,
-    Ints,
-    NotVerified,
-    PrivateRows,
-    RoundQuestion,
-    Scaled,
-    SessionStep,
-    Stores,
-    Teacher,
-    TeachersPlan,
-    Vault,
-    add_votes,
-    cast_rows,
-    count,
-    gather,
-    keep_sums,
-    learn_codes,
-    learn_encoding,
-    parse_plan,
-    release,
-    tally,
-    teach,
-    total_of,
-    write_frame,
-)
 
 NOTHING = "nothing was drawn"
 
@@ -60,24 +28,26 @@ PEOPLE = people(60, 7)
 UNITS = PEOPLE["person"].n_unique()
 
 
-def coded(folder: Path) -> tuple[Coding, RoundQuestion]:
+def coded(folder: Path) -> tuple[world.Coding, world.RoundQuestion]:
     """Private rows with their codes, and a question about them in which a row adds at most its steps to a cell."""
     given = tables_of_plan(write_tables(folder, PEOPLE)) | {"labeling": {"mechanism": "tallies", "rows": 60}}
-    plan = parse_plan({name: given[name] for name in given if name not in ("teachers", "student")})
-    encoding = learn_encoding(plan)
-    cells = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
-    codes = learn_codes([cells], encoding.columns, coarse=8)
+    plan = world.parse_plan({name: given[name] for name in given if name not in ("teachers", "student")})
+    encoding = world.learn_encoding(plan)
+    cells = world.cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
+    codes = world.learn_codes([cells], encoding.columns, coarse=8)
     spans = tuple((field.start, field.start + field.size) for field in codes.fields)
-    asked = RoundQuestion(
+    asked = world.RoundQuestion(
         classes=2, steps=4, what="codes", least=0, count=0, fields=tuple(range(codes.width)), spans=spans
     )
-    return Coding(PrivateRows(plan, encoding, Vault(folder / "vault"), bytes(32)), codes), asked
+    return world.Coding(world.PrivateRows(plan, encoding, world.Vault(folder / "vault"), bytes(32)), codes), asked
 
 
-def sums_of(coding: Coding, asked: RoundQuestion, recode: Any = None) -> Ints:
+def sums_of(coding: world.Coding, asked: world.RoundQuestion, recode: Any = None) -> world.Ints:
     vault = coding.private.vault
-    blocks = gather(coding, "units/d/here")
-    return total_of([count([block], asked, vault, f"sums/{at}", recode) for at, block in enumerate(blocks)], vault)
+    blocks = world.gather(coding, "units/d/here")
+    return world.total_of(
+        [world.count([block], asked, vault, f"sums/{at}", recode) for at, block in enumerate(blocks)], vault
+    )
 
 
 @pytest.mark.parametrize("planted", [10**6, -(10**6)], ids=["beyond", "below"])
@@ -88,8 +58,8 @@ def test_a_code_out_of_its_span_counts_once_in_its_own_field(
     coding, asked = coded(tmp_path)
     most = asked.steps * UNITS
     if where == "encoder":
-        true = Codes.of_raw
-        monkeypatch.setattr(Codes, "of_raw", lambda *given: true(*given) + np.int32(planted))
+        true = world.Codes.of_raw
+        monkeypatch.setattr(world.Codes, "of_raw", lambda *given: true(*given) + np.int32(planted))
     found = sums_of(coding, asked, None if where == "encoder" else lambda codes: codes + np.int32(planted))
     for start, stop in asked.spans:
         cells = found[start - asked.spans[0][0] : stop - asked.spans[0][0]]
@@ -102,28 +72,29 @@ def test_an_encoder_that_doubles_rows_is_refused(tmp_path: Path, monkeypatch: py
     coding, asked = coded(tmp_path)
     twice = None
     if where == "encoder":
-        true = Codes.of_raw
-        monkeypatch.setattr(Codes, "of_raw", lambda *given: np.concatenate([true(*given)] * 2))
+        true = world.Codes.of_raw
+        monkeypatch.setattr(world.Codes, "of_raw", lambda *given: np.concatenate([true(*given)] * 2))
     else:
         twice = lambda codes: np.concatenate([codes, codes])  # noqa: E731
-    with pytest.raises(EnvironmentFailed, match="nothing of the data is shown"):
+    with pytest.raises(world.EnvironmentFailed, match="nothing of the data is shown"):
         sums_of(coding, asked, twice)
 
 
 # Learners and voters --------------------------------------------------------------------------------------------------
 
-COLUMN = Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-1, high=1, missing=False)
-ENCODING = Encoding(columns=(COLUMN,), label="y", classes=("a", "b"))
+COLUMN = world.Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-1, high=1, missing=False)
+ENCODING = world.Encoding(columns=(COLUMN,), label="y", classes=("a", "b"))
 
 
 @pytest.mark.parametrize("shards", [(0, 2), (1, 3), (2, 4)])
 def test_a_row_of_another_shard_reaches_no_teacher(tmp_path: Path, shards: tuple[int, int]) -> None:
     """The block says other shards than its rows are of: a row would be in two teachers, or in none."""
-    vault, schema = Vault(tmp_path / "vault"), {SHARD: pl.UInt32(), "x": pl.Float64(), LABEL: pl.UInt16()}
-    rows = write_frame(pl.DataFrame([(0, 1.0, 0), (3, 2.0, 1)], schema, orient="row"), vault, "block.arrow")
-    with pytest.raises(NotVerified, match="holds rows of others"):
-        teach(Block(shards, rows), TeachersPlan(count=4), ENCODING, vault, "teachers")
-    teach(Block((0, 4), rows), TeachersPlan(count=4), ENCODING, vault, "teachers")
+    vault = world.Vault(tmp_path / "vault")
+    schema = {world.SHARD: pl.UInt32(), "x": pl.Float64(), world.LABEL: pl.UInt16()}
+    rows = world.write_frame(pl.DataFrame([(0, 1.0, 0), (3, 2.0, 1)], schema, orient="row"), vault, "block.arrow")
+    with pytest.raises(world.NotVerified, match="holds rows of others"):
+        world.teach(world.Block(shards, rows), world.TeachersPlan(count=4), ENCODING, vault, "teachers")
+    world.teach(world.Block((0, 4), rows), world.TeachersPlan(count=4), ENCODING, vault, "teachers")
 
 
 VOTES: dict[str, Any] = {
@@ -144,7 +115,7 @@ def test_a_voter_votes_once_on_each_row_whatever_it_says(vote: str) -> None:
         predict = staticmethod(VOTES[vote])
 
     X, counts = np.zeros((5, 1), np.float32), np.zeros((5, 2), np.uint32)
-    add_votes(counts, [Teacher(Voter(), 1), Teacher(None, 0)], X)
+    world.add_votes(counts, [world.Teacher(Voter(), 1), world.Teacher(None, 0)], X)
     assert counts.sum(axis=1).tolist() == [2] * 5
 
 
@@ -164,7 +135,7 @@ def test_votes_that_are_not_one_of_each_teacher_are_refused(tmp_path: Path, plan
 
 def refused(case: Case, why: str) -> None:
     """Nothing of the session is begun, drawn or published."""
-    with pytest.raises(NotVerified, match=why):
+    with pytest.raises(world.NotVerified, match=why):
         case.run()
     assert case.door.ledger.batches("d-1") == ()
     assert not (case.door.released.root / "d-1").exists()
@@ -178,9 +149,9 @@ def rounds(tmp_path: Path) -> Rounds:
     return Rounds.in_home(tmp_path)
 
 
-def refuses(rounds: Rounds, step: SessionStep, why: str) -> None:
-    with pytest.raises(NotVerified, match=why):
-        release(rounds.door, rounds.session, [step])
+def refuses(rounds: Rounds, step: world.SessionStep, why: str) -> None:
+    with pytest.raises(world.NotVerified, match=why):
+        world.release(rounds.door, rounds.session, [step])
     assert rounds.session.batches == 0
     assert rounds.followed == []
 
@@ -190,7 +161,7 @@ def test_sums_of_another_question_are_refused_though_they_are_as_many(rounds: Ro
     asked = question(0, None)
     other = replace(asked, least=0)
     assert other.size == asked.size
-    sums = keep_sums(rounds.door.vault, "sums/d/other", other, tally(other, CODED, LABELS))
+    sums = world.keep_sums(rounds.door.vault, "sums/d/other", other, world.tally(other, CODED, LABELS))
     refuses(rounds, rounds.step(0, asked, [sums]), "another question")
     refuses(rounds, rounds.step(0, other, [sums]), NOTHING)
 
@@ -198,26 +169,28 @@ def test_sums_of_another_question_are_refused_though_they_are_as_many(rounds: Ro
 def test_more_sums_than_a_table_has_blocks_are_refused(rounds: Rounds) -> None:
     """A block is added twice, or blocks of two readings of a table: a unit would be in both."""
     asked = question(0, None)
-    blocks = [*rounds.blocks(0, asked)] * (BLOCKS // 2)
+    blocks = [*rounds.blocks(0, asked)] * (world.BLOCKS // 2)
     step = rounds.step(0, asked, [*blocks, blocks[0]])
     refuses(rounds, step, "blocks")
     equal = rounds.step(0, asked, blocks)
-    assert len(release(rounds.door, rounds.session, [equal])) == 1  # blocks of equal content have one file
+    assert len(world.release(rounds.door, rounds.session, [equal])) == 1  # blocks of equal content have one file
 
 
 def test_a_block_is_not_counted_twice_into_one_sum(tmp_path: Path) -> None:
     """As the sums of a season's period are counted, over all blocks at once."""
     coding, asked = coded(tmp_path)
-    blocks, vault = gather(coding, "units/d/here"), coding.private.vault
-    count(blocks, asked, vault, "sums/d/s/0")
-    with pytest.raises(NotVerified, match="twice"):
-        count([*blocks, blocks[0]], asked, vault, "sums/d/s/1")
+    blocks, vault = world.gather(coding, "units/d/here"), coding.private.vault
+    world.count(blocks, asked, vault, "sums/d/s/0")
+    with pytest.raises(world.NotVerified, match="twice"):
+        world.count([*blocks, blocks[0]], asked, vault, "sums/d/s/1")
 
 
 def test_a_question_that_its_round_did_not_pay_for_is_refused(rounds: Rounds) -> None:
     """Whatever it followed from: one field asked in more steps than there is room for."""
-    asked = RoundQuestion(classes=2, steps=1 << 12, what="labels", least=0, count=0, fields=(0,), spans=(SPANS[0],))
-    sums = keep_sums(rounds.door.vault, "sums/d/0", asked, tally(asked, CODED, LABELS))
+    asked = world.RoundQuestion(
+        classes=2, steps=1 << 12, what="labels", least=0, count=0, fields=(0,), spans=(SPANS[0],)
+    )
+    sums = world.keep_sums(rounds.door.vault, "sums/d/0", asked, world.tally(asked, CODED, LABELS))
     refuses(rounds, rounds.step(0, asked, [sums]), "paid for")
 
 
@@ -227,7 +200,7 @@ def test_less_noise_than_the_session_was_opened_with_is_refused(tmp_path: Path, 
     step = rounds.step(0, asked, rounds.blocks(0, asked), quiet)
     refuses(rounds, step, "another mechanism")
     case = make_case(tmp_path / "votes", NOISY)
-    with pytest.raises(NotVerified, match="another mechanism"):
+    with pytest.raises(world.NotVerified, match="another mechanism"):
         files_of(case.door, case.session, labels_by(NOISY.with_(scale=1.0)), case.batches, case.votes_on)
 
 
@@ -235,8 +208,8 @@ def test_a_step_that_says_it_is_another_is_refused(rounds: Rounds) -> None:
     """The second round's question at the first's place, and a step without numbers."""
     asked = question(0, None)
     step = rounds.step(1, asked, rounds.blocks(0, asked))
-    with pytest.raises(NotVerified):
-        release(rounds.door, rounds.session, [step])
+    with pytest.raises(world.NotVerified):
+        world.release(rounds.door, rounds.session, [step])
     refuses(rounds, replace(step, number=0, exact=None), "without exact numbers")
 
 
@@ -256,7 +229,7 @@ def test_what_publishes_cannot_leave_the_noise_out(tmp_path: Path, monkeypatch: 
 
     steps = (replace(step, publish=silent) for step in _steps(other))
     with monkeypatch.context():
-        release(other.door, other.session, steps)
+        world.release(other.door, other.session, steps)
     session = other.door.ledger.session("d-1")
     assert session.asked == session.answered + session.refused == honest.asked == labels.num_rows
     assert [array.shape for drawn in given for array in drawn.arrays] == [(ROWS,)] * 3
@@ -272,10 +245,10 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
     case = make_case(tmp_path / "home", NOISY)
     (step, *_) = _noisy(case.door, case)
     sums = replace(step, exact=replace(step.exact, form="counts"))
-    with pytest.raises((EnvironmentFailed, NotVerified)):
-        release(case.door, case.session, [sums])
+    with pytest.raises((world.EnvironmentFailed, world.NotVerified)):
+        world.release(case.door, case.session, [sums])
     assert not (case.door.released.root / "d-1").exists()
 
 
-def _noisy(door: Stores, case: Case) -> Any:
+def _noisy(door: world.Stores, case: Case) -> Any:
     return labels_by(NOISY).steps(door, case.session, case.batches, case.votes_on)

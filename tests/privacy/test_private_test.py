@@ -11,23 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom, multinomial
 
+from tests import world
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_exactly, gaussian_law
-from tests.world import (
-    ORDERS,
-    PLACES,
-    Ints,
-    KindSettings,
-    PrivateTest,
-    measured_error,
-    measured_share,
-    mechanisms_private_test,
-    placed,
-    private_figures,
-    quantile,
-    recorded,
-    verify_recompute,
-)
-from tests.world import test_figures as figures_of_counts
 
 EPSILON, DELTA = 1.5, 0.02
 CLASSES = 2
@@ -38,17 +23,17 @@ THREE = (0.0, 0.5, 1.0)
 KINDS = pytest.mark.parametrize("label", [{}, NUMBER], ids=["classes", "number"])
 
 
-def calibrated(secret: str, **given: Any) -> PrivateTest:
-    return PrivateTest.calibrate(epsilon=EPSILON, delta=DELTA, **{"classes": CLASSES, "secret": secret, **given})
+def calibrated(secret: str, **given: Any) -> world.PrivateTest:
+    return world.PrivateTest.calibrate(epsilon=EPSILON, delta=DELTA, **{"classes": CLASSES, "secret": secret, **given})
 
 
-def neighbours(mechanism: PrivateTest) -> Iterator[tuple[Ints, Ints]]:
+def neighbours(mechanism: world.PrivateTest) -> Iterator[tuple[world.Ints, world.Ints]]:
     """Counts that differ in one unit: added anywhere; or, where labels are secret, of another class and said another
     thing of, for which row of a unit is looked at may change with its labels."""
     shape: tuple[int, ...] = (CLASSES, CLASSES)
     cells: list[Any] = list(product(*map(range, shape)))
     if not mechanism.classes:  # an error of the student, and one of the constant
-        shape, cells = (2, len(PLACES)), [([0, 1], [error, of]) for error in (0, 1, 7) for of in (0, 1, 7)]
+        shape, cells = (2, len(world.PLACES)), [([0, 1], [error, of]) for error in (0, 1, 7) for of in (0, 1, 7)]
     empty = np.ones(shape, np.int64)
     for cell in cells:
         here = empty.copy()
@@ -61,7 +46,7 @@ def neighbours(mechanism: PrivateTest) -> Iterator[tuple[Ints, Ints]]:
             yield here, there
 
 
-def moved(mechanism: PrivateTest, here: Ints, there: Ints) -> Iterator[tuple[tuple[int, ...], float]]:
+def moved(mechanism: world.PrivateTest, here: world.Ints, there: world.Ints) -> Iterator[tuple[tuple[int, ...], float]]:
     """By how much the released numbers of each scale of noise differ, as the real code has them."""
     sources = Silent(), Silent()
     shifts = mechanism.release(here, sources[0]) - mechanism.release(there, sources[1])
@@ -71,7 +56,7 @@ def moved(mechanism: PrivateTest, here: Ints, there: Ints) -> Iterator[tuple[tup
         yield tuple(sorted(np.abs(shifts[scales == scale]).tolist())), scale
 
 
-def exact_delta(mechanism: PrivateTest) -> float:
+def exact_delta(mechanism: world.PrivateTest) -> float:
     """The largest δ at EPSILON over all neighbours."""
     every = {tuple(moved(mechanism, *pair)) for pair in neighbours(mechanism)}
     return max(gaussian_exactly(EPSILON, *moves) for moves in every)
@@ -86,7 +71,8 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, label: dict[s
     assert 0.3 * DELTA < exact <= DELTA + LEFT_OUT
     assert (
         exact
-        <= verify_recompute.least_delta(KindSettings.of(mechanism.model_dump(mode="json")), EPSILON) + LEFT_OUT
+        <= world.verify_recompute.least_delta(world.KindSettings.of(mechanism.model_dump(mode="json")), EPSILON)
+        + LEFT_OUT
         <= DELTA
     )
 
@@ -107,13 +93,13 @@ def test_too_little_noise_is_rejected(secret: str, label: dict[str, Any], change
 
 
 def test_labels_cost_more_than_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms_private_test, "COUNTS_MOVED", {"rows": 1, "labels": 1})
+    monkeypatch.setattr(world.mechanisms_private_test, "COUNTS_MOVED", {"rows": 1, "labels": 1})
     assert exact_delta(calibrated("labels")) > DELTA
 
 
 def test_noise_is_added_to_every_number() -> None:
     class Counting(Silent):
-        def gaussian(self, scale: float, size: int) -> Ints:
+        def gaussian(self, scale: float, size: int) -> world.Ints:
             return np.arange(size) + round(100 * scale)
 
     mechanism, matrix = calibrated("rows"), np.array([[5, 1], [2, 3]])
@@ -128,13 +114,13 @@ def test_it_costs_no_more_than_learning(secret: str, label: dict[str, Any]) -> N
     for nats in (1e-4, 0.05, 40.0):
         order = 5.75
         given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "secret": secret, "classes": 3, **label}
-        mechanism = PrivateTest.calibrate(**given, most=(order, nats))
-        assert mechanism.cost.renyi[ORDERS.index(order)] <= nats
+        mechanism = world.PrivateTest.calibrate(**given, most=(order, nats))
+        assert mechanism.cost.renyi[world.ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
-        due, additive = verify_recompute.charge(KindSettings.of(mechanism.model_dump(mode="json")), order)
-        assert due == pytest.approx(mechanism.cost.renyi[ORDERS.index(order)], rel=1e-12)
+        due, additive = world.verify_recompute.charge(world.KindSettings.of(mechanism.model_dump(mode="json")), order)
+        assert due == pytest.approx(mechanism.cost.renyi[world.ORDERS.index(order)], rel=1e-12)
         assert additive == 0
-        assert recorded(json.loads(mechanism.model_dump_json())) == mechanism
+        assert world.recorded(json.loads(mechanism.model_dump_json())) == mechanism
 
 
 @pytest.mark.parametrize(("scale", "count"), [(0.4, 1), (1.0, 1), (3.0, 2), (2.0, 9), (700.0, 1)])
@@ -145,7 +131,7 @@ def test_a_quantile_of_noise_is_the_least(scale: float, count: int) -> None:
         law = np.convolve(law, masses)
     sums = np.arange(len(law)) - (len(law) - 1) // 2
     for tail in (0.2, 0.05 / 8, 1e-5):
-        least = quantile(scale, count, tail)
+        least = world.quantile(scale, count, tail)
         assert law[sums > least].sum() <= tail * (1 + 1e-9)
         assert least == 0 or law[sums > least - 1].sum() > tail
 
@@ -153,15 +139,15 @@ def test_a_quantile_of_noise_is_the_least(scale: float, count: int) -> None:
 def test_a_tail_that_nothing_is_within_is_refused() -> None:
     """Before, the quantile was 0, as if there were no noise."""
     with pytest.raises(ValueError, match="tail must be at least"):
-        quantile(3.0, 1, -1.0)
+        world.quantile(3.0, 1, -1.0)
 
 
 def test_a_law_too_wide_to_be_summed_has_a_bound_on_its_quantile(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = quantile(50.0, 9, 0.00625)
-    quantile.cache_clear()
-    monkeypatch.setattr(private_figures, "LARGEST_LAW", 0)
-    assert exact < quantile(50.0, 9, 0.00625) < 1.5 * exact
-    quantile.cache_clear()
+    exact = world.quantile(50.0, 9, 0.00625)
+    world.quantile.cache_clear()
+    monkeypatch.setattr(world.private_figures, "LARGEST_LAW", 0)
+    assert exact < world.quantile(50.0, 9, 0.00625) < 1.5 * exact
+    world.quantile.cache_clear()
 
 
 def coverage(units: int, chance: float, scale: float, level: float, others: int = 1, ones: int = 1) -> float:
@@ -174,7 +160,7 @@ def coverage(units: int, chance: float, scale: float, level: float, others: int 
 
     @cache
     def covers(right: int, wrong: int) -> bool:
-        found = measured_share((right, ones), (wrong, others), scale, 1 - level)
+        found = world.measured_share((right, ones), (wrong, others), scale, 1 - level)
         return found.low <= chance <= found.high
 
     total = 0.0
@@ -198,33 +184,34 @@ def test_intervals_cover_as_often_as_they_say(units: int, chance: float, scale: 
 
 
 def test_intervals_that_leave_the_noise_out_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_figures, "quantile", lambda *_: 0)
+    monkeypatch.setattr(world.private_figures, "quantile", lambda *_: 0)
     assert coverage(30, 0.8, 4.0, 0.95) < 0.95
 
 
 def test_the_noise_of_every_cell_of_a_sum_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     scale, cells, misses, right, wrong = 4.0, 12, 0.05, 90, 30
+    quantile = world.quantile
     reach = quantile(scale, cells, misses / 8)
     low, high = beta.ppf(misses / 4, right, wrong + 1), beta.ppf(1 - misses / 4, right + 1, wrong)
 
     def holds() -> bool:
         """Whether the interval holds the one of exact counts, wherever the noise of both sums is within reach."""
         noisy = [
-            measured_share((right + near, cells), (wrong + far, cells), scale, misses)
+            world.measured_share((right + near, cells), (wrong + far, cells), scale, misses)
             for near, far in product((-reach, reach), repeat=2)
         ]
         return all(found.low <= low and high <= found.high for found in noisy)
 
     assert holds()
-    monkeypatch.setattr(private_figures, "quantile", lambda scale, _, tail: quantile(scale, 1, tail))
+    monkeypatch.setattr(world.private_figures, "quantile", lambda scale, _, tail: quantile(scale, 1, tail))
     assert not holds()
 
 
-def figures_of(mechanism: PrivateTest, right: int, wrong: int, matrix: Ints) -> Any:
+def figures_of(mechanism: world.PrivateTest, right: int, wrong: int, matrix: world.Ints) -> Any:
     """The figures of released counts."""
     about = mechanism.with_(share=0.1, clean=True)
     names = [str(of) for of in range(len(matrix))]
-    return figures_of_counts(about, {"right": right, "wrong": wrong, "matrix": matrix.tolist(), "classes": names}, 0)
+    return world.test_figures(about, {"right": right, "wrong": wrong, "matrix": matrix.tolist(), "classes": names}, 0)
 
 
 def test_measures_are_shares_of_the_matrix() -> None:
@@ -263,7 +250,7 @@ def number_coverage(chances: list[float], units: int, scale: float, level: float
         law = np.apply_along_axis(np.convolve, axis, law, noise)
     true, covered, reach = math.sqrt(np.square(places) @ chances), 0.0, (len(noise) - 1) // 2
     for cell in np.argwhere(law > 1e-7):
-        rmse = measured_error((cell - reach).tolist(), scale, level)
+        rmse = world.measured_error((cell - reach).tolist(), scale, level)
         covered += law[tuple(cell)] * (rmse.low <= true <= rmse.high)
     return covered
 
@@ -272,32 +259,32 @@ def number_coverage(chances: list[float], units: int, scale: float, level: float
 def test_the_interval_of_an_error_covers_as_often_as_it_says(
     chances: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_figures, "PLACES", THREE)
+    monkeypatch.setattr(world.private_figures, "PLACES", THREE)
     for level in (0.95, 0.7):
         assert number_coverage(chances, 8, 0.6, level) >= level
 
 
 def test_an_interval_of_an_error_that_leaves_the_noise_out_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_figures, "PLACES", THREE)
-    monkeypatch.setattr(private_figures, "quantile", lambda *_: 0)
+    monkeypatch.setattr(world.private_figures, "PLACES", THREE)
+    monkeypatch.setattr(world.private_figures, "quantile", lambda *_: 0)
     assert number_coverage([1.0, 0.0, 0.0], 8, 2.5, 0.7) < 0.7
 
 
 def test_the_square_of_an_error_is_right_on_average() -> None:
     """Over all chances; rounding to the nearest place would not be."""
     errors = np.array([0.0, 1e-9, 0.003, 0.0156, 1 / 64, 0.02, 0.3, 0.5, 0.77, 1.0])
-    chances, squares = (np.arange(4000) + 0.5) / 4000, np.square(PLACES)
-    found = [squares[placed(np.full(4000, sign * error), chances)].mean() for error in errors for sign in (1, -1)]
+    chances, squares = (np.arange(4000) + 0.5) / 4000, np.square(world.PLACES)
+    found = [squares[world.placed(np.full(4000, sign * error), chances)].mean() for error in errors for sign in (1, -1)]
     assert found == pytest.approx(np.repeat(errors**2, 2), abs=1e-4)
-    nearest = [squares[placed(np.full(4000, error), np.full(4000, 0.5))].mean() for error in errors]
+    nearest = [squares[world.placed(np.full(4000, error), np.full(4000, 0.5))].mean() for error in errors]
     assert nearest != pytest.approx(errors**2, abs=1e-2)
     beyond = np.array([1.5, -np.inf, np.nan, 1e308])
-    assert placed(beyond, np.full(4, 0.999)).tolist() == [len(PLACES) - 1] * 4
+    assert world.placed(beyond, np.full(4, 0.999)).tolist() == [len(world.PLACES) - 1] * 4
 
 
 def test_an_error_follows_from_counts() -> None:
-    found = measured_error([0, 0, 0, 0, 900, 100, 0, 0], 1e-3)
+    found = world.measured_error([0, 0, 0, 0, 900, 100, 0, 0], 1e-3)
     assert found.value == pytest.approx(math.sqrt(0.9 / 64 + 0.1 / 16))
     assert found.low < found.value < found.high
-    nothing = measured_error([-3] * len(PLACES), 9.0)
+    nothing = world.measured_error([-3] * len(world.PLACES), 9.0)
     assert (nothing.low, nothing.high) == (0, 1)

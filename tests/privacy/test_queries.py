@@ -11,26 +11,11 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tests import world
 from tests.privacy.attacks import attacks_on
 from tests.privacy.audit import audit
 from tests.privacy.exact import Steady
 from tests.privacy.transcripts import votes_at
-from tests.world import (
-    REFUSED,
-    WHOLE,
-    Answers,
-    Ints,
-    LaplaceRelease,
-    NoisyVotes,
-    OptimalRelease,
-    RandomSource,
-    SingleRelease,
-    SparseVector,
-    WrongInput,
-    ask_query,
-    distance_to_instability,
-    leaders,
-)
 
 Leaders = Callable[[Sequence[Hashable]], tuple[Hashable, tuple[int, int]]]
 
@@ -40,7 +25,7 @@ Leaders = Callable[[Sequence[Hashable]], tuple[Hashable, tuple[int, int]]]
 
 @cache
 def distance(counts: tuple[int, int]) -> int:
-    return int(distance_to_instability(np.array([counts]))[0])
+    return int(world.distance_to_instability(np.array([counts]))[0])
 
 
 def leaks(leading: Leaders, answers: Sequence[Hashable]) -> bool:
@@ -60,8 +45,8 @@ def leaks(leading: Leaders, answers: Sequence[Hashable]) -> bool:
 
 
 def test_undeclared_answers_keep_what_the_proofs_use() -> None:
-    assert not leaks(leaders, ["a", "b", "c", "d"])
-    assert not leaks(leaders, [1, True, 1.0, 0.0, -0.0])
+    assert not leaks(world.leaders, ["a", "b", "c", "d"])
+    assert not leaks(world.leaders, [1, True, 1.0, 0.0, -0.0])
 
 
 def test_equal_answers_that_look_different_would_leak() -> None:
@@ -75,26 +60,26 @@ def test_equal_answers_that_look_different_would_leak() -> None:
 
 def test_a_distance_that_trusts_a_tie_would_leak() -> None:
     def trusting(answers: Sequence[Hashable]) -> tuple[Hashable, tuple[int, int]]:
-        winner, (top, second) = leaders(answers)
+        winner, (top, second) = world.leaders(answers)
         return winner, (top + 1, second)
 
     assert leaks(trusting, ["a", "b", "c"])
 
 
 def test_only_mechanisms_that_refuse_may_release_undeclared_answers() -> None:
-    noisy = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2)
-    with pytest.raises(WrongInput, match="noisy_votes"):
-        ask_query(noisy, [["a", "b"]], Steady())
+    noisy = world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2)
+    with pytest.raises(world.WrongInput, match="noisy_votes"):
+        world.ask_query(noisy, [["a", "b"]], Steady())
 
 
 # Asking -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_query_of_no_teachers_is_refused_and_no_queries_have_no_answers() -> None:
-    mechanism = SparseVector.calibrate(epsilon=1.0, delta=1e-5, cutoff=1)
-    assert ask_query(mechanism, [], Steady()) == []
-    with pytest.raises(WrongInput):
-        ask_query(mechanism, [[]], Steady())
+    mechanism = world.SparseVector.calibrate(epsilon=1.0, delta=1e-5, cutoff=1)
+    assert world.ask_query(mechanism, [], Steady()) == []
+    with pytest.raises(world.WrongInput):
+        world.ask_query(mechanism, [[]], Steady())
 
 
 # One release: exact laws on neighbours, to fifty digits, an audit by attack, and planted bugs --------------------
@@ -103,7 +88,7 @@ BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (1.0, 0.2), (4.0, 1e-9), (40.0, 1e-3), (2.0
 ROUNDING = Decimal("1e-45")
 
 
-def laplace_law(release: LaplaceRelease, *, noise: int = 1, lowered: int = 0) -> list[Decimal]:
+def laplace_law(release: world.LaplaceRelease, *, noise: int = 1, lowered: int = 0) -> list[Decimal]:
     """Probability of an answer by distance, its noise and threshold made smaller as asked; to fifty digits."""
     ratio = (-noise / Decimal(release.scale)).exp()
     first = math.floor(release.threshold) + 1 - lowered
@@ -122,7 +107,7 @@ def delta_reached(law: Sequence[Decimal], epsilon: float, *, jump: int = 1, diff
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_laplace_form_spends_what_it_says_and_theorem_2_4_allows(epsilon: float, delta: float) -> None:
-    release = LaplaceRelease.calibrate(epsilon=epsilon, delta=delta)
+    release = world.LaplaceRelease.calibrate(epsilon=epsilon, delta=delta)
     with localcontext(prec=50):
         reached = delta_reached(laplace_law(release), epsilon)
         assert reached <= Decimal(release.cost.delta) <= reached * (1 + Decimal("3e-9"))
@@ -143,22 +128,22 @@ def test_the_laplace_form_spends_what_it_says_and_theorem_2_4_allows(epsilon: fl
 def test_planted_bugs_in_the_laplace_form_are_caught(
     law: dict[str, int], neighbours: dict[str, int], epsilon: float, delta: float
 ) -> None:
-    release = LaplaceRelease.calibrate(epsilon=epsilon, delta=delta)
+    release = world.LaplaceRelease.calibrate(epsilon=epsilon, delta=delta)
     with localcontext(prec=50):
         assert delta_reached(laplace_law(release, **law), epsilon, **neighbours) > Decimal(release.cost.delta)
 
 
 def test_the_laplace_form_answers_above_its_threshold_only() -> None:
-    release = LaplaceRelease.calibrate(epsilon=1.0, delta=math.exp(-3.5))
+    release = world.LaplaceRelease.calibrate(epsilon=1.0, delta=math.exp(-3.5))
     distances = [d for d in range(6) for _ in range(-6, 7)]
     noise = np.array([*range(-6, 7)] * 6)
-    expected = [0 if d + y > 3.5 else REFUSED for d, y in zip(distances, noise.tolist(), strict=True)]
+    expected = [0 if d + y > 3.5 else world.REFUSED for d, y in zip(distances, noise.tolist(), strict=True)]
     assert release.answer(votes_at(distances), noise).tolist() == expected
 
 
 def answering(table: Sequence[int]) -> list[Decimal]:
     """Exact answer probabilities of a refusal table."""
-    return [(WHOLE - Decimal(refused)) / WHOLE for refused in table]
+    return [(world.WHOLE - Decimal(refused)) / world.WHOLE for refused in table]
 
 
 def is_private(table: Sequence[int], epsilon: float, delta: float) -> bool:
@@ -167,12 +152,12 @@ def is_private(table: Sequence[int], epsilon: float, delta: float) -> bool:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_optimal_form_is_private_and_no_entry_may_fall(epsilon: float, delta: float) -> None:
-    table = [int(entry) for entry in OptimalRelease.calibrate(epsilon=epsilon, delta=delta).refusal]
+    table = [int(entry) for entry in world.OptimalRelease.calibrate(epsilon=epsilon, delta=delta).refusal]
     with localcontext(prec=50):
         assert is_private(table, epsilon, delta)
         assert table == sorted(table, reverse=True)
         for distance in range(len(table)):
-            slack = max(2, (WHOLE - table[distance]) // 10**9)
+            slack = max(2, (world.WHOLE - table[distance]) // 10**9)
             if table[distance] > slack:
                 lower = [*table[:distance], table[distance] - slack, *table[distance + 1 :]]
                 assert not is_private(lower, epsilon, delta)
@@ -180,7 +165,7 @@ def test_the_optimal_form_is_private_and_no_entry_may_fall(epsilon: float, delta
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_planted_bugs_in_the_optimal_form_are_caught(epsilon: float, delta: float) -> None:
-    table = [int(entry) for entry in OptimalRelease.calibrate(epsilon=epsilon, delta=delta).refusal]
+    table = [int(entry) for entry in world.OptimalRelease.calibrate(epsilon=epsilon, delta=delta).refusal]
     with localcontext(prec=50):
         assert not is_private(table[1:], epsilon, delta)  # shifted by one
         assert not is_private([table[0], *table[2:]], epsilon, delta)  # a step left out
@@ -190,37 +175,37 @@ def test_planted_bugs_in_the_optimal_form_are_caught(epsilon: float, delta: floa
 
 
 def test_the_optimal_form_refuses_below_its_entry() -> None:
-    release = OptimalRelease.calibrate(epsilon=1.0, delta=0.01)
+    release = world.OptimalRelease.calibrate(epsilon=1.0, delta=0.01)
     last = len(release.refusal) - 1
     assert release.refusal[last] == 0
     for distance in range(last + 3):
         entry = int(release.refusal[min(distance, last)])
-        draws = [draw for draw in (0, entry - 1, entry, WHOLE - 1) if draw >= 0]
+        draws = [draw for draw in (0, entry - 1, entry, world.WHOLE - 1) if draw >= 0]
         answers = release.answer(votes_at([distance] * len(draws)), np.array(draws, dtype=np.uint64))
-        assert answers.tolist() == [REFUSED if draw < entry else 0 for draw in draws]
+        assert answers.tolist() == [world.REFUSED if draw < entry else 0 for draw in draws]
 
 
 @dataclass(frozen=True)
 class Alone:
     """One question put to shards, as `concord.ask` puts it: they answer with any value, and nobody declared which."""
 
-    form: SingleRelease
+    form: world.SingleRelease
 
-    def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
+    def release(self, votes: world.Ints, source: world.RandomSource, first: int, refused: int) -> world.Answers:
         said = [("answer", label) for label, shards in enumerate(votes[0].tolist()) for _ in range(shards)]
-        (answer,) = ask_query(self.form, [said], source, first, refused)
-        return Answers(np.array([REFUSED if answer is None else answer[1]]))
+        (answer,) = world.ask_query(self.form, [said], source, first, refused)
+        return world.Answers(np.array([world.REFUSED if answer is None else answer[1]]))
 
 
-def proved(form: SingleRelease) -> float:
+def proved(form: world.SingleRelease) -> float:
     """The ε that an audit proves of a form; it is wrong once in a hundred million runs."""
     attacks = attacks_on(form, 2, 30)
     return audit(Alone(form).release, attacks, delta=form.delta, trials=5_000, confidence=1 - 1e-8)
 
 
-LAPLACE = LaplaceRelease.calibrate(epsilon=2.0, delta=1e-6)
-OPTIMAL = OptimalRelease.calibrate(epsilon=2.0, delta=1e-6)
-PLANTED: dict[str, SingleRelease] = {
+LAPLACE = world.LaplaceRelease.calibrate(epsilon=2.0, delta=1e-6)
+OPTIMAL = world.OptimalRelease.calibrate(epsilon=2.0, delta=1e-6)
+PLANTED: dict[str, world.SingleRelease] = {
     "noise of a sixth of the scale": LAPLACE.with_(scale=LAPLACE.scale / 6),
     "a threshold below 0, so that an answer is released that is not ahead": LAPLACE.with_(threshold=-1.0),
     "probabilities that grow by two steps for one vote": OPTIMAL.with_(refusal=OPTIMAL.refusal[::2].copy()),
@@ -228,8 +213,8 @@ PLANTED: dict[str, SingleRelease] = {
 }
 
 
-@pytest.mark.parametrize("form", [LaplaceRelease, OptimalRelease])
-def test_an_attack_on_a_question_proves_most_of_what_it_spends_and_no_more(form: type[SingleRelease]) -> None:
+@pytest.mark.parametrize("form", [world.LaplaceRelease, world.OptimalRelease])
+def test_an_attack_on_a_question_proves_most_of_what_it_spends_and_no_more(form: type[world.SingleRelease]) -> None:
     assert 1 < proved(form.calibrate(epsilon=2.0, delta=1e-6)) <= 2
 
 

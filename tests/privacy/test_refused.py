@@ -8,30 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import world
 from tests.support.recorded import ASKED, BUDGET, DRAWN
 from tests.support.sentences import facts
-from tests.world import (
-    ORDERS,
-    ConfidentGNMax,
-    Cost,
-    ExponentialMechanism,
-    PublishedAlgorithm,
-    Relabelling,
-    Round,
-    StableVoting,
-    WrongInput,
-    exact_cutoff,
-    from_description,
-    hypothesis_class,
-    inner_budget,
-    mechanisms_noise,
-)
 
 BUDGETS = {"epsilon": (0.0, -1.0, math.inf, math.nan), "delta": (0.0, 1.0, -1e-5, math.nan)}
 CHARGED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     **ASKED,
-    "a choice": (ExponentialMechanism, {"epsilon": 1.0}),
-    "what relabelling leaves": (partial(inner_budget, share=0.5, choice_epsilon=1.0), BUDGET),
+    "a choice": (world.ExponentialMechanism, {"epsilon": 1.0}),
+    "what relabelling leaves": (partial(world.inner_budget, share=0.5, choice_epsilon=1.0), BUDGET),
 }
 
 
@@ -40,11 +25,11 @@ def test_a_budget_that_is_none_is_refused_of_every_mechanism(name: str) -> None:
     make, given = CHARGED[name]
     for field in BUDGETS.keys() & given.keys():
         for wrong in BUDGETS[field]:
-            with pytest.raises(WrongInput, match=facts(field)):
+            with pytest.raises(world.WrongInput, match=facts(field)):
                 make(**{**given, field: wrong})
 
 
-ONE = Round(fields=2, cells=99, least=16, count=12, share=1.0)
+ONE = world.Round(fields=2, cells=99, least=16, count=12, share=1.0)
 CODES = ONE.with_(what="codes", least=0, count=0)
 TABLES, PAIRS, LABELS = (CODES.with_(share=0.1), CODES.with_(share=0.1), ONE.with_(count=0, share=0.1))
 COUNTED = TABLES.with_(count=1)
@@ -90,42 +75,42 @@ OWN: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("name", "wrong", "said"), OWN)
 def test_settings_that_a_mechanism_cannot_have_are_refused(name: str, wrong: dict[str, Any], said: str) -> None:
     make, given = ASKED[name]
-    with pytest.raises(WrongInput, match=said):
+    with pytest.raises(world.WrongInput, match=said):
         make(**{**given, **wrong})
 
 
-CAPPED = partial(ConfidentGNMax.calibrate, **BUDGET, queries=10, classes=2, teachers=5)
-PRINTED = partial(PublishedAlgorithm.calibrate, **BUDGET, cutoff=5, queries=10)
-SPACE = partial(Relabelling, hypotheses="stumps", features=("age",), grid="0" * 64, **BUDGET)
-ERRING = partial(exact_cutoff, queries=10, teachers=5)
+CAPPED = partial(world.ConfidentGNMax.calibrate, **BUDGET, queries=10, classes=2, teachers=5)
+PRINTED = partial(world.PublishedAlgorithm.calibrate, **BUDGET, cutoff=5, queries=10)
+SPACE = partial(world.Relabelling, hypotheses="stumps", features=("age",), grid="0" * 64, **BUDGET)
+ERRING = partial(world.exact_cutoff, queries=10, teachers=5)
 INPUTS: list[tuple[str, Callable[[], object]]] = [
     *(("answers must be", partial(CAPPED, answers=answers)) for answers in (0, 11)),
     ("beta", partial(PRINTED, beta=0.0)),
     ("threshold", partial(DRAWN["sparse_vector"].with_, threshold=-1)),
-    ("sensitivity", partial(ExponentialMechanism, epsilon=1.0, sensitivity=0)),
+    ("sensitivity", partial(world.ExponentialMechanism, epsilon=1.0, sensitivity=0)),
     *(("relabel: ", partial(SPACE, share=share, choice_epsilon=1.0)) for share in (0.0, 1.1)),
     *(("relabel: ", partial(SPACE, share=0.5, choice_epsilon=epsilon)) for epsilon in (0.0, -1.0)),
     *(("error must be between 0 and 1", partial(ERRING, error=x, beta=0.1)) for x in (0.0, 1.0, -1.0, math.nan)),
     *(("beta must be between 0 and 1", partial(ERRING, error=0.1, beta=x)) for x in (0.0, 1.0, -1.0, math.nan)),
-    (facts("hypotheses", "stumps", "got 'trees'"), partial(hypothesis_class, "trees", columns=[0])),
-    ("rectangles need 2 features, got 1", partial(hypothesis_class, "rectangles", columns=[0])),
-    (facts("stumps", "columns", "one or more"), partial(hypothesis_class, "stumps", columns=[])),
-    (facts("stumps", "columns", "different"), partial(hypothesis_class, "stumps", columns=[0, 0])),
-    (facts("grid", "2 columns"), partial(hypothesis_class, "stumps", columns=[0, 1], grid=[(0.0, 1.0)])),
+    (facts("hypotheses", "stumps", "got 'trees'"), partial(world.hypothesis_class, "trees", columns=[0])),
+    ("rectangles need 2 features, got 1", partial(world.hypothesis_class, "rectangles", columns=[0])),
+    (facts("stumps", "columns", "one or more"), partial(world.hypothesis_class, "stumps", columns=[])),
+    (facts("stumps", "columns", "different"), partial(world.hypothesis_class, "stumps", columns=[0, 0])),
+    (facts("grid", "2 columns"), partial(world.hypothesis_class, "stumps", columns=[0, 1], grid=[(0.0, 1.0)])),
     *(
-        ("finite numbers in rising order", partial(hypothesis_class, "stumps", columns=[0], grid=[points]))
+        ("finite numbers in rising order", partial(world.hypothesis_class, "stumps", columns=[0], grid=[points]))
         for points in ((1.0, 0.0), (0.0, math.nan))
     ),
     (
         facts("3,348,901 dichotomies", "2,097,152"),
-        partial(hypothesis_class, "rectangles", columns=[0, 1], grid=[range(60)] * 2),
+        partial(world.hypothesis_class, "rectangles", columns=[0, 1], grid=[range(60)] * 2),
     ),
     (
         "rectangles: up to .* use fewer features",
-        lambda: hypothesis_class("rectangles", columns=[0, 1]).dichotomies(np.arange(200.0).reshape(-1, 2)),
+        lambda: world.hypothesis_class("rectangles", columns=[0, 1]).dichotomies(np.arange(200.0).reshape(-1, 2)),
     ),
     *(
-        ("a hypothesis must be the JSON", partial(from_description, wrong))
+        ("a hypothesis must be the JSON", partial(world.from_description, wrong))
         for wrong in ({}, {"kind": "tree"}, {"kind": "box", "columns": [0]}, {"kind": "halfplane"})
     ),
 ]
@@ -134,11 +119,11 @@ INPUTS: list[tuple[str, Callable[[], object]]] = [
 
 @pytest.mark.parametrize(("said", "ask"), INPUTS)
 def test_inputs_that_no_theorem_covers_are_refused(said: str, ask: Callable[[], object]) -> None:
-    with pytest.raises(WrongInput, match=said):
+    with pytest.raises(world.WrongInput, match=said):
         ask()
 
 
-WITH_TABLE = partial(StableVoting, epsilon=1.0, delta=1e-6, cutoff=1, order=5.0)
+WITH_TABLE = partial(world.StableVoting, epsilon=1.0, delta=1e-6, cutoff=1, order=5.0)
 OURS: list[tuple[str, Callable[[], object]]] = [
     *(
         ("refusal must", partial(WITH_TABLE, refusal=np.array(table, np.uint64)))
@@ -146,13 +131,13 @@ OURS: list[tuple[str, Callable[[], object]]] = [
     ),
     *(
         ("scale must be", partial(sampler, scale, 1))
-        for sampler in (mechanisms_noise.laplace, mechanisms_noise.gaussian)
+        for sampler in (world.mechanisms_noise.laplace, world.mechanisms_noise.gaussian)
         for scale in (0.0, -1.0, math.nan, math.inf, 2.0**41)
     ),
-    *(("delta must be", partial(Cost.approximate, 0.1, delta)) for delta in (-1e-9, 1.0, math.nan)),
+    *(("delta must be", partial(world.Cost.approximate, 0.1, delta)) for delta in (-1e-9, 1.0, math.nan)),
     *(
-        ("renyi must hold", partial(Cost, renyi=renyi))
-        for renyi in ((0.1,), (-0.1,) * len(ORDERS), (math.nan,) * len(ORDERS))
+        ("renyi must hold", partial(world.Cost, renyi=renyi))
+        for renyi in ((0.1,), (-0.1,) * len(world.ORDERS), (math.nan,) * len(world.ORDERS))
     ),
 ]
 """What is said of our own errors, and what is asked for."""

@@ -7,15 +7,7 @@ import pytest
 
 from tests.privacy.exact import Silent
 from tests.support.recomputed import relabelled, settings_of, space, votes
-from tests.world import (
-    Mechanism,
-    Relabelled,
-    WrongInput,
-    amplified,
-    inner_budget,
-    recorded,
-    share_for,
-)
+from tests.world import Mechanism, Relabelled, WrongInput, amplified, inner_budget, recorded, share_for
 
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (4.0, 1e-9), (20.0, 1e-3)]
 

@@ -21,21 +21,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import HashingVectorizer
 
+from tests import world
 from tests.support.doors import DOORS, KEYS, OBJECTS, formats, frames_of, lines
 from tests.support.raw import CELLS, Cell, exact
 from tests.support.rules import through_the_rules
-from tests.world import (
-    TextFormat,
-    WrongInput,
-    data_cells,
-    data_files,
-    data_frames,
-    data_stored_columns,
-    number,
-    open_private,
-    rows_with_units,
-    text,
-)
 
 LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)
 PLACES = ("first", "middle", "last")
@@ -137,14 +126,17 @@ def test_every_odd_object_is_read(tmp_path: Path, door: str) -> None:
 # Planted faults -------------------------------------------------------------------------------------------------------
 
 
+honest_number = world.number
+
+
 def from_least(name: str, dtype: pl.DataType, *largest: float) -> pl.Expr:
     """What most scalers do, which learn a column's range from the rows that they find."""
-    return number(name, dtype, *largest) - number(name, dtype, *largest).min()
+    return honest_number(name, dtype, *largest) - honest_number(name, dtype, *largest).min()
 
 
 def numbered(name: str, dtype: pl.DataType, size: int) -> pl.Expr:
     """What most encoders do, which number the words that they find."""
-    return pl.format("bucket {} of {}", text(name, dtype).rank("dense") % size + 1, pl.lit(size))
+    return pl.format("bucket {} of {}", world.text(name, dtype).rank("dense") % size + 1, pl.lit(size))
 
 
 hashed_words = HashingVectorizer.transform
@@ -156,7 +148,7 @@ def weighed(words: HashingVectorizer, cells: Iterable[str]) -> Any:
     return there.multiply(1 / np.maximum(there.sum(axis=0), 1)).tocsr()
 
 
-honest_column = data_frames._of_pandas
+honest_column = world.data_frames._of_pandas
 
 
 def guessed(column: Any, word: Any = None) -> Any:
@@ -167,21 +159,21 @@ def guessed(column: Any, word: Any = None) -> Any:
         return honest_column(column, word)
 
 
-def quotes_left_open(path: Path, form: TextFormat, **_: Any) -> list[list[str]]:
+def quotes_left_open(path: Path, form: world.TextFormat, **_: Any) -> list[list[str]]:
     """Line breaks within quotes, as a common reader has them."""
     return list(csv.reader(io.StringIO(path.read_text("latin-1")), delimiter=form.separator))[1:]
 
 
 FAULTS: dict[str, tuple[str, bool, Any, str, Callable[..., Any]]] = {
-    "a number from the least of its column": ("columns", True, data_cells, "number", from_least),
-    "buckets that depend on other words": ("columns", True, data_cells, "bucketed", numbered),
+    "a number from the least of its column": ("columns", True, world.data_cells, "number", from_least),
+    "buckets that depend on other words": ("columns", True, world.data_cells, "bucketed", numbered),
     "words weighed by how many rows have them": ("columns", True, HashingVectorizer, "transform", weighed),
     "a column that one bad cell empties": (
-        *("columns", False, data_stored_columns, "_cells"),
+        *("columns", False, world.data_stored_columns, "_cells"),
         lambda column: [None] * len(column),
     ),
-    "types guessed from cells": ("frame", False, data_frames, "_of_pandas", guessed),
-    "quotes that run on": ("text", False, data_files, "read_rows", quotes_left_open),
+    "types guessed from cells": ("frame", False, world.data_frames, "_of_pandas", guessed),
+    "quotes that run on": ("text", False, world.data_files, "read_rows", quotes_left_open),
 }
 """Of each: the door, whether the rules are compared, and what is put in whose place."""
 
@@ -190,7 +182,7 @@ FAULTS: dict[str, tuple[str, bool, Any, str, Callable[..., Any]]] = {
 def test_a_planted_fault_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     door, whole, owner, name, planted = FAULTS[fault]
     monkeypatch.setattr(owner, name, planted)
-    with pytest.raises((AssertionError, WrongInput)):
+    with pytest.raises((AssertionError, world.WrongInput)):
         check_alone(door, tmp_path, 2000, [Phase.generate], whole=whole)
 
 
@@ -200,7 +192,7 @@ def test_a_planted_fault_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("encoding", ["utf-16", "shift_jis", "gb18030", "utf-7", "utf-8-sig"])
 def test_no_encoding_in_which_a_byte_could_take_the_next_line_is_known(encoding: Any) -> None:
     with pytest.raises(ValueError, match="encoding"):
-        TextFormat.model_validate({"encoding": encoding})
+        world.TextFormat.model_validate({"encoding": encoding})
 
 
 @pytest.mark.parametrize("encoding", KEYS["encoding"])
@@ -208,7 +200,7 @@ def test_every_byte_of_an_encoding_stays_within_its_line(tmp_path: Path, encodin
     rows = [bytes([byte]) + b",x,7" for byte in range(256) if byte not in b'\n"']
     rows += [bytes([lead, byte]) + b",x,7" for lead in (0xC3, 0xE2, 0xF0, 0xED) for byte in (0x80, 0x0D, 0x2C)]
     (tmp_path / "t.csv").write_bytes(b"\n".join([b"c,label,unit", *rows, b""]))
-    read = frames_of(str(tmp_path / "t.csv"), TextFormat.model_validate({"encoding": encoding}))
+    read = frames_of(str(tmp_path / "t.csv"), world.TextFormat.model_validate({"encoding": encoding}))
     assert sum(frame.height for frame, _ in read) == len(rows)
 
 
@@ -218,10 +210,11 @@ def test_no_rule_for_numbers_changes_whose_a_row_is(tmp_path: Path) -> None:
 
     @settings(max_examples=60)
     @given(formats, st.lists(lines | digits, max_size=9))
-    def holds(form: TextFormat, ids: list[bytes]) -> None:
+    def holds(form: world.TextFormat, ids: list[bytes]) -> None:
         numbers = form.model_copy(update={"decimal": ".", "thousands": ""})
         (tmp_path / "t.csv").write_bytes(b"\n".join([b"unit", *ids, b""]))
-        tables = (rows_with_units(open_private(str(tmp_path / "t.csv"), how, "unit"), {}) for how in (form, numbers))
+        opened = (world.open_private(str(tmp_path / "t.csv"), how, "unit") for how in (form, numbers))
+        tables = (world.rows_with_units(table, {}) for table in opened)
         first, other = ([name for _, owner in table for name in owner] for table in tables)
         assert first == other
 
@@ -229,7 +222,7 @@ def test_no_rule_for_numbers_changes_whose_a_row_is(tmp_path: Path) -> None:
 
 
 def test_words_of_a_number_are_the_same_word_in_all_columns(tmp_path: Path) -> None:
-    form = TextFormat(separator=";", decimal=",", thousands=".")
+    form = world.TextFormat(separator=";", decimal=",", thousands=".")
     (tmp_path / "t.csv").write_bytes(b"c;label;unit\n1.234,5;-1,50;1.000\n")
     ((frame, owner),) = frames_of(str(tmp_path / "t.csv"), form, "unit")
     assert (frame.rows(), owner) == ([("1234.5", "-1.50")], [b"1"])  # a name is what it is in every format

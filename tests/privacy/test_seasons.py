@@ -15,11 +15,7 @@ import pytest
 from tests.privacy.ledgers import DELTA, DOMAIN, EPSILON, named, opening
 from tests.support.openings import InMemory
 from tests.support.planted import FAULTS, SEASONS
-from tests.world import (
-    BudgetRefused,
-    Cost,
-    Opening,
-)
+from tests.world import BudgetRefused, Cost, Opening
 
 MOST = 4
 """Sessions that an asker opens."""

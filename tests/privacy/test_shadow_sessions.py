@@ -17,32 +17,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from tests import world
 from tests.privacy.audit import Fresh
 from tests.support.people import tables_of_plan, write_tables
-from tests.world import (
-    Codes,
-    Floats,
-    Ints,
-    Plan,
-    PublicFacts,
-    RoundQuestion,
-    Sketch,
-    SketchStage,
-    StableVoting,
-    SumsStage,
-    TalliesStage,
-    add_votes,
-    aligned_copy,
-    encode,
-    fitted,
-    fitted_teacher,
-    parse_plan,
-    planned_tallies,
-    silenced,
-    student_synthetic,
-    tally,
-    typical_truth,
-)
 
 EPSILON, DELTA = 1.0, 1e-5
 BOUND = 1 - (1 - DELTA) ** 2 / (1 + math.exp(EPSILON))
@@ -50,7 +27,7 @@ BOUND = 1 - (1 - DELTA) ** 2 / (1 + math.exp(EPSILON))
 SESSIONS, TARGETS, STAND_INS, SHARD_ROWS = 20, 32, 300, 30
 
 
-def holds(scores: Floats, there: Any) -> bool:
+def holds(scores: world.Floats, there: Any) -> bool:
     """Whether an attacker is not above the bound by more than three standard errors, taken over parts of the sessions:
     scores of one session are not independent."""
     parts = zip(np.array_split(scores, 10), np.array_split(there, 10), strict=True)
@@ -58,27 +35,27 @@ def holds(scores: Floats, there: Any) -> bool:
     return bool(auc(scores, there) - 3 * error <= BOUND)
 
 
-def auc(scores: Floats, there: Any) -> float:
+def auc(scores: world.Floats, there: Any) -> float:
     return float(roc_auc_score(there.ravel(), scores.ravel()))
 
 
-def likelier(given: Floats, labels: Ints) -> Floats:
+def likelier(given: world.Floats, labels: world.Ints) -> world.Floats:
     """The student's log-odds of the targets' labels."""
     own = np.clip(given[np.arange(len(labels)), labels], 1e-9, 1 - 1e-9)
     return np.asarray(np.log(own) - np.log1p(-own))
 
 
-def alike(seen: Floats) -> Floats:
+def alike(seen: world.Floats) -> world.Floats:
     """Scores (sessions, targets), those of each target with mean 0 and deviation 1: one threshold serves all."""
     return np.asarray((seen - seen.mean(axis=0)) / np.maximum(seen.std(axis=0), 1e-9))
 
 
-def on_sums(stage: SumsStage) -> tuple[Floats, Floats, Any]:
+def on_sums(stage: world.SumsStage) -> tuple[world.Floats, world.Floats, Any]:
     """Scores from the sums of each step (steps, sessions, targets), scores from the student, and which were there."""
     mechanism, rng = stage.mechanism, np.random.default_rng(2)
-    chances = typical_truth(stage.codes, stage.rows, [1 / mechanism.classes] * mechanism.classes, rng)
-    private: Ints = rng.integers(0, len(stage.rows), TARGETS + STAND_INS)
-    labels: Ints = (
+    chances = world.typical_truth(stage.codes, stage.rows, [1 / mechanism.classes] * mechanism.classes, rng)
+    private: world.Ints = rng.integers(0, len(stage.rows), TARGETS + STAND_INS)
+    labels: world.Ints = (
         (rng.random((len(private), 1)) > chances[private].cumsum(axis=1)[:, :-1]).sum(axis=1).astype(np.int64)
     )
     targets, base, others = private[:TARGETS], private[TARGETS:], chances[private[:TARGETS]].argmax(axis=1)
@@ -89,13 +66,13 @@ def on_sums(stage: SumsStage) -> tuple[Floats, Floats, Any]:
         source.next_trial()
 
         def noisy(
-            number: int, asked: RoundQuestion, codes: Codes, present: Any = present, session: int = session
-        ) -> Ints:
+            number: int, asked: world.RoundQuestion, codes: world.Codes, present: Any = present, session: int = session
+        ) -> world.Ints:
             rows = stage.coded(codes)
-            one = np.array([tally(asked, rows[[row]], labels[[at]]) for at, row in enumerate(targets)])
-            none = np.array([tally(asked, rows[[row]], others[[at]]) for at, row in enumerate(targets)])
+            one = np.array([world.tally(asked, rows[[row]], labels[[at]]) for at, row in enumerate(targets)])
+            none = np.array([world.tally(asked, rows[[row]], others[[at]]) for at, row in enumerate(targets)])
             none *= mechanism.secret == "labels"
-            exact = tally(asked, rows[base], labels[TARGETS:]) + np.where(present[:, None], one, none).sum(axis=0)
+            exact = world.tally(asked, rows[base], labels[TARGETS:]) + np.where(present[:, None], one, none).sum(axis=0)
             released = mechanism.release(number, exact, source)
             square = ((one - none).astype(np.float64) ** 2).sum(axis=1)
             along = (one - none) @ (released - exact).astype(np.float64)
@@ -107,50 +84,50 @@ def on_sums(stage: SumsStage) -> tuple[Floats, Floats, Any]:
     return known, alike(seen), there
 
 
-def stands(stage: SumsStage) -> bool:
+def stands(stage: world.SumsStage) -> bool:
     """Whether no attacker is above the bound; beside the noise of others, a step without any would go unseen."""
     known, seen, there = on_sums(stage)
     return all(holds(scores, there) for scores in (known.sum(axis=0), seen, *known))
 
 
-def without_noise(stage: SumsStage) -> SumsStage:
+def without_noise(stage: world.SumsStage) -> world.SumsStage:
     rounds = tuple(each.with_(scale=1.0) for each in stage.mechanism.rounds)
     return replace(stage, mechanism=stage.mechanism.with_(rounds=rounds))
 
 
-def plan_of(folder: Path, **changes: Any) -> Plan:
+def plan_of(folder: Path, **changes: Any) -> world.Plan:
     tables = tables_of_plan(write_tables(folder))
     tables["privacy"].update(epsilon=EPSILON, delta=DELTA, lifetime={"epsilon": 4.0, "delta": 4e-5})
-    return parse_plan({**tables, **changes})
+    return world.parse_plan({**tables, **changes})
 
 
 @pytest.mark.parametrize("secret", ["rows", "labels"])
 def test_a_session_of_tallies_stays_below_its_bound_and_one_without_noise_is_seen(tmp_path: Path, secret: str) -> None:
     plan = plan_of(tmp_path, labeling={"mechanism": "auto", "rows": 3000}).naming("tallies")
     plan = plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"secret": secret})})
-    public = PublicFacts.of(plan)
+    public = world.PublicFacts.of(plan)
     codes = public.codes(plan)
-    mechanism = planned_tallies(plan, codes, public.rows)
+    mechanism = world.planned_tallies(plan, codes, public.rows)
     once = mechanism.with_(rounds=mechanism.rounds[: 1 if secret == "labels" else 2])
-    stage = TalliesStage.planned(plan, once, codes, codes.of(public.sample), public.rows)
+    stage = world.TalliesStage.planned(plan, once, codes, codes.of(public.sample), public.rows)
     assert stands(stage)
     known, _, there = on_sums(without_noise(stage))
     assert auc(known.sum(axis=0), there) > 0.999
 
 
 @pytest.fixture
-def sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SketchStage:
+def sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> world.SketchStage:
     """What stands between the steps of a sketch is not attacked, takes most of the time, and is fitted roughly."""
-    monkeypatch.setattr(student_synthetic, "UPDATES", 60)
+    monkeypatch.setattr(world.student_synthetic, "UPDATES", 60)
     age = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
     sex = {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}
     data = {"private": "not there", "schema": {"fields": [age, sex]}, "label": "y", "classes": ["a", "b"]}
     plan = plan_of(tmp_path, data=data, labeling={"mechanism": "tallies", "rows": 3000}, teachers={})
-    return SketchStage.of(plan, 0)
+    return world.SketchStage.of(plan, 0)
 
 
 @pytest.mark.slow
-def test_a_sketch_stays_below_its_bound_and_one_without_noise_is_seen(sketch: SketchStage) -> None:
+def test_a_sketch_stays_below_its_bound_and_one_without_noise_is_seen(sketch: world.SketchStage) -> None:
     assert stands(sketch)
     known, _, there = on_sums(without_noise(sketch))
     assert auc(known.sum(axis=0), there) > 0.999
@@ -159,36 +136,37 @@ def test_a_sketch_stays_below_its_bound_and_one_without_noise_is_seen(sketch: Sk
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [0, 1, 4])
 def test_a_step_of_a_sketch_without_noise_is_seen_beside_the_noise_of_all_others(
-    sketch: SketchStage, monkeypatch: pytest.MonkeyPatch, step: int
+    sketch: world.SketchStage, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    noisy = Sketch.release
+    noisy = world.Sketch.release
 
-    def bare_once(self: Sketch, number: int, sums: Ints, source: Any) -> Ints:
+    def bare_once(self: world.Sketch, number: int, sums: world.Ints, source: Any) -> world.Ints:
         return sums.copy() if number == step else noisy(self, number, sums, source)
 
-    monkeypatch.setattr(Sketch, "release", bare_once)
+    monkeypatch.setattr(world.Sketch, "release", bare_once)
     known, _, there = on_sums(sketch)
     assert not holds(known[step], there)
     assert max(range(len(known)), key=lambda each: auc(known[each], there)) == step
 
 
-def on_votes(plan: Plan, mechanism: StableVoting) -> tuple[Floats, Floats, Any]:
+def on_votes(plan: world.Plan, mechanism: world.StableVoting) -> tuple[world.Floats, world.Floats, Any]:
     """Scores from labels and how each target sways votes, scores from the student, and which were there."""
-    rng, classes, public = np.random.default_rng(2), plan.data.classes, PublicFacts.of(plan)
-    codes, X = public.codes(plan), encode(public.sample, public.encoding)
-    chances = typical_truth(codes, codes.of(public.sample), [1 / len(classes)] * len(classes), rng)
+    rng, classes, public = np.random.default_rng(2), plan.data.classes, world.PublicFacts.of(plan)
+    codes, X = public.codes(plan), world.encode(public.sample, public.encoding)
+    chances = world.typical_truth(codes, codes.of(public.sample), [1 / len(classes)] * len(classes), rng)
     shards = plan.teachers.count
     both = np.zeros((2, shards, len(X), len(classes)), np.int64)  # of each shard, without its target and with it
-    at: Ints = rng.integers(0, len(X), shards)
+    at: world.Ints = rng.integers(0, len(X), shards)
     least = chances[at].argmin(axis=1)
-    with silenced():
+    with world.silenced():
         for shard in range(shards):
-            rows: Ints = rng.integers(0, len(X), SHARD_ROWS)
+            rows: world.Ints = rng.integers(0, len(X), SHARD_ROWS)
             given = (rng.random((SHARD_ROWS, 1)) > chances[rows].cumsum(axis=1)[:, :-1]).sum(axis=1).astype(np.int64)
             for side, size in enumerate((SHARD_ROWS, SHARD_ROWS + 1)):
                 own, said = np.append(rows, at[shard])[:size], np.append(given, least[shard])[:size]
                 cast = np.zeros((len(X), len(classes)), np.uint32)
-                add_votes(cast, [fitted_teacher(plan.teachers, shard, aligned_copy(X[own]), said, len(classes))], X)
+                teacher = world.fitted_teacher(plan.teachers, shard, world.aligned_copy(X[own]), said, len(classes))
+                world.add_votes(cast, [teacher], X)
                 both[side, shard] = cast
     there = rng.random((SESSIONS, shards)) < 1 / 2
     source, known, seen = Fresh(SESSIONS, len(X)), np.zeros(there.shape), np.zeros(there.shape)
@@ -199,7 +177,7 @@ def on_votes(plan: Plan, mechanism: StableVoting) -> tuple[Floats, Floats, Any]:
         ).labels
         rows = np.flatnonzero(released >= 0)
         known[session] = (both[1] - both[0])[:, rows, released[rows]].sum(axis=1)
-        model: Any = fitted(plan.student, X[rows], np.eye(len(classes))[released[rows]], classes)
+        model: Any = world.fitted(plan.student, X[rows], np.eye(len(classes))[released[rows]], classes)
         predicted = np.zeros((shards, len(classes)))
         predicted[:, [classes.index(str(name)) for name in model.classes_]] = model.predict_proba(X[at])
         seen[session] = likelier(predicted, least)
@@ -210,7 +188,7 @@ def test_votes_stay_below_their_bound_and_votes_without_refusals_are_seen(tmp_pa
     """A dozen teachers, each of few rows, of which one is the target; without refusals their votes tell."""
     tree = {"count": 12, "estimator": "sklearn.tree.DecisionTreeClassifier", "params": {"random_state": 0}}
     plan = plan_of(tmp_path, teachers=tree, labeling={"mechanism": "stable", "cutoff": 20})
-    honest = StableVoting.calibrate(epsilon=EPSILON, delta=DELTA, cutoff=20)
+    honest = world.StableVoting.calibrate(epsilon=EPSILON, delta=DELTA, cutoff=20)
     known, seen, there = on_votes(plan, honest)
     assert holds(known, there)
     assert holds(seen, there)

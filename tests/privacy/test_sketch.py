@@ -12,26 +12,13 @@ from math import isqrt
 import numpy as np
 import pytest
 
+from tests import world
 from tests.privacy.exact import LEFT_OUT, Shift, gaussian_adaptively
 from tests.privacy.small import EPSILON, LABELS, PAIRS, TABLES, sketch
-from tests.world import (
-    MOST_PAIR_CELLS,
-    Codes,
-    IntegerModel,
-    Ints,
-    RoundQuestion,
-    Sketch,
-    WordField,
-    most_groups,
-    recoded,
-    sketch_rounds,
-    tally,
-    with_tables,
-)
 
 DELTA, STEPS = 0.01, 2
-GRID = Codes(
-    fields=(WordField(name="a", start=0, words=("x",)), WordField(name="b", start=3, words=())),
+GRID = world.Codes(
+    fields=(world.WordField(name="a", start=0, words=("x",)), world.WordField(name="b", start=3, words=())),
     coarse=(0, 1),
     fine=(0, 1),
 )
@@ -41,37 +28,38 @@ ROWS = np.array(list(product(range(3), (3, 4))), np.int32)
 MECHANISM = sketch()
 
 
-def partitions(cells: int) -> Iterator[Ints]:
+def partitions(cells: int) -> Iterator[world.Ints]:
     """Every way to group cells."""
     for groups in product(range(cells), repeat=cells):
         if all(group <= max(groups[:at], default=-1) + 1 for at, group in enumerate(groups)):
             yield np.array(groups)
 
 
-GROUPED = [with_tables(GRID, both) for both in product(partitions(3), partitions(2))]
-SURE = [IntegerModel(np.zeros((5, 1), np.int64), np.array([logit])) for logit in (-9000, 0, 9000)]
+GROUPED = [world.with_tables(GRID, both) for both in product(partitions(3), partitions(2))]
+SURE = [world.IntegerModel(np.zeros((5, 1), np.int64), np.array([logit])) for logit in (-9000, 0, 9000)]
 
 
 @dataclass(frozen=True)
 class Move:
     """What a step asks of the unit, whose row is then this one."""
 
-    question: RoundQuestion
-    codes: Codes = GRID
+    question: world.RoundQuestion
+    codes: world.Codes = GRID
     row: int = 0
     label: int = 0
 
     @property
     def shift(self) -> tuple[int, ...]:
         """By how much the unit moves the sums."""
-        return tuple(tally(self.question, recoded(ROWS[[self.row]], GRID, self.codes), np.array([self.label])).tolist())
+        codes = world.recoded(ROWS[[self.row]], GRID, self.codes)
+        return tuple(world.tally(self.question, codes, np.array([self.label])).tolist())
 
 
-def spans(codes: Codes, fields: Sequence[int]) -> list[tuple[int, int]]:
+def spans(codes: world.Codes, fields: Sequence[int]) -> list[tuple[int, int]]:
     return [(codes.span(at).start, codes.span(at).stop) for at in fields]
 
 
-def moves(mechanism: Sketch, number: int) -> Iterator[Move]:
+def moves(mechanism: world.Sketch, number: int) -> Iterator[Move]:
     """All that an adversary may ask in a step."""
     if number == 0:
         question = mechanism.question(0, GRID.coarse, spans(GRID, GRID.coarse))
@@ -90,15 +78,15 @@ def square(shift: Shift) -> int:
     return sum(part**2 for part in shift)
 
 
-def longest(mechanism: Sketch) -> list[Shift]:
+def longest(mechanism: world.Sketch) -> list[Shift]:
     return [max((move.shift for move in moves(mechanism, at)), key=square) for at in range(len(mechanism.rounds))]
 
 
-def shortest(mechanism: Sketch) -> list[Shift]:
+def shortest(mechanism: world.Sketch) -> list[Shift]:
     return [min((move.shift for move in moves(mechanism, at)), key=square) for at in range(len(mechanism.rounds))]
 
 
-def scales_of(mechanism: Sketch) -> list[float]:
+def scales_of(mechanism: world.Sketch) -> list[float]:
     return [each.scale for each in mechanism.rounds]
 
 
@@ -107,7 +95,9 @@ BOTH = pytest.mark.parametrize("mechanism", [MECHANISM, NO_PAIRS], ids=["pairs",
 
 
 @BOTH
-def test_every_row_moves_every_table_by_its_norm_whatever_the_groups_and_labels_by_no_more(mechanism: Sketch) -> None:
+def test_every_row_moves_every_table_by_its_norm_whatever_the_groups_and_labels_by_no_more(
+    mechanism: world.Sketch,
+) -> None:
     for number, (bound, each) in enumerate(mechanism.squares_by_round):
         norms = {square(move.shift) for move in moves(mechanism, number)}
         assert max(norms) == bound
@@ -115,7 +105,7 @@ def test_every_row_moves_every_table_by_its_norm_whatever_the_groups_and_labels_
 
 
 @BOTH
-def test_the_claim_holds_exactly_against_an_adversary_and_little_is_wasted(mechanism: Sketch) -> None:
+def test_the_claim_holds_exactly_against_an_adversary_and_little_is_wasted(mechanism: world.Sketch) -> None:
     assert mechanism.cost.claims == ((EPSILON, DELTA),)
     long, short, scales = longest(mechanism), shortest(mechanism), scales_of(mechanism)
     assert 0.7 * DELTA < gaussian_adaptively(EPSILON, long, scales) + LEFT_OUT <= DELTA
@@ -151,7 +141,7 @@ def test_groups_that_move_the_norm_are_rejected() -> None:
     finest, coarser = GROUPED[-1], GROUPED[0]
     both = spans(finest, list(finest.pairs))
     asked = (*both, (both[0][1], both[0][1] + coarser.size))
-    question = RoundQuestion(
+    question = world.RoundQuestion(
         classes=2, steps=STEPS, what="codes", least=0, count=0, fields=(2, 3), spans=asked, model=None
     )
     totals, pairs, labels = longest(MECHANISM)
@@ -169,13 +159,13 @@ def test_wide_tables_that_are_not_paid_for_are_rejected() -> None:
 def test_groups_that_follow_from_exact_counts_are_rejected() -> None:
     """Planted bug 6: the question is published, so what it follows from is released."""
 
-    def published(exact: Ints, noise: Ints, *, of_exact: bool) -> tuple[bytes, bytes]:
+    def published(exact: world.Ints, noise: world.Ints, *, of_exact: bool) -> tuple[bytes, bytes]:
         released = exact + noise
         seen = exact if of_exact else released
         return (seen[:3] >= 2 * STEPS).tobytes(), released.tobytes()
 
-    here = tally(next(moves(MECHANISM, 0)).question, ROWS[[0, 0]], np.zeros(2, np.int64))
-    there = tally(next(moves(MECHANISM, 0)).question, ROWS[[0]], np.zeros(1, np.int64))
+    here = world.tally(next(moves(MECHANISM, 0)).question, ROWS[[0, 0]], np.zeros(2, np.int64))
+    there = world.tally(next(moves(MECHANISM, 0)).question, ROWS[[0]], np.zeros(1, np.int64))
     reached = np.zeros((1, len(here)), np.int64) + np.arange(-3 * STEPS, 3 * STEPS + 1)[:, None]
     for of_exact in (True, False):
         one, other = (
@@ -185,16 +175,16 @@ def test_groups_that_follow_from_exact_counts_are_rejected() -> None:
 
 
 def test_planned_steps_are_those_of_the_design() -> None:
-    totals, pairs, *labels = sketch_rounds(classes=2, narrow=[1000, 70, 12, 5], wide=[33, 33], steps=1024)
+    totals, pairs, *labels = world.sketch_rounds(classes=2, narrow=[1000, 70, 12, 5], wide=[33, 33], steps=1024)
     assert (totals.fields, totals.cells, totals.count) == (6, 1000 + 70 + 12 + 5 + 66 + 1, isqrt(6 * 1024**2) // 2)
     assert (pairs.fields, pairs.cells) == (6, 34 * 34 + 2 * 34 * 12 + 2 * 34 * 5 + 12 * 5)
     assert [each.fields for each in labels] == [4, 4, 4]
     assert [each.least for each in labels] == [512, 256, 51]
-    assert most_groups([1000] * 60) == 24
-    assert MOST_PAIR_CELLS < 6**2 * 250 * 249 // 2
-    without = sketch_rounds(classes=2, narrow=[1000] * 250)
+    assert world.most_groups([1000] * 60) == 24
+    assert world.MOST_PAIR_CELLS < 6**2 * 250 * 249 // 2
+    without = world.sketch_rounds(classes=2, narrow=[1000] * 250)
     assert [each.what for each in without] == ["codes", "labels", "labels", "labels"]
     assert [each.share for each in without] == pytest.approx([0.1, 0.18, 0.27, 0.45])
-    assert [each.share for each in sketch_rounds(classes=3, narrow=[5])] == pytest.approx([0.1, 0.36, 0.27, 0.27])
-    assert sketch_rounds(classes=0, narrow=[5, 9]) == sketch_rounds(classes=2, narrow=[5, 9])
-    assert [each.what for each in sketch_rounds(classes=2, narrow=[5])][:2] == ["codes", "labels"]
+    assert [each.share for each in world.sketch_rounds(classes=3, narrow=[5])] == pytest.approx([0.1, 0.36, 0.27, 0.27])
+    assert world.sketch_rounds(classes=0, narrow=[5, 9]) == world.sketch_rounds(classes=2, narrow=[5, 9])
+    assert [each.what for each in world.sketch_rounds(classes=2, narrow=[5])][:2] == ["codes", "labels"]

@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 from tests.privacy.transcripts import Run, Step, adaptive, patient, steps, votes_at, worst_stream
-from tests.world import (
-    NoisyThreshold,
-    SparseVector,
-    hockey_stick,
-    least_with_tail,
-    sum_tail,
-)
+from tests.world import NoisyThreshold, SparseVector, hockey_stick, least_with_tail, sum_tail
 
 EXACT = 1e-9
 """Relative head-room of what is rounded up."""

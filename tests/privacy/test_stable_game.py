@@ -15,18 +15,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from tests import world
 from tests.privacy.game import adaptive_delta
-from tests.world import (
-    REFUSED,
-    WHOLE,
-    Floats,
-    RefusalTable,
-    StableVoting,
-    greedy_table,
-    mechanisms_distance,
-    per_refusal,
-    table_probabilities,
-)
 
 PAGE = [
     (1.0, 0.01, 1, 6.0, 0.0010),
@@ -40,28 +30,28 @@ STEEPER = {2: 3.0, 3: 2.0}
 """By cutoff, how many times the cost of a refusal that runs a steeper table has."""
 
 
-def table_at(order: float, epsilon: float, delta: float, cutoff: int) -> RefusalTable:
+def table_at(order: float, epsilon: float, delta: float, cutoff: int) -> world.RefusalTable:
     """The Rényi table of one order: a tenth of δ for labels, the rest for the conversion."""
     slip = delta / 10 / (cutoff + delta / 10)
     conversion = math.log1p(-1 / order) - (math.log(0.9 * delta) + math.log(order)) / (order - 1)
-    return greedy_table(slip, order, (epsilon - conversion) * (order - 1) / cutoff)
+    return world.greedy_table(slip, order, (epsilon - conversion) * (order - 1) / cutoff)
 
 
-def sharp(epsilon: float, delta: float, cutoff: int) -> tuple[float, RefusalTable]:
+def sharp(epsilon: float, delta: float, cutoff: int) -> tuple[float, world.RefusalTable]:
     """The order, and a table steeper than the one that runs, of the same slip, that brings the adversary near δ."""
-    made = StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
-    slip, kappa = float(table_probabilities(made.refusal)[1][0]), per_refusal(made.refusal, made.order)
-    return made.order, greedy_table(slip, made.order, STEEPER[cutoff] * kappa)
+    made = world.StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
+    slip, kappa = float(world.table_probabilities(made.refusal)[1][0]), world.per_refusal(made.refusal, made.order)
+    return made.order, world.greedy_table(slip, made.order, STEEPER[cutoff] * kappa)
 
 
-def best_attack(table: RefusalTable, cutoff: int, epsilon: float, jump: int = 1) -> float:
+def best_attack(table: world.RefusalTable, cutoff: int, epsilon: float, jump: int = 1) -> float:
     """δ of the best strategy found by value iteration on a grid of log x, each landing rounded against the adversary.
 
     Neighbours differ by `jump` in distance. Every sweep is the gain of an actual strategy, so any number of them is a
     lower bound; queries that are hardly ever refused are left out.
     """
     width, below, above = epsilon / 400, 600, 800
-    p, not_p = table_probabilities(table)
+    p, not_p = world.table_probabilities(table)
     pairs = [(d, d + jump) for d in range(len(p) - jump) if p[d] > 0.02]
     queries = [(p[a], p[b], not_p[a], not_p[b]) for low, high in pairs for a, b in ((low, high), (high, low))]
     value = np.maximum(0.0, -np.expm1(width * np.arange(-below, above)))
@@ -74,7 +64,7 @@ def best_attack(table: RefusalTable, cutoff: int, epsilon: float, jump: int = 1)
     return float(value[below + 400])
 
 
-def _swept(value: Floats, moves: list[tuple[Floats, float, float]]) -> Floats:
+def _swept(value: world.Floats, moves: list[tuple[world.Floats, float, float]]) -> world.Floats:
     before = np.zeros_like(value)
     while (value - before).max() > 1e-9:
         before = value
@@ -83,7 +73,7 @@ def _swept(value: Floats, moves: list[tuple[Floats, float, float]]) -> Floats:
     return value
 
 
-def _landed(value: Floats, shift: float) -> Floats:
+def _landed(value: world.Floats, shift: float) -> world.Floats:
     """`value` that many cells on, at the next grid point of larger x, where it is not larger; 0 beyond the grid."""
     cells = math.ceil(shift - 1e-9)
     if cells >= 0:
@@ -110,7 +100,7 @@ def test_a_steeper_table_brings_the_adversary_near_delta(epsilon: float, delta: 
 
 @pytest.mark.parametrize(("epsilon", "delta", "cutoff"), SHARP)
 def test_the_table_that_runs_keeps_its_delta(epsilon: float, delta: float, cutoff: int) -> None:
-    made = StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
+    made = world.StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
     attack, bound = (
         best_attack(made.refusal, cutoff, epsilon),
         adaptive_delta(made.refusal, cutoff, epsilon, made.order),
@@ -132,7 +122,7 @@ def test_no_strategy_gains_more_and_some_gain_nearly_as_much(
     entries: tuple[int, ...], cutoff: int, start: float, queries: int
 ) -> None:
     whole = 1 << max(entries).bit_length()
-    table = np.array([entry * (WHOLE // whole) for entry in entries], np.uint64)
+    table = np.array([entry * (world.WHOLE // whole) for entry in entries], np.uint64)
     reached = exact([Fraction(entry, whole) for entry in entries], cutoff, Fraction(start), queries)
     assert reached <= adaptive_delta(table, cutoff, math.log(start), 1.3, points=40) <= 1.03 * reached
 
@@ -164,17 +154,19 @@ def test_planted_bugs_let_the_adversary_past_delta(epsilon: float, delta: float,
 
 
 def test_planted_bug_a_slip_of_delta_at_each_refusal() -> None:
-    table = greedy_table(0.01, 6.0, 0.5)
+    table = world.greedy_table(0.01, 6.0, 0.5)
     assert best_attack(table, 3, 1.0) > 0.029
 
 
 def test_planted_bug_a_table_built_in_one_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     order, steep = sharp(4.0, 0.01, 2)
-    kappa, slip = per_refusal(steep, order), float(table_probabilities(steep)[1][0])
+    kappa, slip = world.per_refusal(steep, order), float(world.table_probabilities(steep)[1][0])
     monkeypatch.setattr(
-        mechanisms_distance, "both_ways", lambda a, p, n, gap: mechanisms_distance.renyi(a, p[0], p[1], n[1], gap)
+        world.mechanisms_distance,
+        "both_ways",
+        lambda a, p, n, gap: world.mechanisms_distance.renyi(a, p[0], p[1], n[1], gap),
     )
-    table = greedy_table(slip, order, kappa)
+    table = world.greedy_table(slip, order, kappa)
     assert best_attack(table, 2, 4.0) > 0.01
 
 
@@ -184,23 +176,23 @@ def test_planted_bug_a_table_built_in_one_direction(monkeypatch: pytest.MonkeyPa
 Vote = tuple[int, int]
 Law = dict[tuple[int, ...], Fraction]
 
-MADE = StableVoting.calibrate(epsilon=4.0, delta=0.01, cutoff=2)
-ONE_MORE = StableVoting(epsilon=4.0, delta=0.01, cutoff=3, order=MADE.order, refusal=MADE.refusal)
+MADE = world.StableVoting.calibrate(epsilon=4.0, delta=0.01, cutoff=2)
+ONE_MORE = world.StableVoting(epsilon=4.0, delta=0.01, cutoff=3, order=MADE.order, refusal=MADE.refusal)
 
 
 def at(distance: int) -> Vote:
     return 2 * distance + 1, 0
 
 
-def entry(made: StableVoting, vote: Vote) -> int:
+def entry(made: world.StableVoting, vote: Vote) -> int:
     """The refusal probability of a vote, times 2^64."""
     distance = max(0, (abs(vote[0] - vote[1]) + 1) // 2 - 1)
     return int(made.refusal[min(distance, len(made.refusal) - 1)])
 
 
-def by_code(made: StableVoting, votes: list[Vote]) -> Law:
-    edges = sorted({0, WHOLE, *(entry(made, vote) for vote in votes)})
-    intervals = [(low, Fraction(high - low, WHOLE)) for low, high in pairwise(edges)]
+def by_code(made: world.StableVoting, votes: list[Vote]) -> Law:
+    edges = sorted({0, world.WHOLE, *(entry(made, vote) for vote in votes)})
+    intervals = [(low, Fraction(high - low, world.WHOLE)) for low, high in pairwise(edges)]
     law: Law = defaultdict(Fraction)
     for outcome in product(intervals, repeat=len(votes)):
         draws = np.array([low for low, _ in outcome], np.uint64)
@@ -211,15 +203,15 @@ def by_code(made: StableVoting, votes: list[Vote]) -> Law:
     return law
 
 
-def by_definition(made: StableVoting, votes: list[Vote]) -> Law:
+def by_definition(made: world.StableVoting, votes: list[Vote]) -> Law:
     """Each row refused with its own probability, until the cutoff."""
     running: Law = {(): Fraction(1)}
     ended: Law = {}
     for vote in votes:
-        refuse = Fraction(entry(made, vote), WHOLE)
-        chances = ((REFUSED, refuse), (int(vote[1] > vote[0]), 1 - refuse))
+        refuse = Fraction(entry(made, vote), world.WHOLE)
+        chances = ((world.REFUSED, refuse), (int(vote[1] > vote[0]), 1 - refuse))
         after = {(*out, item): mass * chance for out, mass in running.items() for item, chance in chances}
-        ended |= {out: mass for out, mass in after.items() if out.count(REFUSED) == made.cutoff}
+        ended |= {out: mass for out, mass in after.items() if out.count(world.REFUSED) == made.cutoff}
         running = {out: mass for out, mass in after.items() if out not in ended}
     return running | ended
 
@@ -232,7 +224,7 @@ def queries(*distances: int) -> Iterator[tuple[Vote, Vote]]:
     yield (1, 0), (0, 1)
 
 
-def worst_stream(made: StableVoting, epsilon: float, rows: int) -> float:
+def worst_stream(made: world.StableVoting, epsilon: float, rows: int) -> float:
     """δ of the worst fixed stream of `rows` queries: the hockey-stick divergence of the two laws of the real code."""
     reached = 0.0
     for stream in product(queries(0, 3, 8), repeat=rows):
@@ -252,6 +244,6 @@ def test_planted_bug_one_more_refusal_has_another_law() -> None:
 
 
 def test_short_streams_stay_below_the_accountant() -> None:
-    slip = 1 - entry(MADE, at(0)) / WHOLE
+    slip = 1 - entry(MADE, at(0)) / world.WHOLE
     assert 1.9 * slip < worst_stream(MADE, 4.0, rows=2) <= MADE.delta
     assert worst_stream(ONE_MORE, 4.0, rows=3) > 2.9 * slip

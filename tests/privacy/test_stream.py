@@ -10,17 +10,7 @@ import pytest
 
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_exactly, gaussian_law, hockey_stick
 from tests.privacy.small import EPSILON, stream
-from tests.world import (
-    Floats,
-    IntegerModel,
-    Ints,
-    Round,
-    Stream,
-    bits_for,
-    coefficients,
-    planned_rounds,
-    tally,
-)
+from tests.world import Floats, IntegerModel, Ints, Round, Stream, bits_for, coefficients, planned_rounds, tally
 
 DELTA, T = 0.06, 4
 

@@ -12,16 +12,7 @@ import pytest
 from tests.privacy.exact import LEFT_OUT, Shift, gaussian_adaptively, gaussian_exactly
 from tests.privacy.small import EPSILON, ROUNDS, STEPS, one_round, tallies
 from tests.support.sentences import facts
-from tests.world import (
-    CodeRows,
-    IntegerModel,
-    Ints,
-    RoundQuestion,
-    Tallies,
-    planned_rounds,
-    row_square,
-    tally,
-)
+from tests.world import CodeRows, IntegerModel, Ints, RoundQuestion, Tallies, planned_rounds, row_square, tally
 
 DELTA = 0.01
 

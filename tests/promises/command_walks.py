@@ -10,25 +10,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests import world
 from tests.promises.commands import STAND_INS
 from tests.promises.kinds import KINDS
 from tests.promises.runs import READERS, RUNS
 from tests.promises.walks import Seen, Walk, below, files
 from tests.support.people import arrive, changed, people, tables_of_plan, write_tables
-from tests.world import (
-    LABELS,
-    Ledger,
-    Records,
-    StudentPlan,
-    Vault,
-    door_admit,
-    flows_learn,
-    handed_on,
-    settle,
-    student_of,
-    verify,
-    verify_published,
-)
 
 FINAL = r"released/[^/]+/(labels|rounds)/"
 """Released files that are never replaced."""
@@ -46,7 +33,7 @@ def standing_in(home: Path) -> Iterator[None]:
         for place, stand_in in STAND_INS.items():
             patch.setattr(place, stand_in)
         if (home / "vault" / "secrets" / NAMED).exists():
-            patch.setattr(door_admit, "secrets", Named)
+            patch.setattr(world.door_admit, "secrets", Named)
         yield
 
 
@@ -61,7 +48,7 @@ class Named:
 def keyed(home: Path) -> None:
     """As `with_tables`, with the session's key."""
     with_tables(home)
-    Vault(home / "vault").make_secret(NAMED)
+    world.Vault(home / "vault").make_secret(NAMED)
 
 
 def with_tables(home: Path) -> None:
@@ -70,14 +57,14 @@ def with_tables(home: Path) -> None:
     pl.read_csv(data / "private.csv").write_parquet(data / "private.parquet")
     home.mkdir(mode=0o700)
     shutil.copy(home.parent / "mlflow.db", home)
-    Vault(home / "vault").make_secret("domains/people")
+    world.Vault(home / "vault").make_secret("domains/people")
 
 
 def given(home: Path, command: Callable[[Path], object]) -> None:
     """The command is given, and the home verifies; nothing is held back."""
     with standing_in(home):
         command(home)
-        failing = [check for check in verify(home) if not check.ok]
+        failing = [check for check in world.verify(home) if not check.ok]
         assert failing == [], failing
         assert not any(path.is_file() for path in (home / "held").rglob("*"))
 
@@ -88,12 +75,14 @@ def running(home: Path, name: str) -> None:
     if run.labels:  # of CSV files, none could be kept secret alone
         tables["data"]["private"] = "private.parquet"
     run.ask(run.plan(tables), home)
-    assert all(len(Records.of(home).runs(session.id)) <= 1 for session in Ledger.of(home).sessions("people"))
+    assert all(
+        len(world.Records.of(home).runs(session.id)) <= 1 for session in world.Ledger.of(home).sessions("people")
+    )
 
 
 def of_home(home: Path) -> Seen:
     """The draws and terms of all sessions."""
-    ledger, found = Ledger.of(home), files(home)
+    ledger, found = world.Ledger.of(home), files(home)
     ledger.verify()
     sessions = ledger.sessions("people") if ledger.domain("people") else []
     drawn = {path: noise for path, noise in below(found, "vault/sessions/").items() if path.endswith(".npz")}
@@ -108,29 +97,29 @@ def published(home: Path) -> None:
     tables = {**tables_of_plan(home.parent / "data"), "labeling": {"mechanism": "noisy_votes", "queries": 500}}
     lifetime = {"epsilon": 60.0, "delta": 4e-4}
     plan = changed(tables | SMALL, labeling__batch=128, test__share=0.3, privacy__lifetime=lifetime)
-    given(home, lambda own: flows_learn.learn(plan, own))
+    given(home, lambda own: world.flows_learn.learn(plan, own))
     arrive(home.parent / "more", 11)
 
 
 def extending(home: Path) -> None:
-    flows_learn.extend(labelled(home), home.parent / "more", home)
+    world.flows_learn.extend(labelled(home), home.parent / "more", home)
 
 
 def studying(home: Path) -> None:
-    flows_learn.study_again(labelled(home), home, StudentPlan(estimator="sklearn.dummy.DummyClassifier"))
+    world.flows_learn.study_again(labelled(home), home, world.StudentPlan(estimator="sklearn.dummy.DummyClassifier"))
 
 
 def labelled(home: Path) -> str:
-    return next(session.id for session in Ledger.of(home).sessions("people") if session.purpose == LABELS)
+    return next(session.id for session in world.Ledger.of(home).sessions("people") if session.purpose == world.LABELS)
 
 
 def usable(home: Path) -> Seen:
     """As any command finds it first: the student that is published predicts, and all that is published verifies."""
-    settle(home)
+    world.settle(home)
     with standing_in(home):
         rows = pl.read_parquet(home.parent / "data" / "public.parquet")
-        assert len(student_of(handed_on(labelled(home), home)).predict(rows)) == rows.height
-        failing = [check for check in verify_published(home / "released" / labelled(home)) if not check.ok]
+        assert len(world.student_of(world.handed_on(labelled(home), home)).predict(rows)) == rows.height
+        failing = [check for check in world.verify_published(home / "released" / labelled(home)) if not check.ok]
         assert failing == [], failing
     return of_home(home)
 

@@ -21,26 +21,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.people import people, tables_of_plan, write_tables
-from tests.world import (
-    KEY_BYTES,
-    MECHANISMS,
-    Draws,
-    Ints,
-    LaplaceRelease,
-    Ledger,
-    OptimalRelease,
-    Vault,
-    VoteTerms,
-    calibrate,
-    canonical_json,
-    door_admit,
-    keyed_digest,
-    mechanisms_noise,
-    parse_plan,
-    refresh,
-    start,
-)
 
 FILE, LEDGER_FILE = (Path(__file__).with_name(name) for name in ("golden.json", "golden_ledger.json"))
 FOLDERS = ("shards", "units", "relabelled", "votes", "counts", "tested")
@@ -102,12 +84,14 @@ def golden(name: str, data: Path, home: Path, filed: dict[str, Any]) -> tuple[di
         tables = tables_of_plan(write_tables(data, people(2000, 1)))
         for part, given in PLANS[name].items():
             tables[part] = given if part == "labeling" else _without_none({**tables.get(part, {}), **(given or {})})
-        plan = parse_plan({part: given for part, given in tables.items() if PLANS[name].get(part, given) is not None})
-        refresh(plan, home) if plan.stream else start(plan, home)
-        vault, known = Vault(home / "vault"), iter(filed.get("calibrated", ()))
+        plan = world.parse_plan(
+            {part: given for part, given in tables.items() if PLANS[name].get(part, given) is not None}
+        )
+        world.refresh(plan, home) if plan.stream else world.start(plan, home)
+        vault, known = world.Vault(home / "vault"), iter(filed.get("calibrated", ()))
         files = {folder: contents(vault, folder) for folder in FOLDERS}
         answers, bodies, digests = list[str](), list[Any](), list[str]()
-        for record in Ledger.of(home).records():
+        for record in world.Ledger.of(home).records():
             body = _body(record, of_files=plan.stream is not None)
             if record.kind == "commit":
                 answers += answer(home / "released" / body["released"], first=body["index"] == 0)
@@ -135,18 +119,18 @@ def _without_none(section: dict[str, Any]) -> dict[str, Any]:
 def mechanisms(filed: dict[str, Any]) -> dict[str, Any]:
     """Of each mechanism of votes its settings, with its refusal table, and a digest of its answers to fixed votes."""
     found = dict[str, Any]()
-    terms: VoteTerms = {"cutoff": 20, "queries": 60, "classes": 3, "teachers": 200, "order": 2.0}
+    terms: world.VoteTerms = {"cutoff": 20, "queries": 60, "classes": 3, "teachers": 200, "order": 2.0}
     votes = np.random.default_rng(0).multinomial(200, [0.5, 0.3, 0.2], size=60)
-    for name in MECHANISMS:
-        mechanism = calibrate(name, epsilon=4.0, delta=1e-5, **terms)
+    for name in world.MECHANISMS:
+        mechanism = world.calibrate(name, epsilon=4.0, delta=1e-5, **terms)
         answers = mechanism.release(votes, Fixed(), 0, 0)
         counts = None if answers.counts is None else answers.counts.tolist()
         settings = as_filed(
-            json.loads(canonical_json(mechanism.model_dump(mode="json"))), filed.get(name, {}).get("settings", {})
+            json.loads(world.canonical_json(mechanism.model_dump(mode="json"))), filed.get(name, {}).get("settings", {})
         )
         found[name] = {"settings": settings, "answers": _digest([answers.labels.tolist(), counts])}
-    for single in (OptimalRelease, LaplaceRelease):
-        settings = json.loads(canonical_json(single.calibrate(epsilon=1.0, delta=1e-5).model_dump(mode="json")))
+    for single in (world.OptimalRelease, world.LaplaceRelease):
+        settings = json.loads(world.canonical_json(single.calibrate(epsilon=1.0, delta=1e-5).model_dump(mode="json")))
         found[single.name] = {"settings": as_filed(settings, filed.get(single.name, {}).get("settings", {}))}
     return found
 
@@ -154,35 +138,35 @@ def mechanisms(filed: dict[str, Any]) -> dict[str, Any]:
 class Fixed:
     """Draws that are the same at every call: keyed ones by a key of zeros, and noise as `fixed`."""
 
-    def uniform(self, first: int, rows: int) -> Draws:
-        return mechanisms_noise.keyed_draws(bytes(KEY_BYTES), first, rows)
+    def uniform(self, first: int, rows: int) -> world.Draws:
+        return world.mechanisms_noise.keyed_draws(bytes(world.KEY_BYTES), first, rows)
 
-    def laplace(self, scale: float, size: int) -> Ints:
+    def laplace(self, scale: float, size: int) -> world.Ints:
         return noise_of(scale, size)
 
     gaussian = laplace
 
-    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:  # noqa: ARG002
+    def once(self, name: str, draw: Callable[[], world.Ints]) -> world.Ints:  # noqa: ARG002
         return draw()
 
 
 def fixed(patch: pytest.MonkeyPatch) -> None:
     """Keys that follow from their names, sessions that are counted, and noise from a generator with a seed."""
     numbers = itertools.count(1)
-    patch.setattr(Vault, "_make_secret", _make_secret)
-    patch.setattr(door_admit, "__version__", WRITTEN_BY)
+    patch.setattr(world.Vault, "_make_secret", _make_secret)
+    patch.setattr(world.door_admit, "__version__", WRITTEN_BY)
     patch.setattr(secrets, "token_hex", _counted(secrets.token_hex, numbers))
     for drawn in ("laplace", "gaussian"):
-        patch.setattr(mechanisms_noise, drawn, noise_of)
-    patch.setattr(mechanisms_noise, "sample_by_weight", lambda scores, **_: int(np.argmax(scores)))
+        patch.setattr(world.mechanisms_noise, drawn, noise_of)
+    patch.setattr(world.mechanisms_noise, "sample_by_weight", lambda scores, **_: int(np.argmax(scores)))
 
 
-def noise_of(scale: float, size: int) -> Ints:
+def noise_of(scale: float, size: int) -> world.Ints:
     """What stands in for noise of that scale."""
     return np.arange(size) % 7 - 3 + round(scale)
 
 
-def contents(vault: Vault, folder: str) -> str:
+def contents(vault: world.Vault, folder: str) -> str:
     """One digest of all files of a folder, whatever their names are."""
     found = sorted(file for file in (vault.root / folder).rglob("*") if file.is_file())
     each = (vault.take(str(file.relative_to(vault.root))) for file in found)
@@ -231,11 +215,11 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _make_secret(vault: Vault, name: str) -> None:
+def _make_secret(vault: world.Vault, name: str) -> None:
     if not vault.has_secret(name):
-        key = hashlib.sha256(name.encode()).digest()[:KEY_BYTES]
+        key = hashlib.sha256(name.encode()).digest()[: world.KEY_BYTES]
         with vault._new(f"secrets/{name}", exclusive=False) as file:
-            file.write(key + bytes.fromhex(keyed_digest(key, "check", name)))
+            file.write(key + bytes.fromhex(world.keyed_digest(key, "check", name)))
 
 
 def _counted(true: Callable[[int], str], numbers: Iterable[int]) -> Callable[[int], str]:

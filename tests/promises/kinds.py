@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tests import world
 from tests.support.at_door import (
     CLASSES,
     NOISY,
@@ -27,46 +28,28 @@ from tests.support.at_door import (
     opened,
 )
 from tests.support.sums import Rounds, Season, Sketched
-from tests.world import (
-    MECHANISMS,
-    ErrorEstimate,
-    EstimateAsk,
-    HypothesisAsk,
-    LaplaceRelease,
-    Mechanism,
-    OptimalRelease,
-    PrivateTest,
-    Question,
-    QuestionsAsk,
-    Ref,
-    SingleAsk,
-    StableVoting,
-    Stores,
-    StudentTestAsk,
-    Universal,
-    calibrate,
-    canonical,
-    hypothesis_class,
-    keep_answers,
-)
 
-VOTES: dict[str, Mechanism] = {
-    name: calibrate(
+VOTES: dict[str, world.Mechanism] = {
+    name: world.calibrate(
         name, epsilon=2.0, delta=1e-5, cutoff=4 * ROWS, queries=3 * ROWS, classes=2, teachers=TEACHERS, order=2.0
     )
-    for name in MECHANISMS
+    for name in world.MECHANISMS
 } | {"stable": STABLE, "noisy_votes": NOISY, "sparse_vector": VECTOR}
 QUESTIONS = {
-    "question": QuestionsAsk(OptimalRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
-    "question by noise": QuestionsAsk(LaplaceRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
-    "questions": QuestionsAsk(StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5), None, TEACHERS),
+    "question": world.QuestionsAsk(world.OptimalRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
+    "question by noise": world.QuestionsAsk(
+        world.LaplaceRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS
+    ),
+    "questions": world.QuestionsAsk(world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5), None, TEACHERS),
 }
 NAMED = {"session": "d-0", "share": 0.5, "clean": True}
-CANDIDATES = hypothesis_class("stumps", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
-HYPOTHESIS = HypothesisAsk(Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES, CLASSES, ())
-ESTIMATE = EstimateAsk(ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
+CANDIDATES = world.hypothesis_class("stumps", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
+HYPOTHESIS = world.HypothesisAsk(world.Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES, CLASSES, ())
+ESTIMATE = world.EstimateAsk(world.ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
 TESTING = {**NAMED, "student": "digest"}
-TEST = StudentTestAsk(PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=2, secret="rows"), TESTING, CLASSES)
+TEST = world.StudentTestAsk(
+    world.PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=2, secret="rows"), TESTING, CLASSES
+)
 
 
 class Ask(Protocol):
@@ -124,14 +107,14 @@ def ask_season(home: Path, other: bool = False) -> None:
 
 
 def open_question(home: Path, name: str, one_in: int = 7) -> None:
-    opened(Stores.of(home), QUESTIONS[name])
+    opened(world.Stores.of(home), QUESTIONS[name])
     _answered(home, "which shade", one_in)
     if name == "questions":
         _answered(home, "and now", 5)
 
 
 def ask_question(home: Path, other: bool = False, *, name: str) -> None:
-    door, questions = Stores.of(home), QUESTIONS[name]
+    door, questions = world.Stores.of(home), QUESTIONS[name]
     if other:
         _answered(home, "which shade", 2)
     for asked in ("which shade", "and now")[: 1 if questions.question else 2]:
@@ -139,24 +122,24 @@ def ask_question(home: Path, other: bool = False, *, name: str) -> None:
 
 
 def _answered(home: Path, question: str, one_in: int) -> None:
-    answers = [canonical("dark" if at % one_in else "light") for at in range(TEACHERS)]
-    keep_answers(Stores.of(home).vault, "d-1", Question(question, str), answers)
+    answers = [world.canonical("dark" if at % one_in else "light") for at in range(TEACHERS)]
+    world.keep_answers(world.Stores.of(home).vault, "d-1", world.Question(question, str), answers)
 
 
 def open_counted(home: Path, name: str) -> None:
-    door = Stores.of(home)
+    door = world.Stores.of(home)
     opened(door, SINGLE[name].asked)
     _counted(door, "counts/d/counted", SINGLE[name].exact)
 
 
-def _counted(door: Stores, path: str, counts: bytes) -> Ref:
+def _counted(door: world.Stores, path: str, counts: bytes) -> world.Ref:
     with door.vault.create(path) as sink:
         sink.write(counts)
     return sink.ref
 
 
 def ask_once(home: Path, other: bool = False, *, name: str) -> None:
-    door, single = Stores.of(home), SINGLE[name]
+    door, single = world.Stores.of(home), SINGLE[name]
     found = door.vault.find("counts/d/counted")
     assert found is not None
     exact = _counted(door, "counts/d/others", single.others) if other else found
@@ -173,7 +156,7 @@ def _array(count: int, value: int) -> bytes:
 class Single:
     """A question with one answer, with the exact numbers it is answered from, and others."""
 
-    asked: SingleAsk[Any]
+    asked: world.SingleAsk[Any]
     exact: bytes
     others: bytes
 

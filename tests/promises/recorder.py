@@ -77,9 +77,9 @@ class Recording:
 
 
 def recorded(
-    ask: Callable[[], object], world: Path, capture: pytest.CaptureFixture[str], before: Recording | None = None
+    ask: Callable[[], object], folder: Path, capture: pytest.CaptureFixture[str], before: Recording | None = None
 ) -> Recording:
-    """Run `ask`, whose homes and tables lie in the folder `world`; with the outcomes of `before`, if it is given."""
+    """Run `ask`, whose homes and tables lie in `folder`; with the outcomes of `before`, if it is given."""
     made, began = Recording(), time.time()
     capture.readouterr()
     with pytest.MonkeyPatch.context() as patch:
@@ -91,15 +91,15 @@ def recorded(
             ended = f"{type(error).__name__}: {error}"
     lines = [line for text in capture.readouterr() for line in text.splitlines() if not LOGGED.match(line)]
     made.shown = {"the ending": ended.encode(), "the console": DURATION.sub("…", "\n".join(lines)).encode()}
-    for place, content in _published(world):
+    for place, content in _published(folder):
         made.shown[place] = _masked(content, began - 1, time.time() + 2)
     return made
 
 
-def _published(world: Path) -> Iterator[tuple[str, bytes]]:
+def _published(folder: Path) -> Iterator[tuple[str, bytes]]:
     """All published files below a folder, and MLflow's records as text."""
-    for path in sorted(world.rglob("*")):
-        name = str(path.relative_to(world))
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
         if path.name == "mlflow.db":
             with closing(sqlite3.connect(path)) as database:
                 yield name, "\n".join(database.iterdump()).encode()

@@ -12,28 +12,12 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests import world
 from tests.promises.canary import marked_labels, relabelling
 from tests.promises.kept import files, sequences, set_aside
 from tests.promises.kinds import VOTES
 from tests.promises.marks import FEWEST, Marks
 from tests.support.people import changed
-from tests.world import (
-    ErrorEstimate,
-    Ints,
-    Plan,
-    PrivateTest,
-    Question,
-    QuestionTerms,
-    RandomSource,
-    Tallies,
-    Vault,
-    ask_shards,
-    refresh,
-    start,
-    student_synthetic,
-    total_of,
-)
-from tests.world import estimate as estimating
 
 Tables = dict[str, Any]
 
@@ -42,8 +26,8 @@ def as_it_is(tables: Tables) -> Tables:
     return tables
 
 
-def whole(plan: Plan, home: Path) -> object:
-    return start(plan, home)
+def whole(plan: world.Plan, home: Path) -> object:
+    return world.start(plan, home)
 
 
 def told(_: Path, marks: Marks) -> Marks:
@@ -68,13 +52,13 @@ class Run:
     draws: str
     tables: Callable[[Tables], Tables] = as_it_is
     other: tuple[tuple[str, Any], ...] = (("privacy__epsilon", 1.0),)
-    ask: Callable[[Plan, Path], object] = whole
+    ask: Callable[[world.Plan, Path], object] = whole
     works: tuple[str, ...] = ("tests.world.units_teachers.add_votes",)
     made: tuple[str, ...] = ("votes of ", "rows by shard of shards/", "labels of shards/")
     more: Callable[[Path, Marks], Marks] = told
     labels: bool = False
 
-    def plan(self, tables: Tables, **changes: Any) -> Plan:
+    def plan(self, tables: Tables, **changes: Any) -> world.Plan:
         return changed(self.tables(tables), **changes)
 
 
@@ -110,8 +94,8 @@ def arriving(tables: Tables) -> Tables:
     return {**tallied(tables), "stream": {"season": 3, "clock": "0 0 1 1 *"}}
 
 
-def refreshed(plan: Plan, home: Path) -> object:
-    return refresh(plan, home)
+def refreshed(plan: world.Plan, home: Path) -> object:
+    return world.refresh(plan, home)
 
 
 def without(tables: Tables, *sections: str) -> Tables:
@@ -155,10 +139,10 @@ def leaking(rows: pl.DataFrame) -> Any:
     return tuple(str(cell) for cell in rows.row(0)) if rows.height else None
 
 
-def question(form: str, cutoff: int | None) -> Callable[[Plan, Path], object]:
-    def ask(plan: Plan, home: Path) -> object:
-        terms = QuestionTerms(plan.privacy.epsilon / 8, form, cutoff, False)
-        return ask_shards(plan, Question("leaking", leaking), home, terms)
+def question(form: str, cutoff: int | None) -> Callable[[world.Plan, Path], object]:
+    def ask(plan: world.Plan, home: Path) -> object:
+        terms = world.QuestionTerms(plan.privacy.epsilon / 8, form, cutoff, False)
+        return world.ask_shards(plan, world.Question("leaking", leaking), home, terms)
 
     return ask
 
@@ -168,8 +152,8 @@ def surely(tables: Tables) -> Tables:
     return {**tables, "privacy": {**tables["privacy"], "delta": 1e-12}}
 
 
-def estimate(plan: Plan, home: Path) -> object:
-    return estimating(plan, home=home, epsilon=plan.privacy.epsilon / 8, share=0.3, beta=0.05, again=False)
+def estimate(plan: world.Plan, home: Path) -> object:
+    return world.estimate(plan, home=home, epsilon=plan.privacy.epsilon / 8, share=0.3, beta=0.05, again=False)
 
 
 def far_off(patch: pytest.MonkeyPatch) -> list[int]:
@@ -177,35 +161,37 @@ def far_off(patch: pytest.MonkeyPatch) -> list[int]:
     tallies were, each with odds of some 4e-4, and numbers of synthetic rows are. Returns the exact sums of estimates,
     once they pass the door."""
     totals: list[int] = []
-    tried, estimated, tallied = PrivateTest.release, ErrorEstimate.release, Tallies.release
+    tried, estimated, tallied = world.PrivateTest.release, world.ErrorEstimate.release, world.Tallies.release
 
-    def off(self: PrivateTest, matrix: Ints, source: RandomSource) -> Ints:
+    def off(self: world.PrivateTest, matrix: world.Ints, source: world.RandomSource) -> world.Ints:
         return tried(self, matrix, source) + 12_345
 
-    def with_noise_of_five_digits(self: Tallies, number: int, sums: Ints, source: RandomSource) -> Ints:
+    def with_noise_of_five_digits(
+        self: world.Tallies, number: int, sums: world.Ints, source: world.RandomSource
+    ) -> world.Ints:
         drawn = type(source).gaussian
         with pytest.MonkeyPatch.context() as wide:
             wide.setattr(type(source), "gaussian", lambda own, scale, size: drawn(own, scale, size) + 20_000)
             return tallied(self, number, sums, source)
 
-    def far(self: ErrorEstimate, total: int, source: RandomSource) -> int:
+    def far(self: world.ErrorEstimate, total: int, source: world.RandomSource) -> int:
         totals.append(total)
         return estimated(self, total, source) % FEWEST + 12_345
 
-    patch.setattr(PrivateTest, "release", off)
-    patch.setattr(student_synthetic, "ROWS", FEWEST // 2)
-    patch.setattr(Tallies, "release", with_noise_of_five_digits)
-    patch.setattr(ErrorEstimate, "release", far)
+    patch.setattr(world.PrivateTest, "release", off)
+    patch.setattr(world.student_synthetic, "ROWS", FEWEST // 2)
+    patch.setattr(world.Tallies, "release", with_noise_of_five_digits)
+    patch.setattr(world.ErrorEstimate, "release", far)
     return totals
 
 
 def parts_of_sums(home: Path, marks: Marks) -> Marks:
     """With the sums over all blocks."""
-    vault, rounds = Vault(home / "vault"), dict[str, list[Any]]()
+    vault, rounds = world.Vault(home / "vault"), dict[str, list[Any]]()
     for path in files(home, "sums"):
         rounds.setdefault(path.name, []).append(vault.find(str(path.relative_to(vault.root))))
     for name, blocks in rounds.items():
-        marks = marks.with_sequence(f"all of {name}", total_of(blocks, vault))
+        marks = marks.with_sequence(f"all of {name}", world.total_of(blocks, vault))
     return marks
 
 

@@ -11,23 +11,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests import world
 from tests.promises.canary import NAME, VALUE, private_rows, relabelling
 from tests.promises.kept import drawn, files
 from tests.promises.scene import Scene
-from tests.world import (
-    Admitted,
-    BudgetRefused,
-    ConcordError,
-    EnvironmentFailed,
-    NotVerified,
-    PrivateFiles,
-    RunContext,
-    VotesAsk,
-    WrongInput,
-    claim,
-    flows_admit,
-    opening_of,
-)
 
 
 def headless(private: Path) -> None:
@@ -52,17 +39,17 @@ def half_a_table(private: Path) -> None:
 @pytest.mark.parametrize("spoil", [headless, another_format, half_a_table])
 def test_a_private_table_that_cannot_be_read_tells_nothing(scene: Scene, spoil: Callable[[Path], None]) -> None:
     spoil(scene.private)
-    scene.fails(ConcordError)
+    scene.fails(world.ConcordError)
 
 
 def test_a_machine_that_gives_out_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "MemoryError" in scene.fails(EnvironmentFailed, teachers__estimator="tests.promises.tellers.Glutton")
+    assert "MemoryError" in scene.fails(world.EnvironmentFailed, teachers__estimator="tests.promises.tellers.Glutton")
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device", f"/disk/{VALUE}")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert "No space left" in scene.fails(EnvironmentFailed)
+    assert "No space left" in scene.fails(world.EnvironmentFailed)
 
 
 @contextmanager
@@ -82,20 +69,20 @@ def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     """Each fault is detected at a different place: vault, private table, ledger, test table, MLflow."""
     scene.run()
     with damaged(files(scene.home, "votes"), at=0):
-        assert "not what was written" in scene.fails(NotVerified)
-    assert "--new-session" in scene.fails(BudgetRefused, teachers__count=61)
+        assert "not what was written" in scene.fails(world.NotVerified)
+    assert "--new-session" in scene.fails(world.BudgetRefused, teachers__count=61)
     file = next(scene.private.iterdir())
     rows = file.read_bytes()
     file.write_bytes(rows + f"{VALUE}-unit-new,1,{VALUE}-shade,1,yes,{VALUE}-note\n".encode())
-    assert "version" in scene.fails(NotVerified)
+    assert "version" in scene.fails(world.NotVerified)
     file.write_bytes(rows)
     test = Path(scene.plan().path("test"))
     pl.read_parquet(test).with_columns(outcome=pl.lit("perhaps")).write_parquet(test)
-    assert "data.test" in scene.fails(WrongInput)
+    assert "data.test" in scene.fails(world.WrongInput)
     test.unlink()
     (scene.home / "mlflow.db").unlink()
     (scene.home / "mlflow.db").mkdir()  # a folder cannot be put aside and replaced
-    assert "MLflow" in scene.fails(EnvironmentFailed, data__test=None, student__refused="drop")
+    assert "MLflow" in scene.fails(world.EnvironmentFailed, data__test=None, student__refused="drop")
 
 
 @pytest.mark.slow
@@ -103,19 +90,23 @@ def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkey
     """Of a relabelled session: it is admitted and its hypothesis drawn; while it polls, others take the rest of the
     budget."""
     scene.tables = relabelling(scene.tables)
-    begin = flows_admit.begin
+    begin = world.flows_admit.begin
 
     def too_late(
-        run: RunContext, admitted: Admitted[VotesAsk], private: PrivateFiles, *arguments: Any, **named: Any
+        run: world.RunContext,
+        admitted: world.Admitted[world.VotesAsk],
+        private: world.PrivateFiles,
+        *arguments: Any,
+        **named: Any,
     ) -> Any:
-        claim(run.stores, run.plan, private.files)
-        with suppress(BudgetRefused):
+        world.claim(run.stores, run.plan, private.files)
+        with suppress(world.BudgetRefused):
             for other in map(str, count()):
-                asked = opening_of(run.stores, run.plan, admitted.ask, admitted.stream.encoding)
+                asked = world.opening_of(run.stores, run.plan, admitted.ask, admitted.stream.encoding)
                 asked = replace(asked, id=other, commitment=other, mechanism={"name": "another"})
                 run.stores.ledger.open_session(asked, further=True)
         return begin(run, admitted, private, *arguments, **named)
 
-    monkeypatch.setattr(flows_admit, "begin", too_late)
-    assert "does not cover" in scene.fails(BudgetRefused, new_session=True)
+    monkeypatch.setattr(world.flows_admit, "begin", too_late)
+    assert "does not cover" in scene.fails(world.BudgetRefused, new_session=True)
     assert drawn(scene.home)

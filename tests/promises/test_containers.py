@@ -22,23 +22,10 @@ import pyarrow as pa
 import pytest
 
 import concord
+from tests import world
 from tests.support.raw import CELLS, TYPES, Cell, column, exact
 from tests.support.rules import through_the_rules
 from tests.support.sources import plan_over
-from tests.world import (
-    LABEL,
-    ConcordClassifier,
-    ConcordRegressor,
-    Encoding,
-    Vault,
-    WrongInput,
-    cast_rows,
-    flows_classifier,
-    keep_frame,
-    open_private,
-    units_identifiers,
-    with_snapshots,
-)
 
 pandas = pytest.importorskip("pandas")
 
@@ -167,9 +154,9 @@ def held(make: Make, kind: str) -> list[Any]:
 
 def rows_of(table: Any, folder: Path) -> pl.DataFrame:
     """What the private reader makes of a frame that was given to concord.run."""
-    vault = Vault(folder / "vault")
-    plan = plan_over(keep_frame(table, vault, "private", "ward"), folder)
-    private = open_private(with_snapshots(plan, vault).path("private"))
+    vault = world.Vault(folder / "vault")
+    plan = plan_over(world.keep_frame(table, vault, "private", "ward"), folder)
+    private = world.open_private(world.with_snapshots(plan, vault).path("private"))
     return pl.concat(private.frames(dict.fromkeys(private.names, "data.features")))
 
 
@@ -178,13 +165,13 @@ def others(bits: list[Any]) -> list[Any]:
 
 
 def label_bits(rows: Any, kind: str) -> list[Any]:
-    encoding = Encoding(columns=(), label="label", classes=tuple(str(name) for name in KINDS[kind].classes))
-    return others(exact(cast_rows(pl.DataFrame(rows), encoding)[LABEL]))
+    encoding = world.Encoding(columns=(), label="label", classes=tuple(str(name) for name in KINDS[kind].classes))
+    return others(exact(world.cast_rows(pl.DataFrame(rows), encoding)[world.LABEL]))
 
 
 def number_bits(rows: Any) -> list[Any]:
-    encoding = Encoding(columns=(), label="label", classes=(), bounds=(-(2.0**54), 2.0**54))
-    return others(exact(cast_rows(pl.DataFrame(rows), encoding)[LABEL]))
+    encoding = world.Encoding(columns=(), label="label", classes=(), bounds=(-(2.0**54), 2.0**54))
+    return others(exact(world.cast_rows(pl.DataFrame(rows), encoding)[world.LABEL]))
 
 
 RIGHT = others([np.uint16(row % 2).tobytes() for row in range(9)])
@@ -207,7 +194,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[pa.Table]:
 @pytest.mark.parametrize(("name", "kind"), cases("words", *QUICK, among=KINDS))
 def test_one_label_changes_no_other_of_a_classifier(given: list[pa.Table], name: str, kind: str) -> None:
     for labels in held(CONTAINERS[name, kind], kind):
-        ConcordClassifier(classes=list(KINDS[kind].classes), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
+        world.ConcordClassifier(classes=list(KINDS[kind].classes), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
         assert label_bits(given.pop(), kind) == RIGHT
 
 
@@ -216,7 +203,7 @@ def test_one_label_changes_no_other_of_a_classifier(given: list[pa.Table], name:
 def test_one_label_changes_no_other_of_a_regressor(given: list[pa.Table], name: str, kind: str) -> None:
     right = others([np.float64(float(KINDS[kind].classes[row % 2])).tobytes() for row in range(9)])
     for labels in held(CONTAINERS[name, kind], kind):
-        ConcordRegressor(bounds=[-(2.0**54), 2.0**54], rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
+        world.ConcordRegressor(bounds=[-(2.0**54), 2.0**54], rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
         assert number_bits(given.pop()) == right
 
 
@@ -228,7 +215,9 @@ FRAMES: dict[str, Callable[[Any], Any]] = {
 DOORS: dict[str, Callable[[Any, list[pa.Table]], Any]] = {
     "concord.run": lambda frame, _: frame,
     "classifier": lambda frame, given: (
-        ConcordClassifier(classes=["a", "b"], rows=9, plan={"data": {"label": "y"}}).fit(frame, range(9), public=frame)
+        world.ConcordClassifier(classes=["a", "b"], rows=9, plan={"data": {"label": "y"}}).fit(
+            frame, range(9), public=frame
+        )
         and given.pop()
     ),
 }
@@ -272,14 +261,14 @@ def test_no_bits_of_an_arrow_cell_change_another_or_how_it_ends(
         cells = column(stored, [bits for each in odd for bits in (b"a", each, b"b")])
         try:
             X = np.zeros((len(cells), 1))
-            ConcordClassifier(classes=["a", "b"], rows=len(cells)).fit(X, cells, public=[[1.0]])
+            world.ConcordClassifier(classes=["a", "b"], rows=len(cells)).fit(X, cells, public=[[1.0]])
             labels: Any = beside(given.pop()["label"].to_pylist())
-        except WrongInput as refused:
+        except world.WrongInput as refused:
             labels = str(refused)
         try:
             table = rows_of(pa.table({"c": cells}), tmp_path)
             return labels, {rule: beside(found) for rule, found in through_the_rules(table["c"]).items()}
-        except WrongInput as refused:
+        except world.WrongInput as refused:
             return labels, str(refused)
 
     assert ended(CELLS) == ended([b"a"] * len(CELLS))
@@ -304,7 +293,7 @@ def test_one_number_changes_no_other_of_an_array(given: list[pa.Table], name: st
     for odd in (1.0, math.nan, math.inf, -0.0, 5e-324, 1e300 if name != "float32" else 1e30, np.longdouble("1e4000")):
         with np.errstate(all="ignore"):
             X = MATRICES[name](odd)
-        ConcordClassifier(classes=["a", "b"], rows=3).fit(X, ["a", "b", "a"], public=[[1.0]])
+        world.ConcordClassifier(classes=["a", "b"], rows=3).fit(X, ["a", "b", "a"], public=[[1.0]])
         first, _, last = exact(pl.DataFrame(given.pop())["x0"])
         found.add((first, last))
     assert len(found) == 1
@@ -314,8 +303,8 @@ def test_one_number_changes_no_other_of_an_array(given: list[pa.Table], name: st
 def test_what_has_no_type_is_refused_by_its_container_and_no_cell_is_printed(rows: Callable[[Any], Any]) -> None:
     said = set()
     for odd in (1.0, *ODD, "SECRET", 777.5):
-        with pytest.raises(WrongInput, match="X must be") as refused:
-            ConcordClassifier(classes=["a", "b"], rows=2).fit(rows(odd), ["a", "b"], public=[[1.0]])
+        with pytest.raises(world.WrongInput, match="X must be") as refused:
+            world.ConcordClassifier(classes=["a", "b"], rows=2).fit(rows(odd), ["a", "b"], public=[[1.0]])
         said.add(str(refused.value))
     assert len(said) == 1
 
@@ -325,13 +314,17 @@ def test_labels_read_by_numpy_as_before_are_caught(given: list[pa.Table], monkey
     """The planted fault: one type for all labels, which NumPy chooses."""
 
     def guessed(labels: Any, *_: Any) -> pl.Series:
-        return pl.Series([units_identifiers.word_of(each) for each in np.asarray(labels).tolist()], dtype=pl.String)
+        return pl.Series(
+            [world.units_identifiers.word_of(each) for each in np.asarray(labels).tolist()], dtype=pl.String
+        )
 
-    monkeypatch.setattr(flows_classifier, "column_of", guessed)
+    monkeypatch.setattr(world.flows_classifier, "column_of", guessed)
     monkeypatch.setattr(
-        flows_classifier, "_names_of", lambda classes: {units_identifiers.word_of(name): str(name) for name in classes}
+        world.flows_classifier,
+        "_names_of",
+        lambda classes: {world.units_identifiers.word_of(name): str(name) for name in classes},
     )
     for kind, odd in (("truth values", math.nan), ("integers that no double holds", math.nan)):
         labels = alternating(kind, odd)
-        ConcordClassifier(classes=list(KINDS[kind].classes), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
+        world.ConcordClassifier(classes=list(KINDS[kind].classes), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
         assert label_bits(given.pop(), kind) != RIGHT, kind

@@ -10,24 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.promises.kinds import KINDS, Kind
 from tests.promises.walks import files
 from tests.support.homes import dies
 from tests.support.processes import FRESH
 from tests.support.sentences import facts
-from tests.world import (
-    BudgetRefused,
-    EnvironmentFailed,
-    Ledger,
-    NotVerified,
-    Randomness,
-    Released,
-    Session,
-    Stores,
-    Vault,
-    close,
-    mechanisms_noise,
-)
 
 NOISE = ("laplace", "gaussian", "sample_by_weight", "keyed_draws")
 """Everything that draws."""
@@ -46,8 +34,8 @@ def home(tmp_path: Path, kind: Kind) -> Path:
     return tmp_path / "home"
 
 
-def session_of(home: Path) -> Session:
-    return Ledger.of(home).session("d-1")
+def session_of(home: Path) -> world.Session:
+    return world.Ledger.of(home).session("d-1")
 
 
 def flip(file: Path) -> None:
@@ -73,11 +61,11 @@ def steps_of(home: Path, kind: Kind) -> list[str]:
 
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, step in (
-            (Ledger, "begin_batch", "begin"),
-            (Ledger, "record_draw", "record"),
-            (Released, "write", "publish"),
-            (Ledger, "commit_batch", "commit"),
-            *((mechanisms_noise, name, "draw") for name in NOISE),
+            (world.Ledger, "begin_batch", "begin"),
+            (world.Ledger, "record_draw", "record"),
+            (world.Released, "write", "publish"),
+            (world.Ledger, "commit_batch", "commit"),
+            *((world.mechanisms_noise, name, "draw") for name in NOISE),
         ):
             patch.setattr(owner, name, noting(step, getattr(owner, name)))
         kind.ask(home)
@@ -115,7 +103,7 @@ def test_what_is_drawn_is_paid_for_and_on_record_before_it_is_published(home: Pa
     assert session.asked == session.answered + session.refused > 0
     if kind.name != "questions":  # a stream of questions stays open
         assert session.status == "spent" or session.cutoff is not None
-    Ledger.of(home).verify()
+    world.Ledger.of(home).verify()
 
 
 @pytest.mark.parametrize("missing", ["begin", "record", "publish"])
@@ -137,18 +125,18 @@ def test_asked_again_it_is_replayed_and_nothing_is_drawn_or_spent(
     home: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind.ask(home)
-    before = files(home / "released"), session_of(home), Ledger.of(home).total("d")
+    before = files(home / "released"), session_of(home), world.Ledger.of(home).total("d")
     for name in NOISE:
-        monkeypatch.setattr(mechanisms_noise, name, drawing)
+        monkeypatch.setattr(world.mechanisms_noise, name, drawing)
     kind.ask(home)
-    assert (files(home / "released"), session_of(home), Ledger.of(home).total("d")) == before
+    assert (files(home / "released"), session_of(home), world.Ledger.of(home).total("d")) == before
 
 
 def test_a_draw_in_place_of_a_replay_would_be_found(home: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever draws is trapped above: asked for the first time, each kind is caught."""
     for name in NOISE:
-        monkeypatch.setattr(mechanisms_noise, name, drawing)
-    with pytest.raises(EnvironmentFailed, match="AssertionError"):
+        monkeypatch.setattr(world.mechanisms_noise, name, drawing)
+    with pytest.raises(world.EnvironmentFailed, match="AssertionError"):
         kind.ask(home)
     assert not files(home / "released")
 
@@ -162,7 +150,7 @@ def test_other_private_numbers_stop_before_a_draw(home: Path, kind: Kind) -> Non
     if kind.named:
         kind.ask(home, other=True)
     else:
-        with pytest.raises(NotVerified, match=facts("batch 0", "session d-1", "changed")):
+        with pytest.raises(world.NotVerified, match=facts("batch 0", "session d-1", "changed")):
             kind.ask(home, other=True)
     assert (files(home / "released"), session_of(home)) == before
 
@@ -170,10 +158,10 @@ def test_other_private_numbers_stop_before_a_draw(home: Path, kind: Kind) -> Non
 def test_numbers_that_change_between_draw_and_release_stop_it(home: Path, kind: Kind) -> None:
     """The draw was for other numbers, so that both together would tell of them."""
     with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Ledger, "commit_batch", dies)
+        patch.setattr(world.Ledger, "commit_batch", dies)
         kind.ask(home)
     released = files(home / "released")
-    with pytest.raises(NotVerified, match="changed since it was begun"):
+    with pytest.raises(world.NotVerified, match="changed since it was begun"):
         kind.ask(home, other=True)
     assert files(home / "released") == released
 
@@ -181,10 +169,10 @@ def test_numbers_that_change_between_draw_and_release_stop_it(home: Path, kind: 
 def test_without_its_key_or_with_another_nothing_goes_on(home: Path, kind: Kind) -> None:
     secret = home / "vault" / "secrets" / "sessions" / "d-1"
     secret.unlink()
-    with pytest.raises(NotVerified, match="the key of session d-1"):
+    with pytest.raises(world.NotVerified, match="the key of session d-1"):
         kind.ask(home)
-    Vault(home / "vault").make_secret("sessions/d-1")
-    with pytest.raises(NotVerified, match="is not the one it was opened with"):
+    world.Vault(home / "vault").make_secret("sessions/d-1")
+    with pytest.raises(world.NotVerified, match="is not the one it was opened with"):
         kind.ask(home)
     assert not files(home / "released")
 
@@ -194,7 +182,7 @@ def test_a_released_file_that_changed_is_not_handed_on(home: Path, kind: Kind) -
     for file in (home / "released").rglob("*"):
         if file.is_file():
             flip(file)
-    with pytest.raises(NotVerified):
+    with pytest.raises(world.NotVerified):
         kind.ask(home)
 
 
@@ -202,11 +190,11 @@ def test_a_released_file_that_changed_is_not_handed_on(home: Path, kind: Kind) -
 
 
 def test_a_session_that_was_closed_first_draws_nothing(home: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    close(Stores.of(home), "d-1", give_back=True)
-    monkeypatch.setattr(Randomness, "kept", drawing)
+    world.close(world.Stores.of(home), "d-1", give_back=True)
+    monkeypatch.setattr(world.Randomness, "kept", drawing)
     for name in NOISE:
-        monkeypatch.setattr(mechanisms_noise, name, drawing)
-    with suppress(BudgetRefused, NotVerified):  # rows that come too late are published as not asked
+        monkeypatch.setattr(world.mechanisms_noise, name, drawing)
+    with suppress(world.BudgetRefused, world.NotVerified):  # rows that come too late are published as not asked
         kind.ask(home)
     session = session_of(home)
     assert (session.asked, session.batches) == (0, 0)
@@ -214,11 +202,11 @@ def test_a_session_that_was_closed_first_draws_nothing(home: Path, kind: Kind, m
 
 def test_what_was_begun_is_paid_though_the_session_is_closed_before_it_is_released(home: Path, kind: Kind) -> None:
     with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Released, "write", dies)
+        patch.setattr(world.Released, "write", dies)
         kind.ask(home)
     pending = session_of(home).pending
     assert pending is not None
-    close(Stores.of(home), "d-1", give_back=True)
+    world.close(world.Stores.of(home), "d-1", give_back=True)
     session = session_of(home)
     assert session.settled is not None
     if session.per_refusal is None:
@@ -241,6 +229,6 @@ def test_of_two_processes_one_draws_and_both_have_the_same(home: Path, kind: Kin
     released, session = files(home / "released"), session_of(home)
     kind.ask(home)
     assert (files(home / "released"), session_of(home)) == (released, session)
-    records = [record.kind for record in Ledger.of(home).records()]
+    records = [record.kind for record in world.Ledger.of(home).records()]
     assert records.count("begin") == records.count("commit") == session.batches
-    Ledger.of(home).verify()
+    world.Ledger.of(home).verify()

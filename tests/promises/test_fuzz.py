@@ -7,38 +7,27 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.promises.fuzz import SECRET, bent, damaged, table_file
 from tests.support.people import changed, tables_of_plan, write_tables
-from tests.world import (
-    ConcordError,
-    Encoding,
-    PrivateRows,
-    Vault,
-    WrongInput,
-    learn_encoding,
-    load_plan,
-    parse_plan,
-    split,
-    stage_public,
-)
 
 PUBLIC, PRIVATE, PLANS, TEXTS = 600, 500, 600, 300
 """Cases, every one with --exhaustive; otherwise, of those that read tables, a fifth."""
 
 
-def one_sentence(error: ConcordError) -> bool:
+def one_sentence(error: world.ConcordError) -> bool:
     result = str(error)
     return 0 < len(result) < 2000 and "\n" not in result and "Traceback" not in result
 
 
-def outcomes(cases: int, attempt: Callable[[int], Any]) -> tuple[int, list[WrongInput]]:
+def outcomes(cases: int, attempt: Callable[[int], Any]) -> tuple[int, list[world.WrongInput]]:
     """The number of cases accepted, and the errors of the others; any error but WrongInput is raised."""
     taken, refused = 0, []
     for seed in range(cases):
         try:
             attempt(seed)
             taken += 1
-        except WrongInput as wrong:
+        except world.WrongInput as wrong:
             refused.append(wrong)
         except BaseException as other:
             raise AssertionError(f"seed {seed}: {type(other).__name__}: {other}") from other
@@ -51,16 +40,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def encoding(folder: Path) -> Encoding:
-    return learn_encoding(parse_plan(tables_of_plan(folder)))
+def encoding(folder: Path) -> world.Encoding:
+    return world.learn_encoding(world.parse_plan(tables_of_plan(folder)))
 
 
 def test_public_tables_are_taken_or_refused_in_one_sentence(folder: Path, exhaustive: bool) -> None:
-    vault, cases = Vault(folder / "public-vault"), PUBLIC if exhaustive else PUBLIC // 5
+    vault, cases = world.Vault(folder / "public-vault"), PUBLIC if exhaustive else PUBLIC // 5
 
     def attempt(seed: int) -> None:
         plan = changed(tables_of_plan(folder), data__public=str(table_file(seed, folder)))
-        stage_public(plan.path("public"), learn_encoding(plan), vault, "staged", 16)
+        world.stage_public(plan.path("public"), world.learn_encoding(plan), vault, "staged", 16)
 
     taken, refused = outcomes(cases, attempt)
     assert min(taken, len(refused)) > cases / 10
@@ -68,15 +57,15 @@ def test_public_tables_are_taken_or_refused_in_one_sentence(folder: Path, exhaus
 
 
 def test_private_tables_are_taken_or_refused_without_a_word_of_what_they_hold(
-    folder: Path, encoding: Encoding, exhaustive: bool
+    folder: Path, encoding: world.Encoding, exhaustive: bool
 ) -> None:
-    vault, cases = Vault(folder / "private-vault"), PRIVATE if exhaustive else PRIVATE // 5
+    vault, cases = world.Vault(folder / "private-vault"), PRIVATE if exhaustive else PRIVATE // 5
 
     def attempt(seed: int) -> None:
         plan = changed(
             tables_of_plan(folder), data__private=str(table_file(seed, folder)), teachers__count=2, teachers__block=1
         )
-        assert len(split(PrivateRows(plan, encoding, vault, b"key"), "shards")) == 2
+        assert len(world.split(world.PrivateRows(plan, encoding, vault, b"key"), "shards")) == 2
 
     taken, refused = outcomes(cases, attempt)
     assert min(taken, len(refused)) > cases / 10
@@ -84,7 +73,7 @@ def test_private_tables_are_taken_or_refused_without_a_word_of_what_they_hold(
 
 
 def test_plans_are_taken_or_refused_in_one_sentence(folder: Path) -> None:
-    taken, refused = outcomes(PLANS, lambda seed: parse_plan(bent(seed, tables_of_plan(folder))))
+    taken, refused = outcomes(PLANS, lambda seed: world.parse_plan(bent(seed, tables_of_plan(folder))))
     assert taken > 0
     assert len(refused) > PLANS / 2
     assert all(map(one_sentence, refused))
@@ -95,7 +84,7 @@ def test_plan_files_are_taken_or_refused_in_one_sentence(tmp_path: Path) -> None
 
     def attempt(seed: int) -> None:
         (tmp_path / "plan.toml").write_bytes(damaged(random.Random(seed), whole))
-        load_plan(tmp_path / "plan.toml")
+        world.load_plan(tmp_path / "plan.toml")
 
     taken, refused = outcomes(TEXTS, attempt)
     assert min(taken, len(refused)) > TEXTS / 10

@@ -10,24 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.promises.commands import killed, plainly
 from tests.support.copies import copied
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.world import (
-    STUDENT_TEST,
-    EnvironmentFailed,
-    Ledger,
-    Plan,
-    Records,
-    Stores,
-    budget_of,
-    close,
-    estimate,
-    learn,
-    start,
-    study_again,
-    verify,
-)
 
 SMALL = {"teachers": {"count": 20, "block": 10}, "student": {}}
 TALLIED = {"labeling": {"mechanism": "tallies", "rows": 1000}}
@@ -43,15 +29,15 @@ def plan_of(data: Path, *, tallied: bool) -> Any:
 
 
 def voted(home: Path, data: Path, *, again: bool) -> None:
-    learn(plan_of(data, tallied=False), home, new_session=again)
+    world.learn(plan_of(data, tallied=False), home, new_session=again)
 
 
 def tallied(home: Path, data: Path, *, again: bool) -> None:
-    learn(plan_of(data, tallied=True), home, new_session=again)
+    world.learn(plan_of(data, tallied=True), home, new_session=again)
 
 
 def estimated(home: Path, data: Path, *, again: bool) -> None:
-    estimate(plan_of(data, tallied=False), 0.5, 0.2, 0.05, home, again=again)
+    world.estimate(plan_of(data, tallied=False), 0.5, 0.2, 0.05, home, again=again)
 
 
 COMMANDS: dict[str, tuple[Asked, str, tuple[str, ...]]] = {
@@ -110,28 +96,28 @@ def test_what_a_killed_command_charged_is_finished_before_a_further_session(
     kind: str, tmp_path: Path, mlflow_database: Path
 ) -> None:
     asked, command, places = COMMANDS[kind]
-    world = World(tmp_path, mlflow_database, asked)
+    case = World(tmp_path, mlflow_database, asked)
     for number, place in enumerate(places):
-        home = copied(world.base, tmp_path / str(number))
-        world.killed(home, place)
-        ledger = Ledger.of(home)
+        home = copied(case.base, tmp_path / str(number))
+        case.killed(home, place)
+        ledger = world.Ledger.of(home)
         charged, (first, second) = ledger.total("people"), ledger.sessions("people")
         assert unfinished(home) == {second.id: command}, place
-        world.once(home, again=True)
+        case.once(home, again=True)
         assert [each.id for each in ledger.sessions("people")] == [first.id, second.id], place
         assert (ledger.total("people"), unfinished(home)) == (charged, {}), place
-    world.once(home, again=True)
+    case.once(home, again=True)
     assert len(ledger.sessions("people")) == 3
     assert (unfinished(home), ledger.total("people") == charged) == ({}, False)
 
 
 def unfinished(home: Path) -> dict[str, str]:
     """What budget and verify name as charged and not published, with the command that finishes it."""
-    (domain,) = budget_of(home)["domains"]
+    (domain,) = world.budget_of(home)["domains"]
     found = {each["id"]: each["finished_by"] for each in domain["sessions"] if each["finished_by"]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
-        checks = verify(home)
+        checks = world.verify(home)
     assert found or all(check.ok for check in checks)
     said = {check.name: check.detail for check in checks if check.name.endswith(": unfinished")}
     assert said.keys() == {f"{name}: unfinished" for name in found}
@@ -142,46 +128,46 @@ def unfinished(home: Path) -> dict[str, str]:
 @pytest.mark.slow
 def test_a_killed_session_that_was_closed_is_not_finished(tmp_path: Path, mlflow_database: Path) -> None:
     """Its operator has ended it: the next is a further one."""
-    world = World(tmp_path, mlflow_database, voted)
-    world.killed(world.base, "tests.world.Ledger.begin_batch")
-    _, second = Ledger.of(world.base).sessions("people")
+    case = World(tmp_path, mlflow_database, voted)
+    case.killed(case.base, "tests.world.Ledger.begin_batch")
+    _, second = world.Ledger.of(case.base).sessions("people")
     assert second.status == "open"
-    close(Stores.of(world.base), second.id, give_back=False)
-    assert unfinished(world.base) == {}
-    world.once(world.base, again=True)
-    assert len(Ledger.of(world.base).sessions("people")) == 3
+    world.close(world.Stores.of(case.base), second.id, give_back=False)
+    assert unfinished(case.base) == {}
+    case.once(case.base, again=True)
+    assert len(world.Ledger.of(case.base).sessions("people")) == 3
 
 
 @pytest.mark.slow
 def test_a_killed_test_is_finished_also_if_its_student_was_published_again(tmp_path: Path, plain_home: Path) -> None:
     """The student's certificate tells of the test, which was charged and not drawn."""
     plan = plan_of(write_tables(tmp_path / "data", people(800, 1)), tallied=False)
-    plan, begin = Plan.model_validate(plan.model_dump() | {"test": {"share": 0.3}}), Ledger.begin_batch
+    plan, begin = world.Plan.model_validate(plan.model_dump() | {"test": {"share": 0.3}}), world.Ledger.begin_batch
 
-    def begins(ledger: Ledger, session: str, *given: Any, **named: Any) -> Any:
-        if ledger.session(session).purpose == STUDENT_TEST:
+    def begins(ledger: world.Ledger, session: str, *given: Any, **named: Any) -> Any:
+        if ledger.session(session).purpose == world.STUDENT_TEST:
             raise OSError("switched off")
         return begin(ledger, session, *given, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "begin_batch", begins)
-        with pytest.raises(EnvironmentFailed):
-            start(plan, plain_home)
-    learned, opened = Ledger.of(plain_home).sessions("people")
-    charged = Ledger.of(plain_home).total("people")
-    study_again(learned.id, plain_home)
-    assert Stores.of(plain_home).unpublished == {opened.id}
-    start(plan, plain_home)
-    assert Stores.of(plain_home).unpublished == set()
-    assert len(Ledger.of(plain_home).sessions("people")) == 2
-    assert Ledger.of(plain_home).total("people") == charged
+        patch.setattr(world.Ledger, "begin_batch", begins)
+        with pytest.raises(world.EnvironmentFailed):
+            world.start(plan, plain_home)
+    learned, opened = world.Ledger.of(plain_home).sessions("people")
+    charged = world.Ledger.of(plain_home).total("people")
+    world.study_again(learned.id, plain_home)
+    assert world.Stores.of(plain_home).unpublished == {opened.id}
+    world.start(plan, plain_home)
+    assert world.Stores.of(plain_home).unpublished == set()
+    assert len(world.Ledger.of(plain_home).sessions("people")) == 2
+    assert world.Ledger.of(plain_home).total("people") == charged
 
 
 @pytest.mark.slow
 def test_without_its_parameter_it_is_finished_too(tmp_path: Path, mlflow_database: Path) -> None:
-    world = World(tmp_path, mlflow_database, voted)
-    world.killed(world.base, "tests.world.flows_learn.publish")
-    world.once(world.base, again=False)
-    assert unfinished(world.base) == {}
-    _, second = Ledger.of(world.base).sessions("people")
-    assert Records.of(world.base).runs(second.id)
+    case = World(tmp_path, mlflow_database, voted)
+    case.killed(case.base, "tests.world.flows_learn.publish")
+    case.once(case.base, again=False)
+    assert unfinished(case.base) == {}
+    _, second = world.Ledger.of(case.base).sessions("people")
+    assert world.Records.of(case.base).runs(second.id)

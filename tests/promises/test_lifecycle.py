@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
+from tests import world
 from tests.promises.kept import KINDS
 from tests.promises.recorder import drawing
 from tests.promises.runs import RUNS, Run, Tables, refreshed, trying, without
@@ -24,21 +25,6 @@ from tests.support.chained import Said, rewrite
 from tests.support.homes import charged
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.sentences import facts
-from tests.world import (
-    BudgetRefused,
-    Ledger,
-    NotVerified,
-    Plan,
-    RowsNotPaid,
-    Stores,
-    Summary,
-    WrongInput,
-    close,
-    forget,
-    start_extension,
-    verify,
-    verify_published,
-)
 
 TALLIES = {"mechanism": "tallies", "rows": 3000}
 CHOSEN = {"learner": "universal", "hypotheses": "stumps", "features": ["size"], "epsilon": 1.0}
@@ -97,7 +83,7 @@ def contents(*folders: Path) -> dict[Path, bytes]:
 def faults(home: Path) -> list[str]:
     """What a home's verification finds, and a stranger's of each folder that was published."""
     certified = [file.parent for file in (home / "released").glob("*/certificate.json")]
-    checks = [*verify(home), *(check for folder in certified for check in verify_published(folder))]
+    checks = [*world.verify(home), *(check for folder in certified for check in world.verify_published(folder))]
     return [f"{check.name}: {check.detail}" for check in checks if not check.ok]
 
 
@@ -107,7 +93,7 @@ def edits_missed(home: Path) -> list[Path]:
     for file, whole in contents(home / "released").items():
         folder, middle = home / "released" / file.relative_to(home / "released").parts[0], len(whole) // 2
         file.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
-        checks = verify_published(folder) if (folder / "certificate.json").exists() else verify(home)
+        checks = world.verify_published(folder) if (folder / "certificate.json").exists() else world.verify(home)
         missed += [file] * all(check.ok for check in checks)
         file.write_bytes(whole)
     return missed
@@ -137,7 +123,7 @@ class Life:
     def __init__(self, way: Run, tables: Tables, home: Path) -> None:
         self.way, self.tables, self.home, self.plan = way, tables, home, way.plan(tables)
         way.ask(self.plan, home)
-        self.sessions, self.kept = Ledger.of(home).sessions("people"), self.state()
+        self.sessions, self.kept = world.Ledger.of(home).sessions("people"), self.state()
         assert len(runs_of(home)) == 1  # also of labels with a student chosen beside them, and of a test
         self.made = list(contents(*(home / "vault" / kind for kind in KINDS)))
 
@@ -149,7 +135,7 @@ class Life:
             self.way.ask(self.plan, self.home)
         assert self.state() == self.kept
 
-    def refuses(self, error: type[Exception], said: str, plan: Plan | None = None) -> None:
+    def refuses(self, error: type[Exception], said: str, plan: world.Plan | None = None) -> None:
         with pytest.raises(error, match=said):
             self.way.ask(plan or self.plan, self.home)
         assert self.state() == self.kept
@@ -159,7 +145,7 @@ class Life:
         private = Path(self.plan.path("private"))
         whole = private.read_bytes()
         people(3000, 7).write_parquet(private)
-        self.refuses(*((BudgetRefused, "domain 'people'") if self.way.labels else (NotVerified, "version")))
+        self.refuses(*((world.BudgetRefused, "domain 'people'") if self.way.labels else (world.NotVerified, "version")))
         private.write_bytes(whole)
 
     def misses_no_entry(self) -> None:
@@ -175,28 +161,28 @@ class Life:
                 (self.home / "ledger.db").write_bytes(ledger)
 
     def asks_no_row_twice(self) -> None:
-        with suppress(WrongInput):  # of sessions that label no later rows
+        with suppress(world.WrongInput):  # of sessions that label no later rows
             assert self.extended().asked_now == 0
         assert self.state() == self.kept
 
-    def extended(self) -> Summary:
+    def extended(self) -> world.Summary:
         try:
-            return start_extension(self.sessions[0].id, Path(self.plan.path("public")), self.home)
-        except RowsNotPaid as unpaid:  # the session has ended
+            return world.start_extension(self.sessions[0].id, Path(self.plan.path("public")), self.home)
+        except world.RowsNotPaid as unpaid:  # the session has ended
             return unpaid.summary
 
     def ends(self) -> None:
         """Closed and forgotten."""
         for session in self.sessions:
-            close(Stores.of(self.home), session.id, give_back=False)
-            assert forget(Stores.of(self.home), session.id)
+            world.close(world.Stores.of(self.home), session.id, give_back=False)
+            assert world.forget(world.Stores.of(self.home), session.id)
         assert [
             file for file in self.made if file.exists() and "shards" not in file.parts
         ] == []  # shards are the domain's
         assert faults(self.home) == []
-        self.refuses(BudgetRefused, "--new-session")
+        self.refuses(world.BudgetRefused, "--new-session")
         if self.plan.data.public:
-            with pytest.raises(BudgetRefused, match=facts(self.sessions[0].id, "ended")):
+            with pytest.raises(world.BudgetRefused, match=facts(self.sessions[0].id, "ended")):
                 self.extended()
 
 
@@ -215,7 +201,7 @@ def test_a_session_keeps_its_promises_from_its_first_run_until_it_is_forgotten(
     for folder in ("results", *(f"vault/{name}" for name in CACHES if way.ask is not refreshed)):
         shutil.rmtree(plain_home / folder, ignore_errors=True)
     life.is_free_again()
-    life.refuses(BudgetRefused, "--new-session|secret subset", way.plan(tables, **dict(way.other)))
+    life.refuses(world.BudgetRefused, "--new-session|secret subset", way.plan(tables, **dict(way.other)))
     if not way.name.startswith(ANSWERED):
         life.refuses_other_rows()
     if life.plan.data.public:

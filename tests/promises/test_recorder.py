@@ -21,37 +21,26 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.promises.canary import canary_tables, marked_labels
 from tests.promises.kinds import KINDS, QUESTIONS, Kind, open_question
 from tests.promises.recorder import Recording, drawing, in_all_modules, recorded
 from tests.promises.runs import READERS, RUNS, Run, Tables, tallied
 from tests.support.recorded import DRAWN
 from tests.support.sums import Rounds
-from tests.world import (
-    EnvironmentFailed,
-    IntegerModel,
-    Randomness,
-    Ref,
-    Released,
-    Session,
-    Tallies,
-    door_door,
-    err,
-    variables,
-)
 
 Capture = pytest.CaptureFixture[str]
 Ask = Callable[[Path, bool], object]
 """Asks in a home, with the numbers of the one table or of the other."""
 
 
-def both(ask: Ask, world: Path, capture: Capture) -> tuple[Recording, Recording]:
+def both(ask: Ask, folder: Path, capture: Capture) -> tuple[Recording, Recording]:
     """The recordings of one table and of the other, in the same place one after the other."""
     made: list[Recording] = []
     for other in (False, True):
-        (world / "home").mkdir(parents=True, mode=0o700)
-        made.append(recorded(partial(ask, world / "home", other), world, capture, made[0] if made else None))
-        world.rename(world.with_name(f"{world.name}-{len(made)}"))
+        (folder / "home").mkdir(parents=True, mode=0o700)
+        made.append(recorded(partial(ask, folder / "home", other), folder, capture, made[0] if made else None))
+        folder.rename(folder.with_name(f"{folder.name}-{len(made)}"))
     return made[0], made[1]
 
 
@@ -109,12 +98,12 @@ def tables_of(run: Run, folder: Path, *, other: bool) -> dict[str, Any]:
 def whole(run: Run, mlflow_database: Path, home: Path, other: bool) -> object:
     """The run over a table, in an empty home, whose store is the one of MLflow's address."""
     shutil.copy(mlflow_database, home / "mlflow.db")
-    with variables({"MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db"}):
+    with world.variables({"MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db"}):
         return run.ask(run.plan(tables_of(run, home.with_name("data"), other=other)), home)
 
 
 @pytest.fixture
-def world(plain_home: Path, tmp_path: Path) -> Path:  # noqa: ARG001  # flows are plain functions
+def folder(plain_home: Path, tmp_path: Path) -> Path:  # noqa: ARG001  # flows are plain functions
     """A folder for a home with its tables."""
     return tmp_path / "world"
 
@@ -122,9 +111,9 @@ def world(plain_home: Path, tmp_path: Path) -> Path:  # noqa: ARG001  # flows ar
 @pytest.mark.slow
 @pytest.mark.parametrize("run", READERS, ids=lambda run: run.name)
 def test_another_table_changes_nothing_of_a_run_but_what_is_drawn(
-    run: Run, world: Path, mlflow_database: Path, capfd: Capture
+    run: Run, folder: Path, mlflow_database: Path, capfd: Capture
 ) -> None:
-    check_equal(*both(partial(whole, run, mlflow_database), world, capfd))
+    check_equal(*both(partial(whole, run, mlflow_database), folder, capfd))
 
 
 # Planted leaks --------------------------------------------------------------------------------------------------------
@@ -137,33 +126,33 @@ class Exact:
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, least: int | None = None) -> None:
-        self.last, self.firsts, self._least, release = 0, list[int](), least, Tallies.release
+        self.last, self.firsts, self._least, release = 0, list[int](), least, world.Tallies.release
 
-        def noted(mechanism: Tallies, number: int, sums: Any, source: Any) -> Any:
+        def noted(mechanism: world.Tallies, number: int, sums: Any, source: Any) -> Any:
             self.last = int(np.abs(sums).sum())
             self.firsts += [self.last] * (number == 0)
             return release(mechanism, number, sums, source)
 
-        patch.setattr(Tallies, "release", noted)
+        patch.setattr(world.Tallies, "release", noted)
 
     @property
     def some(self) -> bool:
         return self._least is not None and bool(self.firsts) and self.firsts[-1] >= self._least
 
 
-def when_published(patch: pytest.MonkeyPatch, leak: Callable[[Released, str, Any], Any]) -> None:
+def when_published(patch: pytest.MonkeyPatch, leak: Callable[[world.Released, str, Any], Any]) -> None:
     """Do `leak` with each file that is published, before it is; it may return other content."""
-    write = Released.write
+    write = world.Released.write
 
-    def leaking(released: Released, path: str, data: Any) -> Ref:
+    def leaking(released: world.Released, path: str, data: Any) -> world.Ref:
         changed = leak(released, path, data)
         return write(released, path, data if changed is None else changed)
 
-    patch.setattr(Released, "write", leaking)
+    patch.setattr(world.Released, "write", leaking)
 
 
 def in_a_file_s_name(patch: pytest.MonkeyPatch, exact: Exact) -> None:
-    def leak(released: Released, path: str, _: Any) -> None:
+    def leak(released: world.Released, path: str, _: Any) -> None:
         named = released.root / path.split("/")[0] / f"sums-of-{exact.last}"
         named.parent.mkdir(parents=True, exist_ok=True)
         named.touch()
@@ -172,19 +161,19 @@ def in_a_file_s_name(patch: pytest.MonkeyPatch, exact: Exact) -> None:
 
 
 def in_a_file_s_time(patch: pytest.MonkeyPatch, exact: Exact) -> None:
-    write = Released.write
+    write = world.Released.write
 
-    def leaking(released: Released, path: str, data: Any) -> Ref:
+    def leaking(released: world.Released, path: str, data: Any) -> world.Ref:
         ref = write(released, path, data)
         if "rounds/" in path:
             os.utime(released.root / path, (10**9 + exact.last, 10**9 + exact.last))
         return ref
 
-    patch.setattr(Released, "write", leaking)
+    patch.setattr(world.Released, "write", leaking)
 
 
 def in_a_side_value(patch: pytest.MonkeyPatch, exact: Exact) -> None:
-    def leak(_: Released, path: str, data: Any) -> Any:
+    def leak(_: world.Released, path: str, data: Any) -> Any:
         if "rounds/" in path:
             return json.dumps({**json.loads(data), "rows": exact.last}).encode()
         return None
@@ -195,20 +184,20 @@ def in_a_side_value(patch: pytest.MonkeyPatch, exact: Exact) -> None:
 def in_how_it_ends(patch: pytest.MonkeyPatch, exact: Exact) -> None:
     def leak(*_: Any) -> None:
         if exact.some:
-            raise EnvironmentFailed("there is too little to learn from")
+            raise world.EnvironmentFailed("there is too little to learn from")
 
     when_published(patch, leak)
 
 
 def on_the_console(patch: pytest.MonkeyPatch, exact: Exact) -> None:
-    when_published(patch, lambda *_: err.print(f"   tally ✓ {exact.last} votes"))
+    when_published(patch, lambda *_: world.err.print(f"   tally ✓ {exact.last} votes"))
 
 
 def in_the_number_of_rounds(patch: pytest.MonkeyPatch, exact: Exact) -> None:
     """The last round is left out where the first says enough."""
-    release = door_door.release
+    release = world.door_door.release
 
-    def fewer(stores: Any, session: Session, steps: Any) -> list[Ref]:
+    def fewer(stores: Any, session: world.Session, steps: Any) -> list[world.Ref]:
         last = (session.queries or 0) - 1
         asked = takewhile(lambda step: not (exact.some and step.number and step.number == last), steps)
         return release(stores, session, asked) or stores.ledger.released_by(session.id)[-1:]
@@ -218,24 +207,26 @@ def in_the_number_of_rounds(patch: pytest.MonkeyPatch, exact: Exact) -> None:
 
 def in_the_next_question(patch: pytest.MonkeyPatch, exact: Exact) -> None:
     """What is asked follows from exact sums in place of noisy ones, as a cut computed from private rows would."""
-    question = Tallies.question
+    question = world.Tallies.question
 
-    def peeking(mechanism: Tallies, number: int, fields: Any, spans: Any, model: IntegerModel | None = None) -> Any:
+    def peeking(
+        mechanism: world.Tallies, number: int, fields: Any, spans: Any, model: world.IntegerModel | None = None
+    ) -> Any:
         if model is not None and exact.some:
-            model = IntegerModel(model.weights + 1, model.intercept)
+            model = world.IntegerModel(model.weights + 1, model.intercept)
         return question(mechanism, number, fields, spans, model)
 
-    patch.setattr(Tallies, "question", peeking)
+    patch.setattr(world.Tallies, "question", peeking)
 
 
 def beside_the_noise(patch: pytest.MonkeyPatch, exact: Exact) -> None:
     """What passes the door is not what the mechanism drew alone."""
-    kept = Randomness.kept
+    kept = world.Randomness.kept
 
-    def shifted(source: Randomness, name: str, draw: Callable[[], Any]) -> Any:
+    def shifted(source: world.Randomness, name: str, draw: Callable[[], Any]) -> Any:
         return [array + exact.some for array in kept(source, name, draw)]
 
-    patch.setattr(Randomness, "kept", shifted)
+    patch.setattr(world.Randomness, "kept", shifted)
 
 
 LEAKS: dict[str, tuple[Callable[[pytest.MonkeyPatch, Exact], None], str]] = {
@@ -284,6 +275,6 @@ def often(tables: Tables) -> Tables:
 
 
 @pytest.mark.exhaustive
-def test_planted_leaks_are_found_in_a_run(world: Path, mlflow_database: Path, capfd: Capture) -> None:
+def test_planted_leaks_are_found_in_a_run(folder: Path, mlflow_database: Path, capfd: Capture) -> None:
     (run,) = (replace(run, tables=often) for run in RUNS if run.name == "tallies")
-    assert not_found(partial(whole, run, mlflow_database), world, capfd) == []
+    assert not_found(partial(whole, run, mlflow_database), folder, capfd) == []

@@ -7,105 +7,89 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tests import world
 from tests.support import openings
 from tests.support.people import changed, tables_of_plan
-from tests.world import (
-    Ask,
-    Ints,
-    Mechanism,
-    NoisyVotes,
-    Opening,
-    PublicBatch,
-    Ref,
-    Session,
-    SparseVector,
-    StableVoting,
-    Stores,
-    VotesAsk,
-    commitment,
-    release,
-    votes_schema,
-)
 
 CLASSES = ("no", "yes")
 PLAN = changed(tables_of_plan(Path()), privacy__domain="d", privacy__epsilon=2.0, teachers__count=600)
 TEACHERS = 600
 ROWS = 40
-STABLE = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
-NOISY = NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2)
-VECTOR = SparseVector.calibrate(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS)
-MECHANISMS: tuple[Mechanism, ...] = (STABLE, NOISY, VECTOR)
+STABLE = world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
+NOISY = world.NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2)
+VECTOR = world.SparseVector.calibrate(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS)
+MECHANISMS: tuple[world.Mechanism, ...] = (STABLE, NOISY, VECTOR)
 
 
 @dataclass
 class Case:
     """A session, its mechanism, and the batches and votes put to it."""
 
-    door: Stores
-    mechanism: Mechanism
-    session: Session
-    batches: list[PublicBatch] = field(default_factory=list)
-    votes: list[Ref] = field(default_factory=list)
+    door: world.Stores
+    mechanism: world.Mechanism
+    session: world.Session
+    batches: list[world.PublicBatch] = field(default_factory=list)
+    votes: list[world.Ref] = field(default_factory=list)
 
     def run(self) -> pa.Table:
         """Pass the door. Returns the released labels."""
         refs = files_of(self.door, self.session, labels_by(self.mechanism), self.batches, self.votes_on)
         return self.door.released.labels(refs)
 
-    def votes_on(self, batch: PublicBatch) -> Ref:
+    def votes_on(self, batch: world.PublicBatch) -> world.Ref:
         return self.votes[self.batches.index(batch)]
 
-    def recount(self, at: int, counts: Ints) -> None:
-        self.votes[at] = write(self.door, f"votes/changed-{at}.arrow", votes_schema(2), counts)
+    def recount(self, at: int, counts: world.Ints) -> None:
+        self.votes[at] = write(self.door, f"votes/changed-{at}.arrow", world.votes_schema(2), counts)
 
 
-def write(door: Stores, path: str, schema: pa.Schema, columns: Ints) -> Ref:
+def write(door: world.Stores, path: str, schema: pa.Schema, columns: world.Ints) -> world.Ref:
     table = pa.table([pa.array(column, field.type) for column, field in zip(columns.T, schema, strict=True)], schema)
     with door.vault.create(path) as sink, pa.ipc.new_file(sink, schema) as file:
         file.write_table(table)
     return sink.ref
 
 
-def counts_of(batch: int) -> Ints:
+def counts_of(batch: int) -> world.Ints:
     """Votes that mostly agree, with a few close calls."""
     ones = np.random.default_rng(batch).choice([5, 280, 330, 590], size=ROWS, p=[0.45, 0.05, 0.05, 0.45])
     return np.column_stack([TEACHERS - ones, ones])
 
 
-def make_case(home: Path, mechanism: Mechanism) -> Case:
+def make_case(home: Path, mechanism: world.Mechanism) -> Case:
     """The case in that home, with its session opened now or before."""
     home.mkdir(exist_ok=True)
-    door = Stores.of(home)
+    door = world.Stores.of(home)
     case = Case(door, mechanism, opened(door, mechanism))
     for at in range(3):
         rows = write(door, f"public/{at}.arrow", pa.schema([("x", pa.int64())]), np.arange(ROWS).reshape(-1, 1) + at)
-        case.batches.append(PublicBatch(ref=rows, first=at * ROWS, rows=ROWS))
-        case.votes.append(write(door, f"votes/{at}.arrow", votes_schema(2), counts_of(at)))
+        case.batches.append(world.PublicBatch(ref=rows, first=at * ROWS, rows=ROWS))
+        case.votes.append(write(door, f"votes/{at}.arrow", world.votes_schema(2), counts_of(at)))
     return case
 
 
-def labels_by(mechanism: Mechanism) -> VotesAsk:
+def labels_by(mechanism: world.Mechanism) -> world.VotesAsk:
     """What is asked if teachers vote and that mechanism answers."""
-    return VotesAsk(mechanism, PLAN, ())
+    return world.VotesAsk(mechanism, PLAN, ())
 
 
-def files_of(door: Stores, session: Session, ask: Any, *exact: Any) -> list[Ref]:
+def files_of(door: world.Stores, session: world.Session, ask: Any, *exact: Any) -> list[world.Ref]:
     """The files of a session, whose ask makes its steps of these exact numbers."""
-    return release(door, session, ask.steps(door, session, *exact))
+    return world.release(door, session, ask.steps(door, session, *exact))
 
 
-def opened(door: Stores, asked: Ask[Any] | Mechanism) -> Session:
+def opened(door: world.Stores, asked: world.Ask[Any] | world.Mechanism) -> world.Session:
     """The session d-1 of the domain d, opened now or before."""
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
     if any(session.id == "d-1" for session in door.ledger.sessions("d")):
         return door.ledger.session("d-1")
     door.vault.make_secret("sessions/d-1")
-    return door.ledger.open_session(replace(opening_of(asked), commitment=commitment(door.vault, "d-1")))
+    return door.ledger.open_session(replace(opening_of(asked), commitment=world.commitment(door.vault, "d-1")))
 
 
-def opening_of(asked: Ask[Any] | Mechanism) -> Opening:
+def opening_of(asked: world.Ask[Any] | world.Mechanism) -> world.Opening:
     """The opening of that session, without its key; a mechanism is asked for labels."""
-    ask = asked if isinstance(asked, Ask) else labels_by(asked)
+    ask = asked if isinstance(asked, world.Ask) else labels_by(asked)
     terms = {"domain": "d", "purpose": ask.purpose, "teachers": ask.teachers, "stream": ask.stream, "data_version": "1"}
     epsilon = getattr(ask.mechanism, "epsilon", 2.0)
     budget = {"commitment": "", "identity": "identity", "ensemble": "ensemble", "epsilon": epsilon, "delta": 1e-5}

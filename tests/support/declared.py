@@ -3,12 +3,7 @@
 import numpy as np
 import polars as pl
 
-from tests.world import (
-    DeclaredCategories,
-    DeclaredRange,
-    Ints,
-    TableSchema,
-)
+from tests.world import DeclaredCategories, DeclaredRange, Ints, TableSchema
 
 WAGES = TableSchema(
     columns=(

@@ -13,20 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
+from tests import world
 from tests.support.raw import NUMBERS, TYPES, WORDS, Cell, cells_of, column
 from tests.support.sources import asked_of, database, plan_over
-from tests.world import (
-    COMMAS,
-    TextFormat,
-    Vault,
-    data_files,
-    keep_frame,
-    open_private,
-    polars_type,
-    read_column,
-    rows_with_units,
-    with_snapshots,
-)
 
 Read = Iterator[tuple[pl.DataFrame, list[bytes | None]]]
 """Frames with the cells `c` and `label` of rows, and the names of their units, if rows have units."""
@@ -49,9 +38,9 @@ class Door:
     is_row: Callable[[Any, Any], bool] = lambda *_: True
 
 
-def frames_of(path: str, form: TextFormat = COMMAS, unit: str | None = None) -> Read:
+def frames_of(path: str, form: world.TextFormat = world.COMMAS, unit: str | None = None) -> Read:
     """Words may come once each, as a file stores them."""
-    for frame, owner in rows_with_units(open_private(path, form, unit), FEATURES, once=tuple(FEATURES)):
+    for frame, owner in world.rows_with_units(world.open_private(path, form, unit), FEATURES, once=tuple(FEATURES)):
         yield frame.select("c", "label"), owner.to_list() if unit else [None] * frame.height
 
 
@@ -60,11 +49,11 @@ def frames_of(path: str, form: TextFormat = COMMAS, unit: str | None = None) -> 
 
 def of_column(_: Path, stored: pa.DataType, cells: Sequence[Cell]) -> Read:
     """A column as the readers of files hand it on, from the middle of a longer one."""
-    if polars_type(stored) == pl.Unknown:
+    if world.polars_type(stored) == pl.Unknown:
         read = pl.Series("c", [None] * len(cells), dtype=pl.Null)
     else:
-        read = read_column("c", column(stored, [None, *cells]).slice(1), stored)
-        assert read.dtype == polars_type(stored)
+        read = world.read_column("c", column(stored, [None, *cells]).slice(1), stored)
+        assert read.dtype == world.polars_type(stored)
     yield read.to_frame(), [None] * len(cells)
 
 
@@ -132,14 +121,15 @@ def storings(draw: st.DrawFn, names: tuple[str, ...] = ("c",)) -> Stored:
 
 def of_files(folder: Path, stored: Stored, rows: Sequence[Row]) -> Read:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data_files, "ROWS_IN_MEMORY", stored.cut)
+        patch.setattr(world.data_files, "ROWS_IN_MEMORY", stored.cut)
         yield from frames_of(str(stored.write(folder / "table", rows)))
 
 
 # Lines of text --------------------------------------------------------------------------------------------------------
 
 KEYS: dict[str, tuple[Any, ...]] = {
-    key: get_args(TextFormat.model_fields[key].annotation) for key in ("separator", "decimal", "thousands", "encoding")
+    key: get_args(world.TextFormat.model_fields[key].annotation)
+    for key in ("separator", "decimal", "thousands", "encoding")
 }
 SIGNS = (
     *b'" \' "" "a a" \'a; "1,5 "\r \r \\ \x00 \x81 \xff \xe4 \x85 \xe2\x82 \xe2\x82\xac \xf0\x9f \x98\xa4'.split(b" "),
@@ -150,18 +140,18 @@ SIGNS = (
 formats = (
     st.fixed_dictionaries({key: st.sampled_from(signs) for key, signs in KEYS.items()})
     .filter(lambda keys: keys["decimal"] != keys["thousands"])
-    .map(TextFormat.model_validate)
+    .map(world.TextFormat.model_validate)
 )
 lines = st.lists(st.sampled_from(SIGNS), min_size=1, max_size=8).map(b"".join)
 
 
-def of_text(folder: Path, form: TextFormat, rows: Sequence[bytes]) -> Read:
+def of_text(folder: Path, form: world.TextFormat, rows: Sequence[bytes]) -> Read:
     header = form.separator.join(("c", "label", "unit")).encode()
     (folder / "t.csv").write_bytes(b"\n".join([header, *rows, b""]))
     yield from frames_of(str(folder / "t.csv"), form, "unit")
 
 
-def is_line(form: TextFormat, line: bytes) -> bool:
+def is_line(form: world.TextFormat, line: bytes) -> bool:
     """A blank line is no row, and neither is nothing."""
     text = line.decode(form.encoding, errors="backslashreplace")
     return bool(text.strip() or form.separator in text)
@@ -185,14 +175,15 @@ def of_query(folder: Path, _: None, rows: Sequence[Any]) -> Read:
     with pytest.MonkeyPatch.context() as patch:
         source = asked_of(patch, database(folder / "ward.db", rows), query)
         plan = plan_over(source, folder, unit="unit", version=str(next(versions)))
-        yield from frames_of(with_snapshots(plan, Vault(folder / "vault")).path("private"), unit="unit")
+        yield from frames_of(world.with_snapshots(plan, world.Vault(folder / "vault")).path("private"), unit="unit")
 
 
 def of_frame(folder: Path, _: None, rows: Sequence[Any]) -> Read:
     """Rows of a pandas frame of Python objects."""
-    frame, vault = pd.DataFrame(list(rows), columns=["c", "label", "unit"], dtype="object"), Vault(folder / "vault")
-    plan = plan_over(keep_frame(frame, vault, "private", "ward"), folder, unit="unit")
-    yield from frames_of(with_snapshots(plan, vault).path("private"), unit="unit")
+    frame = pd.DataFrame(list(rows), columns=["c", "label", "unit"], dtype="object")
+    vault = world.Vault(folder / "vault")
+    plan = plan_over(world.keep_frame(frame, vault, "private", "ward"), folder, unit="unit")
+    yield from frames_of(world.with_snapshots(plan, vault).path("private"), unit="unit")
 
 
 DOORS: dict[str, Door] = {

@@ -8,23 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.world import (
-    NEIGHBOURS,
-    Certificate,
-    Charge,
-    Ledger,
-    Released,
-    Stores,
-    Summary,
-    labels_path,
-    read_checkpoint,
-    start_extension,
-)
+from tests import world
 
 
-def charged(home: Path) -> Charge:
+def charged(home: Path) -> world.Charge:
     """The whole charge of the domain of tests.support.people."""
-    return Ledger.of(home).total("people")
+    return world.Ledger.of(home).total("people")
 
 
 def labels_of(home: Path, session: str) -> dict[str, bytes]:
@@ -32,26 +21,27 @@ def labels_of(home: Path, session: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (home / "released" / session / "labels").iterdir()}
 
 
-def certificate_of(summary: Summary) -> Certificate:
-    return Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+def certificate_of(summary: world.Summary) -> world.Certificate:
+    return world.Certificate.model_validate_json(Path(summary.certificate).read_bytes())
 
 
-def certified_rows(home: Path, summary: Summary) -> pl.DataFrame:
+def certified_rows(home: Path, summary: world.Summary) -> pl.DataFrame:
     """The released rows that a certificate covers."""
     certificate = certificate_of(summary)
     assert certificate.counts.asked == summary.asked
-    return pl.DataFrame(Released(home).labels(certificate.leading.files))
+    return pl.DataFrame(world.Released(home).labels(certificate.leading.files))
 
 
-def cached(summary: Summary) -> tuple[str, ...]:
+def cached(summary: world.Summary) -> tuple[str, ...]:
     """The stages that were answered from cache, in order."""
     return tuple(report.name for report in summary.stages if report.cached)
 
 
 def state_of(home: Path, session: str) -> tuple[Any, ...]:
     """The state that a refused command must leave alone."""
-    door = Stores.of(home)
-    return charged(home), door.ledger.batches(session), read_checkpoint(door.vault, session), labels_of(home, session)
+    door = world.Stores.of(home)
+    checkpoint = world.read_checkpoint(door.vault, session)
+    return charged(home), door.ledger.batches(session), checkpoint, labels_of(home, session)
 
 
 def dies(*_: object, **__: object) -> Any:
@@ -72,15 +62,15 @@ def killed_at(*step: Any, by: Callable[..., Any] = dies) -> Iterator[None]:
 
 def die_extending(session: str, public: Path, home: Path) -> None:
     """Extend a session of three batches, and die before the labels of the second new one are written."""
-    true = Released.write
+    true = world.Released.write
 
-    def dying(released: Released, path: str, data: Any) -> Any:
-        if path == labels_path(session, 4):
+    def dying(released: world.Released, path: str, data: Any) -> Any:
+        if path == world.labels_path(session, 4):
             dies()
         return true(released, path, data)
 
-    with killed_at(Released, "write", by=dying):
-        start_extension(session, public, home)
+    with killed_at(world.Released, "write", by=dying):
+        world.start_extension(session, public, home)
 
 
 def undrawn(_: object) -> str:
@@ -88,15 +78,15 @@ def undrawn(_: object) -> str:
     return "<svg></svg>"
 
 
-def name_domain(door: Stores, domain: str, unit: str = "all rows with one person") -> None:
+def name_domain(door: world.Stores, domain: str, unit: str = "all rows with one person") -> None:
     """A domain in a home's ledger, with its secret."""
-    door.ledger.name_domain(domain, unit=unit, neighbours=NEIGHBOURS["rows"], epsilon=9.0, delta=4e-5)
+    door.ledger.name_domain(domain, unit=unit, neighbours=world.NEIGHBOURS["rows"], epsilon=9.0, delta=4e-5)
     door.vault.make_secret(f"domains/{domain}")
 
 
-def door_of(home: Path, *domains: str) -> Stores:
+def door_of(home: Path, *domains: str) -> world.Stores:
     """The stores of a new home that knows those domains."""
-    door = Stores.of(home)
+    door = world.Stores.of(home)
     for domain in domains:
         name_domain(door, domain)
     return door

@@ -28,7 +28,7 @@ FRESH = Fresh()
 FRESH.set_forkserver_preload(
     [
         "pytest",
-        "concord.tasks.asks.hypothesis",
+        "concord.flows.learn",
         "tests.support.openings",
         "tests.support.at_door",
         "tests.support.relabelling",

@@ -13,36 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from tests import world
 from tests.support import openings
-from tests.world import (
-    Batch,
-    Certificate,
-    Certified,
-    Encoding,
-    Ledger,
-    Mechanism,
-    Opening,
-    Plan,
-    PublicBatch,
-    PublicRows,
-    Ref,
-    Released,
-    Stores,
-    Student,
-    Vault,
-    certificate_of,
-    evaluate,
-    fit_student,
-    labels_path,
-    labels_table,
-    learn_encoding,
-    parse_plan,
-    publish_student,
-    stage_public,
-    table_bytes,
-    written_now,
-)
-from tests.world import write_certificate as write
 
 CLASSES = ("no", "yes")
 TEACHERS = 100
@@ -54,16 +26,16 @@ class World:
     """One home folder with staged public rows; `truth` is the class index of each row."""
 
     home: Path
-    plan: Plan
-    encoding: Encoding
-    batches: tuple[PublicBatch, ...]
-    vault: Vault
-    released: Released
+    plan: world.Plan
+    encoding: world.Encoding
+    batches: tuple[world.PublicBatch, ...]
+    vault: world.Vault
+    released: world.Released
     truth: NDArray[np.int64]
 
     @property
-    def public(self) -> PublicRows:
-        return PublicRows(encoding=self.encoding, batches=self.batches)
+    def public(self) -> world.PublicRows:
+        return world.PublicRows(encoding=self.encoding, batches=self.batches)
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -74,13 +46,13 @@ class World:
         labels: NDArray[np.int64],
         counts: NDArray[np.int64] | None = None,
         guarantee: Mapping[str, str] = MappingProxyType({"session": SESSION, "epsilon": "1"}),
-    ) -> list[Ref]:
+    ) -> list[world.Ref]:
         """Write released files of labels (asked,) over all rows, one per batch; negative is refused."""
         return [
             write_labels(
                 self.released,
-                labels_path(SESSION, index),
-                labels_table(
+                world.labels_path(SESSION, index),
+                world.labels_table(
                     range(batch.first, batch.first + batch.rows),
                     labels[batch.first : batch.first + batch.rows],
                     None if counts is None else counts[batch.first : batch.first + batch.rows],
@@ -95,12 +67,12 @@ class World:
         return self.released.labels(self.write(labels, counts))
 
 
-def write_labels(released: Released, path: str, table: pa.Table) -> Ref:
+def write_labels(released: world.Released, path: str, table: pa.Table) -> world.Ref:
     """Write labels as they are released."""
-    return released.write(path, table_bytes(table.columns, table.schema))
+    return released.write(path, world.table_bytes(table.columns, table.schema))
 
 
-def world(home: Path, rows: int = 300, batch: int = 128) -> World:
+def world_in(home: Path, rows: int = 300, batch: int = 128) -> World:
     """A world in `home`: three columns; the class depends on `size` and `shade`."""
     home.mkdir(exist_ok=True)
     rng = np.random.default_rng(5)
@@ -110,7 +82,7 @@ def world(home: Path, rows: int = 300, batch: int = 128) -> World:
     frame = pl.DataFrame({"size": size, "shade": shade, "note": [None if row % 7 == 0 else row for row in range(rows)]})
     frame.write_parquet(home / "public.parquet")
     frame.with_columns(kind=np.array(CLASSES)[truth]).write_parquet(home / "test.parquet")
-    plan = parse_plan(
+    plan = world.parse_plan(
         {
             "data": {"private": "none", "public": "public.parquet", "test": "test.parquet", "label": "kind"}
             | {"classes": CLASSES},
@@ -120,25 +92,25 @@ def world(home: Path, rows: int = 300, batch: int = 128) -> World:
             "folder": str(home),
         }
     )
-    encoding, vault = learn_encoding(plan), Vault(home / "vault")
-    batches = stage_public(plan.path("public"), encoding, vault, "public", batch)
-    return World(home, plan, encoding, batches, vault, Released(home), truth)
+    encoding, vault = world.learn_encoding(plan), world.Vault(home / "vault")
+    batches = world.stage_public(plan.path("public"), encoding, vault, "public", batch)
+    return World(home, plan, encoding, batches, vault, world.Released(home), truth)
 
 
 def session(
-    world: World, mechanism: Mechanism, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None
-) -> list[Ref]:
+    small: World, mechanism: world.Mechanism, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None
+) -> list[world.Ref]:
     """Record the world's rows in a ledger as the door would, with those answers. Returns the released files."""
-    ledger = Ledger.of(world.home)
+    ledger = world.Ledger.of(small.home)
     ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
     ledger.open_session(opened := opening(mechanism))
-    refs = world.write(labels, counts, claim_of(opened))
-    for index, batch in enumerate(world.batches):
+    refs = small.write(labels, counts, claim_of(opened))
+    for index, batch in enumerate(small.batches):
         if ledger.session(SESSION).exhausted:
             break
         begun = ledger.begin_batch(
             SESSION,
-            Batch(
+            world.Batch(
                 index=index,
                 first=batch.first,
                 rows=batch.rows,
@@ -153,14 +125,14 @@ def session(
     return refs
 
 
-def claim_of(opened: Opening) -> dict[str, str]:
+def claim_of(opened: world.Opening) -> dict[str, str]:
     """The metadata of a table of labels of that session, in a domain of single rows."""
     said = {"session": opened.id, "epsilon": repr(opened.epsilon), "delta": repr(opened.delta)}
     unit = {"unit": "one row", "neighbours": "add or remove one unit"}
     return {**said, **unit, "mechanism": str(opened.mechanism["name"])}
 
 
-def opening(mechanism: Mechanism, name: str = SESSION) -> Opening:
+def opening(mechanism: world.Mechanism, name: str = SESSION) -> world.Opening:
     """A session of that mechanism in the domain `people`, as a plan would ask for it."""
     secret = {name: f"hmac of {name}" for name in ("identity", "ensemble")}
     terms = {"domain": "people", "commitment": f"hmac of the key of {name}", "data_version": "1", "teachers": TEACHERS}
@@ -175,19 +147,21 @@ def noisy_votes(truth: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
     return np.column_stack([TEACHERS - ones, ones])
 
 
-def certified(world: World, mechanism: Mechanism, labels: NDArray[np.int64]) -> tuple[Student, Certified]:
+def certified(
+    small: World, mechanism: world.Mechanism, labels: NDArray[np.int64]
+) -> tuple[world.Student, world.Certified]:
     """A session of that mechanism with its student and certificate, all written as a run would."""
-    refs = session(world, mechanism, labels)
-    fitted = learned(world, refs)
-    student = publish_student(
-        fitted, SESSION, evaluate(fitted, world.plan.path("test"), world.encoding), world.released
+    refs = session(small, mechanism, labels)
+    fitted = learned(small, refs)
+    student = world.publish_student(
+        fitted, SESSION, world.evaluate(fitted, small.plan.path("test"), small.encoding), small.released
     )
-    return student, recertified(world, refs, student)
+    return student, recertified(small, refs, student)
 
 
-def learned(world: World, refs: list[Ref]) -> Pipeline:
+def learned(small: World, refs: list[world.Ref]) -> Pipeline:
     """The student that learns from those released labels."""
-    return fit_student(world.plan, world.public, refs, None, world.vault, world.released)
+    return world.fit_student(small.plan, small.public, refs, None, small.vault, small.released)
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -195,7 +169,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     file = folder / "certificate.json"
     values = json.loads(file.read_text())
     change(values)
-    file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
+    file.write_text(world.Certificate.model_validate(values).model_dump_json(indent=2))
 
 
 def leading(values: dict[str, Any]) -> dict[str, Any]:
@@ -204,14 +178,14 @@ def leading(values: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def with_leading(certificate: Certificate, **changes: Any) -> Certificate:
+def with_leading(certificate: world.Certificate, **changes: Any) -> world.Certificate:
     """The certificate with those parts of the leading session's record."""
     record = certificate.leading.model_copy(update=changes)
     return certificate.model_copy(update={"sessions": (record, *certificate.sessions[1:])})
 
 
-def recertified(world: World, refs: list[Ref], student: Student) -> Certified:
+def recertified(small: World, refs: list[world.Ref], student: world.Student) -> world.Certified:
     """The certificate from the ledger's present state."""
-    stores = Stores(world.vault, Ledger.of(world.home), world.released)
-    certificate = certificate_of(world.plan, {SESSION: refs}, student, world.encoding.features, stores)
-    return write(written_now(certificate), world.plan.data.classes, stores)
+    stores = world.Stores(small.vault, world.Ledger.of(small.home), small.released)
+    certificate = world.certificate_of(small.plan, {SESSION: refs}, student, small.encoding.features, stores)
+    return world.write_certificate(world.written_now(certificate), small.plan.data.classes, stores)

@@ -4,29 +4,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.world import (
-    KindSettings,
-    Relabelling,
-    Sketch,
-    Stream,
-    Tallies,
-    calibrate,
-    calibrate_relabelled,
-    planned_rounds,
-    sketch_rounds,
-    verify_recompute,
-)
+from tests import world
 
 DELTA = 1e-5
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA}
 
 
 def least_delta(settings: Mapping[str, Any], epsilon: float) -> float:
-    return verify_recompute.least_delta(KindSettings.of(settings), epsilon)
+    return world.verify_recompute.least_delta(world.KindSettings.of(settings), epsilon)
 
 
 def charge(settings: Mapping[str, Any], order: float) -> tuple[float, float]:
-    return verify_recompute.charge(KindSettings.of(settings), order)
+    return world.verify_recompute.charge(world.KindSettings.of(settings), order)
 
 
 def settings_of(mechanism: Any) -> dict[str, Any]:
@@ -37,28 +26,30 @@ def settings_of(mechanism: Any) -> dict[str, Any]:
 
 def votes(name: str, epsilon: float = 1.0, cutoff: int = 20, classes: int = 2, delta: float = DELTA) -> Any:
     stream: dict[str, Any] = {"cutoff": cutoff, "queries": 1000, "classes": classes, "teachers": 200, "order": 2.0}
-    return calibrate(name, epsilon=epsilon, delta=delta, **stream)
+    return world.calibrate(name, epsilon=epsilon, delta=delta, **stream)
 
 
-def space(share: float = 0.25, choice_epsilon: float = 1.0) -> Relabelling:
+def space(share: float = 0.25, choice_epsilon: float = 1.0) -> world.Relabelling:
     given: dict[str, Any] = {"hypotheses": "stumps", "features": ("age",), "grid": "0" * 64, **BUDGET}
-    return Relabelling(**given, share=share, choice_epsilon=choice_epsilon)
+    return world.Relabelling(**given, share=share, choice_epsilon=choice_epsilon)
 
 
 def relabelled(name: str) -> Any:
-    return calibrate_relabelled(space(), lambda epsilon, delta: votes(name, epsilon, delta=delta))
+    return world.calibrate_relabelled(space(), lambda epsilon, delta: votes(name, epsilon, delta=delta))
 
 
-def sums(epsilon: float, classes: int = 2, rounds: int = 3, secret: Any = "rows", **more: Any) -> Tallies:
-    asked = planned_rounds(classes=classes, fields=14, codes=450, rounds=rounds, secret=secret)
-    return Tallies.calibrate(epsilon=epsilon, delta=DELTA, classes=classes, rounds=asked, secret=secret, **more)
+def sums(epsilon: float, classes: int = 2, rounds: int = 3, secret: Any = "rows", **more: Any) -> world.Tallies:
+    asked = world.planned_rounds(classes=classes, fields=14, codes=450, rounds=rounds, secret=secret)
+    return world.Tallies.calibrate(epsilon=epsilon, delta=DELTA, classes=classes, rounds=asked, secret=secret, **more)
 
 
-def tables(epsilon: float, classes: int = 2, narrow: tuple[int, ...] = (1000, 70, 12, 5), **more: Any) -> Sketch:
-    rounds = sketch_rounds(classes=classes, narrow=narrow, wide=[33] * sum(cells > 64 for cells in narrow))
-    return Sketch.calibrate(epsilon=epsilon, delta=DELTA, classes=classes, rounds=rounds, **more)
+def tables(epsilon: float, classes: int = 2, narrow: tuple[int, ...] = (1000, 70, 12, 5), **more: Any) -> world.Sketch:
+    rounds = world.sketch_rounds(classes=classes, narrow=narrow, wide=[33] * sum(cells > 64 for cells in narrow))
+    return world.Sketch.calibrate(epsilon=epsilon, delta=DELTA, classes=classes, rounds=rounds, **more)
 
 
-def season(epsilon: float, releases: int, **more: Any) -> Stream:
-    asked = planned_rounds(classes=2, fields=14, codes=450, rounds=1)
-    return Stream.calibrate(epsilon=epsilon, delta=DELTA, classes=2, rounds=asked, season=releases, many=True, **more)
+def season(epsilon: float, releases: int, **more: Any) -> world.Stream:
+    asked = world.planned_rounds(classes=2, fields=14, codes=450, rounds=1)
+    return world.Stream.calibrate(
+        epsilon=epsilon, delta=DELTA, classes=2, rounds=asked, season=releases, many=True, **more
+    )

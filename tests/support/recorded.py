@@ -5,23 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.world import (
-    FORMS,
-    MECHANISMS,
-    ErrorEstimate,
-    PrivateTest,
-    Sketch,
-    Stream,
-    Tallies,
-    Universal,
-    calibrate,
-    planned_rounds,
-    sketch_rounds,
-)
+from tests import world
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 STREAM: dict[str, Any] = {"cutoff": 20, "queries": 1000, "classes": 2, "teachers": 200, "order": 2.0}
-ROUNDS = planned_rounds(classes=2, fields=14, codes=450, rounds=2)
+ROUNDS = world.planned_rounds(classes=2, fields=14, codes=450, rounds=2)
 SUMS: dict[str, Any] = {**BUDGET, "classes": 2, "rounds": ROUNDS}
 ASIDE = {"session": "census-1", "share": 0.1, "clean": True}
 RELABEL = {
@@ -42,14 +30,17 @@ ADDED: dict[str, dict[str, Any]] = {
 }
 """What an ask adds to the settings of its mechanism."""
 ASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    **{name: (partial(calibrate, name), {**BUDGET, **STREAM}) for name in MECHANISMS},
-    **{name: (form.calibrate, BUDGET) for name, form in FORMS.items()},
-    "tallies": (Tallies.calibrate, SUMS),
-    "sketch": (Sketch.calibrate, {**SUMS, "rounds": sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])}),
-    "stream": (Stream.calibrate, {**SUMS, "season": 12}),
-    "universal": (Universal.calibrate, {"epsilon": 1.0, "secret": "rows"}),
-    "private_test": (PrivateTest.calibrate, {**BUDGET, "classes": 2, "secret": "rows"}),
-    "error_estimate": (ErrorEstimate.calibrate, {"epsilon": 1.0, "shards": 40}),
+    **{name: (partial(world.calibrate, name), {**BUDGET, **STREAM}) for name in world.MECHANISMS},
+    **{name: (form.calibrate, BUDGET) for name, form in world.FORMS.items()},
+    "tallies": (world.Tallies.calibrate, SUMS),
+    "sketch": (
+        world.Sketch.calibrate,
+        {**SUMS, "rounds": world.sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])},
+    ),
+    "stream": (world.Stream.calibrate, {**SUMS, "season": 12}),
+    "universal": (world.Universal.calibrate, {"epsilon": 1.0, "secret": "rows"}),
+    "private_test": (world.PrivateTest.calibrate, {**BUDGET, "classes": 2, "secret": "rows"}),
+    "error_estimate": (world.ErrorEstimate.calibrate, {"epsilon": 1.0, "shards": 40}),
 }
 """How a mechanism of each kind is made, and what of."""
 DRAWN: dict[str, Any] = {name: make(**given) for name, (make, given) in ASKED.items()}

@@ -5,21 +5,8 @@ from typing import Any
 
 import polars as pl
 
+from tests import world
 from tests.support.people import changed, tables_of_plan, write_tables
-from tests.world import (
-    Encoding,
-    PrivateRows,
-    Ref,
-    RelabelledRows,
-    Vault,
-    candidates,
-    learn_encoding,
-    read_frame,
-    relabel,
-    relabelling,
-    split,
-    stage_public,
-)
 
 KEY = bytes(range(32))
 K = 30
@@ -44,26 +31,26 @@ class Small:
         if private is not None:
             write_tables(folder / "data", private)
         self.plan = changed(tables(folder / "data", **relabel), data__unit=unit)
-        self.vault = Vault(folder / "vault")
-        self.encoding: Encoding = learn_encoding(self.plan)
-        staged = stage_public(self.plan.path("public"), self.encoding, self.vault, "public", 128)
-        space = candidates(self.plan, self.encoding, staged, self.vault)
+        self.vault = world.Vault(folder / "vault")
+        self.encoding: world.Encoding = world.learn_encoding(self.plan)
+        staged = world.stage_public(self.plan.path("public"), self.encoding, self.vault, "public", 128)
+        space = world.candidates(self.plan, self.encoding, staged, self.vault)
         assert space is not None
-        self.space, self.settings = space, relabelling(self.plan, space, self.encoding)
+        self.space, self.settings = space, world.relabelling(self.plan, space, self.encoding)
 
     def subset(self, share: float | None) -> pl.DataFrame:
         """Rows of the secret subset, by shard."""
-        return pl.concat([read_frame(ref, self.vault) for ref in self.blocks(share)])
+        return pl.concat([world.read_frame(ref, self.vault) for ref in self.blocks(share)])
 
-    def blocks(self, share: float | None) -> tuple[Ref, ...]:
+    def blocks(self, share: float | None) -> tuple[world.Ref, ...]:
         """The files of the subset."""
-        return split(PrivateRows(self.plan, self.encoding, self.vault, KEY), "shards/people", share)
+        return world.split(world.PrivateRows(self.plan, self.encoding, self.vault, KEY), "shards/people", share)
 
-    def relabelled(self, share: float = 0.3) -> RelabelledRows:
+    def relabelled(self, share: float = 0.3) -> world.RelabelledRows:
         """The relabelled subset."""
         given = (self.blocks(share), self.plan.teachers, self.encoding, self.space, self.settings)
-        return relabel(*given, self.vault, "relabelled/people", KEY)
+        return world.relabel(*given, self.vault, "relabelled/people", KEY)
 
     def resampled(self, share: float = 0.3) -> pl.DataFrame:
         """The rows that teachers learn from."""
-        return pl.concat([read_frame(ref, self.vault) for ref in self.relabelled(share).blocks])
+        return pl.concat([world.read_frame(ref, self.vault) for ref in self.relabelled(share).blocks])

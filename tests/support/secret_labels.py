@@ -6,20 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from tests import world
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.world import (
-    LABEL,
-    SHARD,
-    Plan,
-    PrivateRows,
-    Vault,
-    derive,
-    find_files,
-    learn_encoding,
-    read_frame,
-    split,
-    with_public,
-)
 
 Rows = list[tuple[Any, ...]]
 
@@ -47,9 +35,9 @@ def flipped(table: pl.DataFrame, rows: pl.Expr) -> pl.DataFrame:
     return table.with_columns(outcome=pl.when(rows).then(other).otherwise("outcome"))
 
 
-def vault_of(folder: Path) -> Vault:
+def vault_of(folder: Path) -> world.Vault:
     """The vault in a folder, which knows the domain of these tables."""
-    vault = Vault(folder)
+    vault = world.Vault(folder)
     vault.make_secret("domains/people")
     return vault
 
@@ -62,17 +50,16 @@ def parted(
     if suffix == ".arrow":
         private.write_ipc(folder / "private.arrow")
     vault, plan = vault_of(folder / "vault"), changed(found)
-    made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
+    made = world.with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
     public = public_rows(made)
-    refs = split(
-        PrivateRows(made, learn_encoding(made), vault, derive(vault.secret("domains/people"), "split")), "shards"
-    )
-    shards = pl.concat([read_frame(ref, vault) for ref in refs])
-    return public.rows(), shards.select(SHARD, "size", "shade", "visits", LABEL).rows()
+    key = world.derive(vault.secret("domains/people"), "split")
+    refs = world.split(world.PrivateRows(made, world.learn_encoding(made), vault, key), "shards")
+    shards = pl.concat([world.read_frame(ref, vault) for ref in refs])
+    return public.rows(), shards.select(world.SHARD, "size", "shade", "visits", world.LABEL).rows()
 
 
-def public_rows(made: Plan) -> pl.DataFrame:
+def public_rows(made: world.Plan) -> pl.DataFrame:
     """The rows that `with_public` made public, of a plan that it returned."""
     return pl.concat(
-        [pl.read_ipc(BytesIO(file.path.read_bytes())) for file in find_files(made.path("public"), "public")]
+        [pl.read_ipc(BytesIO(file.path.read_bytes())) for file in world.find_files(made.path("public"), "public")]
     )

@@ -14,31 +14,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVR
 
+from tests import world
 from tests.support.published import rewrite
 from tests.tasks.verify.signed_folder import sign_again
-from tests.world import (
-    FINER,
-    Chosen,
-    Codes,
-    Decoded,
-    Encoding,
-    Passed,
-    Pictures,
-    Scaled,
-    ScoreClassifier,
-    cast_rows,
-    dump,
-    encode,
-    hypothesis_class,
-    learn_codes,
-    learn_columns,
-    linear_student,
-    open_public,
-    public_scores,
-    published_student,
-    sha256,
-    with_pairs,
-)
 
 ODD = pl.DataFrame(
     {
@@ -65,22 +43,22 @@ def public_rows(rows: int = 500) -> pl.DataFrame:
 
 def encoding_of(
     rows: pl.DataFrame, classes: tuple[str, ...] = ("no", "yes"), bounds: tuple[float, float] | None = None
-) -> Encoding:
+) -> world.Encoding:
     """What is learned from public rows; of a number if there are bounds."""
     with TemporaryDirectory() as folder:
         rows.write_parquet(Path(folder) / "public.parquet")
-        table = open_public(f"{folder}/public.parquet")
-        columns = learn_columns(table, table.names)
-    return Encoding(columns=columns, label="label", classes=() if bounds else classes, bounds=bounds)
+        table = world.open_public(f"{folder}/public.parquet")
+        columns = world.learn_columns(table, table.names)
+    return world.Encoding(columns=columns, label="label", classes=() if bounds else classes, bounds=bounds)
 
 
-def drawn_model(codes: Codes, columns: int, seed: int = 7) -> Decoded:
+def drawn_model(codes: world.Codes, columns: int, seed: int = 7) -> world.Decoded:
     """A linear model of those codes whose weights are drawn. Views that others refine have none, as in every model."""
     rng = np.random.default_rng(seed)
     weights = rng.normal(size=(codes.size, columns))
     for at in set(codes.coarse) - set(codes.fine):
         weights[codes.span(at)] = 0
-    return Decoded(
+    return world.Decoded(
         weights=weights,
         intercept=rng.normal(size=columns) / 4,
         units=500.0,
@@ -92,22 +70,24 @@ def drawn_model(codes: Codes, columns: int, seed: int = 7) -> Decoded:
     )
 
 
-def codes_of(rows: pl.DataFrame, encoding: Encoding, *, paired: bool = False, together: bool = False) -> Codes:
+def codes_of(
+    rows: pl.DataFrame, encoding: world.Encoding, *, paired: bool = False, together: bool = False
+) -> world.Codes:
     """The codes that are learned from public rows, and those of pairs of columns if `paired`, of all numbers, dates and
     truth values if `together`."""
-    cells = cast_rows(rows, encoding)
-    codes = learn_codes([cells], encoding.columns, coarse=8)
+    cells = world.cast_rows(rows, encoding)
+    codes = world.learn_codes([cells], encoding.columns, coarse=8)
     if together:
-        numbers = [column for column in encoding.columns if isinstance(column, Scaled)]
-        scores = public_scores(cells, numbers)
+        numbers = [column for column in encoding.columns if isinstance(column, world.Scaled)]
+        scores = world.public_scores(cells, numbers)
         codes = codes.with_joined(scores, codes.of(cells), [column.name for column in numbers], 20)
-    return with_pairs(codes, codes.of(cells), FINER) if paired else codes
+    return world.with_pairs(codes, codes.of(cells), world.FINER) if paired else codes
 
 
-def linear(rows: pl.DataFrame, encoding: Encoding, *, paired: bool = False, together: bool = False) -> Pipeline:
+def linear(rows: pl.DataFrame, encoding: world.Encoding, *, paired: bool = False, together: bool = False) -> Pipeline:
     """The student of tallies or of a sketch, with a model that is drawn."""
     codes = codes_of(rows, encoding, paired=paired, together=together)
-    return linear_student(
+    return world.linear_student(
         drawn_model(codes, max(1, len(encoding.classes) * (len(encoding.classes) > 2))), encoding, codes
     )
 
@@ -115,19 +95,19 @@ def linear(rows: pl.DataFrame, encoding: Encoding, *, paired: bool = False, toge
 def fitted(rows: pl.DataFrame, learner: Any) -> Pipeline:
     """The student of votes: a learner of the encoded rows, whose labels follow from two columns."""
     encoding = encoding_of(rows)
-    X = encode(cast_rows(rows, encoding), encoding)
+    X = world.encode(world.cast_rows(rows, encoding), encoding)
     labels = (X[:, 0] + X[:, -1] > X[:, 0].mean()).astype(np.int64)
-    targets = np.eye(2)[labels] if isinstance(learner, ScoreClassifier) else np.array(encoding.classes)[labels]
-    return published_student(encoding, learner.fit(X, targets))
+    targets = np.eye(2)[labels] if isinstance(learner, world.ScoreClassifier) else np.array(encoding.classes)[labels]
+    return world.published_student(encoding, learner.fit(X, targets))
 
 
 def chosen(rows: pl.DataFrame) -> Pipeline:
     """The student of a hypothesis that was chosen: a stump."""
     encoding = encoding_of(rows)
-    X = encode(cast_rows(rows, encoding), encoding).astype(np.float64)
-    candidates = hypothesis_class("stumps", columns=[0]).dichotomies(X)
+    X = world.encode(world.cast_rows(rows, encoding), encoding).astype(np.float64)
+    candidates = world.hypothesis_class("stumps", columns=[0]).dichotomies(X)
     hypothesis = json.dumps(candidates[len(candidates) // 2].describe())
-    return published_student(encoding, Chosen(hypothesis, list(encoding.classes)).fit())
+    return world.published_student(encoding, world.Chosen(hypothesis, list(encoding.classes)).fit())
 
 
 def hashed(rows: pl.DataFrame) -> Pipeline:
@@ -144,8 +124,10 @@ def hashed(rows: pl.DataFrame) -> Pipeline:
 
 STUDENTS: Mapping[str, Callable[[pl.DataFrame], Any]] = {
     "logistic regression": lambda rows: fitted(rows, LogisticRegression()),
-    "scores": lambda rows: fitted(rows, ScoreClassifier(Ridge(), ["no", "yes"])),
-    "scores of one output each": lambda rows: fitted(rows, ScoreClassifier(LinearSVR(random_state=0), ["no", "yes"])),
+    "scores": lambda rows: fitted(rows, world.ScoreClassifier(Ridge(), ["no", "yes"])),
+    "scores of one output each": lambda rows: fitted(
+        rows, world.ScoreClassifier(LinearSVR(random_state=0), ["no", "yes"])
+    ),
     "boosted trees": lambda rows: fitted(rows, HistGradientBoostingClassifier(max_iter=3, random_state=0)),
     "forest": lambda rows: fitted(rows, RandomForestClassifier(n_estimators=3, random_state=0)),
     "constant": lambda rows: fitted(rows, DummyClassifier()),
@@ -164,16 +146,16 @@ def of_pictures() -> tuple[Pipeline, pl.DataFrame]:
     """A student of small pictures, and rows of them."""
     levels = np.random.default_rng(3).integers(0, 256, (12, 196))
     rows = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
-    image = Passed(name="image", element="uint8", size=196)
-    encoding = Encoding(columns=(image,), label="label", classes=("no", "yes"))
-    learner = ScoreClassifier(Pictures(hidden=4, steps=2, random_state=0), ["no", "yes"])
-    learner.fit(encode(cast_rows(rows, encoding), encoding), np.eye(2)[np.arange(12) % 2])
-    return published_student(encoding, learner), rows
+    image = world.Passed(name="image", element="uint8", size=196)
+    encoding = world.Encoding(columns=(image,), label="label", classes=("no", "yes"))
+    learner = world.ScoreClassifier(world.Pictures(hidden=4, steps=2, random_state=0), ["no", "yes"])
+    learner.fit(world.encode(world.cast_rows(rows, encoding), encoding), np.eye(2)[np.arange(12) % 2])
+    return world.published_student(encoding, learner), rows
 
 
 def republish(folder: Path, student: Any) -> Path:
     """Put a student into a published folder, and sign it as its stranger would."""
-    (folder / "student.skops").write_bytes(file := dump(student))
-    rewrite(folder, lambda values: values["student"]["file"].update(digest=sha256(file)))
+    (folder / "student.skops").write_bytes(file := world.dump(student))
+    rewrite(folder, lambda values: values["student"]["file"].update(digest=world.sha256(file)))
     sign_again(folder)
     return folder

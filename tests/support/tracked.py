@@ -12,15 +12,15 @@ EVIDENCE = ("ledger.json", "key.pem", "attestation.schema.json", "attestation.js
 WRITTEN = {"certificate": "certificate.json", "schema_file": "certificate.schema.json", "report": "report.html"}
 
 
-def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None, started: datetime) -> Tracked:
+def tracked(small: World, mechanism: Mechanism, labels: NDArray[np.int64] | None, started: datetime) -> Tracked:
     """Record the world's session in MLflow; if labels are given, after certifying it."""
     if labels is not None:
-        certified(world, mechanism, labels)
-    found = {field: world.released.find(f"{SESSION}/{name}") for field, name in WRITTEN.items()}
-    drawn = {name: world.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "what_if", "budget")}
+        certified(small, mechanism, labels)
+    found = {field: small.released.find(f"{SESSION}/{name}") for field, name in WRITTEN.items()}
+    drawn = {name: small.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "what_if", "budget")}
     there = {name: figure for name, figure in drawn.items() if figure is not None}
-    beside = [world.released.find(f"{SESSION}/{name}") for name in EVIDENCE]
+    beside = [small.released.find(f"{SESSION}/{name}") for name in EVIDENCE]
     written = Certified.model_validate({**found, "figures": there, "evidence": beside})
-    public = PublicRows(encoding=world.encoding, batches=tuple(world.batches))
-    stores = Stores(world.vault, Ledger.of(world.home), world.released)
-    return Tracking.of(world.home).publish(publication_of(world.plan, written, public, stores), started)
+    public = PublicRows(encoding=small.encoding, batches=tuple(small.batches))
+    stores = Stores(small.vault, Ledger.of(small.home), small.released)
+    return Tracking.of(small.home).publish(publication_of(small.plan, written, public, stores), started)

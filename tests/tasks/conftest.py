@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.homes import undrawn
-from tests.support.published import SESSION, World, certified, world
+from tests.support.published import SESSION, World, certified, world_in
 from tests.world import StableVoting, publish_figures
 
 
@@ -19,7 +19,7 @@ def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A world whose session answered all rows and is published. It is many tests': what is changed is a copy."""
-    made = world(tmp_path_factory.mktemp("home") / "home")
+    made = world_in(tmp_path_factory.mktemp("home") / "home")
     certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
     return made
 

@@ -18,31 +18,13 @@ from typing import Any
 import pytest
 
 from concord import __version__
+from tests import world
 from tests.support.console import heard
 from tests.support.evaluated import EVALUATIONS, evaluated
 from tests.support.people import write_tables
-from tests.support.published import SESSION, certified, world
+from tests.support.published import SESSION, certified, world_in
 from tests.support.recorded import RECORDED
 from tests.texts import wrong_inputs, wrong_plans, wrong_tables
-from tests.world import (
-    Certificate,
-    PublishedSession,
-    StableVoting,
-    Summary,
-    TestRecord,
-    WrongInput,
-    budget_of,
-    flows_console,
-    measures_of,
-    outcome_in_words,
-    render,
-    show,
-    show_budget,
-    untested,
-    verdict_of,
-    verify_published,
-    warnings_of,
-)
 
 FOLDER = Path(__file__).parent
 WIDTH = 120
@@ -65,7 +47,7 @@ def _told(cases: Iterable[tuple[str, str, Callable[[], object]]]) -> str:
     for name, given, attempt in cases:
         lines += [] if name == section else [f"\n{name}"]
         section = name
-        with pytest.raises(WrongInput) as told:
+        with pytest.raises(world.WrongInput) as told:
             attempt()
         lines += [f"  {given if len(given) <= LONGEST else f'{given[:LONGEST]}…'}", f"    → {told.value}"]
     return "\n".join(lines)
@@ -100,14 +82,15 @@ def first_minutes() -> str:
 
 
 @cache
-def _published() -> tuple[Certificate, list[dict[str, Any]], str]:
+def _published() -> tuple[world.Certificate, list[dict[str, Any]], str]:
     """A certificate of a session, the checks of its folder, and the budget after it."""
     with TemporaryDirectory() as folder:
-        small = world(Path(folder) / "home")
-        certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
+        small = world_in(Path(folder) / "home")
+        certified(small, world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
         found = small.released.root / SESSION
-        checks = [check.model_dump() for check in verify_published(found)]
-        return PublishedSession.at(found).certificate, checks, _printed(lambda: show_budget(budget_of(small.home)))
+        checks = [check.model_dump() for check in world.verify_published(found)]
+        budget = _printed(lambda: world.show_budget(world.budget_of(small.home)))
+        return world.PublishedSession.at(found).certificate, checks, budget
 
 
 def _printed(show_it: Callable[[], object]) -> str:
@@ -124,25 +107,25 @@ def after_a_run() -> str:
         **{"run_id": "r", "domain": "people", "session": SESSION, "certificate": "certificate.json"},
         **{"certificate_digest": "", "report": "report.html", "stages": [], "conversion": 1.7},
         "guarantee": certificate.guarantee.shown(),
-        "student": measures_of(certificate) | {"champion": True},
+        "student": world.measures_of(certificate) | {"champion": True},
         **{"mechanism": certificate.mechanism.settings, "teachers": 100, "spent_now": {"epsilon": 1.0, "delta": 1e-5}},
         **{"asked": 300, "answered": 300, "refused": 0, "asked_now": 300},
         "lifetime": {"now": 0.1, "used": 0.2, "more": 8},
     }
-    votes = Summary(**common)
+    votes = world.Summary(**common)
     measures = {"accuracy": share, "balanced_accuracy": share, "majority": 0.6, "rows": 900, "classes": ()}
-    private = TestRecord.model_validate({**measures, "share": 0.1, "clean": False, "earlier": 0, "level": 0.95})
+    private = world.TestRecord.model_validate({**measures, "share": 0.1, "clean": False, "earlier": 0, "level": 0.95})
     common |= {"lifetime": {"now": 0.0, "used": 0.2, "more": None}, "mechanism": RECORDED["tallies"], "teachers": 0}
     common |= {"asks": "rounds", "asked": 3, "asked_now": 1, "inferred": 300, "not_asked": 50}
     common |= {"test": {"in_words": private.in_words}}
-    sums = Summary(**common, warnings=["recall is 0 for 'yes'"])
-    runs = [_printed(partial(show, each, Path("home"))) + outcome_in_words(each) for each in (votes, sums)]
+    sums = world.Summary(**common, warnings=["recall is 0 for 'yes'"])
+    runs = [_printed(partial(world.show, each, Path("home"))) + world.outcome_in_words(each) for each in (votes, sums)]
     return "\n\n".join([*runs, budget, *(f"{check['name']}: {check['detail']}" for check in checks)])
 
 
 def report() -> str:
     """All of a report."""
-    return _words_of(render(_published()[0], {}))
+    return _words_of(world.render(_published()[0], {}))
 
 
 def verdicts() -> str:
@@ -150,12 +133,12 @@ def verdicts() -> str:
     and those of students that no test measures."""
     certificate, lines = _published()[0], list[str]()
     for name, (public, private) in EVALUATIONS.items():
-        of_votes, of_sums = (warnings_of(public, private, tallied=tallied) for tallied in (False, True))
-        lines += [f"\n{name}", verdict_of(evaluated(certificate, public, private))[1], *of_votes]
+        of_votes, of_sums = (world.warnings_of(public, private, tallied=tallied) for tallied in (False, True))
+        lines += [f"\n{name}", world.verdict_of(evaluated(certificate, public, private))[1], *of_votes]
         lines += [f"of sums: {text}" for text in of_sums if text not in of_votes]
     for released, tallied in (((), False), (("no",), False), (("no",), True), (("no", "yes"), False)):
         lines += [f"\nlabels {released}, {'of sums' if tallied else 'of votes'}"]
-        lines += [*untested(released, None, tallied=tallied), *untested(None, released, tallied=tallied)]
+        lines += [*world.untested(released, None, tallied=tallied), *world.untested(None, released, tallied=tallied)]
     return "\n".join(lines)
 
 
@@ -191,7 +174,8 @@ def rendered(name: str) -> str:
     """The text of a page, as it is now."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", str(WIDTH))
-        patch.setattr(flows_console.out, "_width", WIDTH)  # as the variable says it where it is set before the import
+        # as the variable says it where it is set before the import
+        patch.setattr(world.flows_console.out, "_width", WIDTH)
         patch.delenv("CONCORD_HOME", raising=False)
         return _plain(TEXTS[name]())
 

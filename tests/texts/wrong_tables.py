@@ -15,22 +15,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from tests.world import (
-    Encoding,
-    Scaled,
-    find_files,
-    frame_table,
-    labelled_rows,
-    open_private,
-    open_public,
-    parse_plan,
-    rows_with_units,
-)
+from tests import world
 
 Files = dict[str, bytes]
 ROWS = pl.DataFrame({"age": [30, 41, None], "city": ["CANARY", "Bonn", None]})
-AGE = Scaled(kind="numeric", name="age", mean=0, scale=1, fill=0, low=0, high=1, missing=False)
-ENCODING = Encoding(columns=(AGE,), label="city", classes=("Rome", "Bonn"))
+AGE = world.Scaled(kind="numeric", name="age", mean=0, scale=1, fill=0, low=0, high=1, missing=False)
+ENCODING = world.Encoding(columns=(AGE,), label="city", classes=("Rome", "Bonn"))
 
 
 def parquet(rows: pl.DataFrame | pa.Table = ROWS, **columns: Any) -> bytes:
@@ -129,22 +119,22 @@ FORMATS: dict[str, dict[str, Any]] = {
 
 
 def read_public(folder: str) -> None:
-    table = open_public(folder)
+    table = world.open_public(folder)
     table.kinds(["age"])
     list(table.frames(["age"]))
 
 
 def read_named(folder: str) -> None:
-    list(rows_with_units(open_private(folder, unit="person"), {}))
+    list(world.rows_with_units(world.open_private(folder, unit="person"), {}))
 
 
 READERS: dict[str, tuple[dict[str, Files], Callable[[str], object]]] = {
     "A public table": (COMMON | PUBLIC, read_public),
     "A private table": (
         {what: files for what, files in COMMON.items() if what != "a name twice"},
-        lambda folder: list(open_private(folder).frames({"age": "data.features"})),
+        lambda folder: list(world.open_private(folder).frames({"age": "data.features"})),
     ),
-    "A test table": (LABELLED, lambda folder: labelled_rows(folder, ENCODING)),
+    "A test table": (LABELLED, lambda folder: world.labelled_rows(folder, ENCODING)),
     "A private table whose units are named": (NAMED, read_named),
 }
 
@@ -156,7 +146,7 @@ def data_of(**changes: Any) -> dict[str, Any]:
 def a_pipe(folder: str) -> None:
     """Which is not waited for."""
     os.mkfifo(f"{folder}/rows.csv")
-    find_files(f"{folder}/rows.csv", "data.test")
+    world.find_files(f"{folder}/rows.csv", "data.test")
 
 
 def wrong(folder: Path) -> Iterator[tuple[str, str, Callable[[], object]]]:
@@ -170,10 +160,10 @@ def wrong(folder: Path) -> Iterator[tuple[str, str, Callable[[], object]]]:
                 (place / name).write_bytes(content)
             yield section, what, partial(read, str(place))
     yield "A test table", "a pipe", partial(a_pipe, str(folder))
-    yield "A test table", "no such file", partial(open_public, str(folder / "none.csv"), "data.test")
+    yield "A test table", "no such file", partial(world.open_public, str(folder / "none.csv"), "data.test")
     for what, frame in FRAMES.items():
-        yield "A frame", what, partial(frame_table, frame, "data.private")
+        yield "A frame", what, partial(world.frame_table, frame, "data.private")
     for what, private in ADDRESSED.items():
-        yield "data.private", what, partial(parse_plan, data_of(private=private))
+        yield "data.private", what, partial(world.parse_plan, data_of(private=private))
     for what, form in FORMATS.items():
-        yield "data.format", what, partial(parse_plan, data_of(format=form))
+        yield "data.format", what, partial(world.parse_plan, data_of(format=form))

@@ -12,26 +12,17 @@ from tempfile import gettempdir
 
 import pytest
 
+from tests import world
 from tests.support.processes import alone, own_environment
-from tests.world import (
-    NAMED,
-    copy_empty,
-    flows_server,
-    home_empty,
-    keep_as_empty,
-    keep_empty_store,
-    ready_store,
-    serving,
-)
 
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the installation keeps its empty databases; nothing is there yet."""
-    monkeypatch.setattr(home_empty, "FOLDER", tmp_path / "share" / "concord")
-    for name in (*NAMED, "PREFECT_HOME", "MLFLOW_TRACKING_URI"):
+    monkeypatch.setattr(world.home_empty, "FOLDER", tmp_path / "share" / "concord")
+    for name in (*world.NAMED, "PREFECT_HOME", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)
-    return home_empty.FOLDER
+    return world.home_empty.FOLDER
 
 
 @pytest.fixture
@@ -53,7 +44,7 @@ def made(file: Path, statement: str = "CREATE TABLE flow_run (id INTEGER PRIMARY
 @pytest.fixture
 def kept(shared: Path, tmp_path: Path) -> Path:
     """The empty database of Prefect's that is kept."""
-    keep_as_empty("prefect", made(tmp_path / "made.db"))
+    world.keep_as_empty("prefect", made(tmp_path / "made.db"))
     (file,) = shared.iterdir()
     return file
 
@@ -67,15 +58,15 @@ def schema(database: Path) -> set[tuple[object, ...]]:
 
 def test_what_was_kept_is_copied(kept: Path, home: Path, tmp_path: Path) -> None:
     database = home / "prefect.db"
-    assert copy_empty("prefect", database)
+    assert world.copy_empty("prefect", database)
     assert database.read_bytes() == kept.read_bytes()
     assert database.stat().st_mode & 0o777 == 0o600
     assert schema(database) == schema(tmp_path / "made.db")
 
 
 def test_one_is_kept_of_each_package_for_this_user_to_write_alone(kept: Path, tmp_path: Path) -> None:
-    keep_as_empty("prefect", made(tmp_path / "later.db", "CREATE TABLE later (id INTEGER)"))
-    keep_as_empty("mlflow", made(tmp_path / "other.db"))
+    world.keep_as_empty("prefect", made(tmp_path / "later.db", "CREATE TABLE later (id INTEGER)"))
+    world.keep_as_empty("mlflow", made(tmp_path / "other.db"))
     files = sorted(kept.parent.iterdir())
     assert [file.name.rpartition("-")[0] for file in files] == [
         f"{package}-{version(package)}" for package in ("mlflow", "prefect")
@@ -121,16 +112,16 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_the_installation_did_not_keep_is_passed_over(fault: str, kept: Path, home: Path) -> None:
     FAULTS[fault](kept)
-    assert not copy_empty("prefect", home / "prefect.db")
+    assert not world.copy_empty("prefect", home / "prefect.db")
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
 def test_what_another_user_owns_is_passed_over(kept: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = kept.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    assert copy_empty("prefect", home / "prefect.db") is (owner == 0)  # root's is believed by everybody
+    assert world.copy_empty("prefect", home / "prefect.db") is (owner == 0)  # root's is believed by everybody
     foreign = os.stat_result((0o100644, 0, 0, 1, owner + 2, 0, 0, 0, 0, 0))
-    assert not home_empty._is_ours(foreign)
+    assert not world.home_empty._is_ours(foreign)
 
 
 @pytest.mark.slow
@@ -138,16 +129,16 @@ def test_a_store_with_other_tables_is_migrated_after_all(
     shared: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one of another version of MLflow under this one's name."""
-    keep_as_empty("mlflow", made(tmp_path / "made.db", "CREATE TABLE latest_metrics (key TEXT)"))
+    world.keep_as_empty("mlflow", made(tmp_path / "made.db", "CREATE TABLE latest_metrics (key TEXT)"))
     assert len(list(shared.iterdir())) == 1
-    ready_store(home)
+    world.ready_store(home)
     assert {name for kind, name, *_ in schema(home / "mlflow.db") if kind == "table"} >= {"runs", "experiments"}
     migrated = schema(home / "mlflow.db")
-    keep_empty_store(tmp_path)
+    world.keep_empty_store(tmp_path)
     (home / "mlflow.db").unlink()
     with monkeypatch.context() as patch:
         patch.setattr("mlflow.store.db.utils._initialize_tables", None)  # nothing is migrated now
-        ready_store(home)
+        world.ready_store(home)
     assert schema(home / "mlflow.db") == migrated
 
 
@@ -169,13 +160,13 @@ def test_what_prefect_migrates_is_what_its_server_goes_on_with(
     words, environment = [sys.executable, "-c", INSTALL, str(shared)], own_environment()
     of_tests = ("CI", "PYTEST_CURRENT_TEST", "DO_NOT_TRACK")  # under which MLflow is silent by itself
     given = {name: value for name, value in environment.items() if name not in of_tests}
-    given |= {flows_server.DATABASE: "sqlite:///theirs", "HOME": str(tmp_path)}
+    given |= {world.flows_server.DATABASE: "sqlite:///theirs", "HOME": str(tmp_path)}
     subprocess.run(words, cwd=tmp_path, env=given, check=True)
     assert not (tmp_path / ".config").exists()  # where MLflow keeps the name by which its makers know a machine
     _, prefect = sorted(shared.iterdir())
     migrated, home = schema(prefect), alone(tmp_path, monkeypatch)
-    with serving(home):
-        flows_server.awake()
+    with world.serving(home):
+        world.flows_server.awake()
         (database,) = home.rglob("prefect.db")
         assert schema(database) == migrated
     with closing(sqlite3.connect(prefect)) as opened:

@@ -7,23 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import world
 from tests.support.chained import database, forged, lines, read, rechained
 from tests.support.openings import DOMAIN, batch, named, opening, outcome, session
-from tests.world import (
-    EVENT_KINDS,
-    Batch,
-    BatchOutcome,
-    Charge,
-    ConcordError,
-    Entry,
-    Event,
-    Ledger,
-    LedgerState,
-    LogRecord,
-    NewCap,
-    NotVerified,
-    Settlement,
-)
 
 COLUMNS = ("at", "domain", "session", "kind", "body", "previous", "digest")
 
@@ -32,7 +18,7 @@ COLUMNS = ("at", "domain", "session", "kind", "body", "previous", "digest")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home whose ledger holds every kind of entry; tests copy it before they change it."""
     home = tmp_path_factory.mktemp("home")
-    ledger = named(Ledger.of(home))
+    ledger = named(world.Ledger.of(home))
     ledger.recap("census", 5, 5e-5, "the board said so")
     ledger.open_session(opening())
     for index in range(2):
@@ -52,7 +38,7 @@ def home(written: Path, tmp_path: Path) -> Path:
 
 def test_what_was_written_reads(written: Path) -> None:
     state = read(lines(written))
-    assert state.sessions == {item.id: item for item in Ledger.of(written).sessions("census")}
+    assert state.sessions == {item.id: item for item in world.Ledger.of(written).sessions("census")}
     assert {line.kind for line in lines(written)} == {"domain", "recap", "remark", "open", "begin", "commit", "settle"}
 
 
@@ -64,7 +50,7 @@ def test_any_character_changed_in_any_cell_is_found(written: Path) -> None:
             text = getattr(line, column)
             for at in range(len(text)):
                 flipped = text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :]
-                with pytest.raises(NotVerified, match=f"entry {line.seq} "):
+                with pytest.raises(world.NotVerified, match=f"entry {line.seq} "):
                     state.read(replace(line, **{column: flipped}))
         state.read(line)  # and unchanged it goes on
 
@@ -75,34 +61,34 @@ def test_a_cell_replaced_in_the_database_is_found_and_named(home: Path, cell: st
         was = getattr(lines(home)[seq - 1], column)
         with database(home) as connection:
             connection.execute(f"UPDATE entries SET {column} = {cell} WHERE seq = ?", (seq,))
-        with pytest.raises(NotVerified, match=f"entry {seq} "):
-            Ledger.of(home).verify()
+        with pytest.raises(world.NotVerified, match=f"entry {seq} "):
+            world.Ledger.of(home).verify()
         with database(home) as connection:
             connection.execute(f"UPDATE entries SET {column} = ? WHERE seq = ?", (was, seq))
-    Ledger.of(home).verify()
+    world.Ledger.of(home).verify()
 
 
 def test_an_entry_taken_out_or_moved_is_found(home: Path) -> None:
     chain = lines(home)
     for place in range(len(chain) - 1):
-        with pytest.raises(NotVerified, match=f"entry {chain[place + 1].seq} "):
+        with pytest.raises(world.NotVerified, match=f"entry {chain[place + 1].seq} "):
             read(chain[:place] + chain[place + 1 :])
-        with pytest.raises(NotVerified):
+        with pytest.raises(world.NotVerified):
             read([*chain[:place], chain[place + 1], chain[place], *chain[place + 2 :]])
-    with pytest.raises(NotVerified):
+    with pytest.raises(world.NotVerified):
         read([*chain, chain[-1]])
 
 
 def test_a_changed_ledger_spends_nothing(home: Path) -> None:
     with database(home) as connection:
         connection.execute("UPDATE entries SET body = replace(body, '\"refused\":1', '\"refused\":0') WHERE seq = 5")
-    ledger, before = Ledger.of(home), lines(home)
+    ledger, before = world.Ledger.of(home), lines(home)
     for change in (
         lambda: ledger.open_session(opening("three"), further=True),
         lambda: ledger.begin_batch("two", batch()),
         lambda: ledger.settle("two", give_back=True),
     ):
-        with pytest.raises(NotVerified, match="entry 5 "):
+        with pytest.raises(world.NotVerified, match="entry 5 "):
             change()
     assert lines(home) == before
 
@@ -115,7 +101,7 @@ ADMITTED = session(cutoff=5)
     [
         (DOMAIN, "census", ""),  # a domain twice
         (replace(DOMAIN, name="other"), "census", ""),
-        (NewCap(filter=DOMAIN.filter, reason="none"), "other", ""),
+        (world.NewCap(filter=DOMAIN.filter, reason="none"), "other", ""),
         (replace(ADMITTED, id="two"), "census", "two"),  # a session twice
         (replace(ADMITTED, id="three"), "census", "four"),
         (replace(ADMITTED, id="three", domain="other"), "other", "three"),
@@ -125,12 +111,14 @@ ADMITTED = session(cutoff=5)
         (batch(1, first=100), "census", "two"),
         (batch(outcome=outcome()), "census", "two"),
         (outcome(), "census", "two"),
-        (Settlement(charge=ADMITTED.reserved, status="closed"), "census", "two"),
+        (world.Settlement(charge=ADMITTED.reserved, status="closed"), "census", "two"),
     ],
 )
-def test_a_chained_entry_that_breaks_the_rules_is_found(written: Path, event: Event, domain: str, session: str) -> None:
+def test_a_chained_entry_that_breaks_the_rules_is_found(
+    written: Path, event: world.Event, domain: str, session: str
+) -> None:
     chain = lines(written)
-    with pytest.raises(NotVerified, match=f"entry {len(chain) + 1} "):
+    with pytest.raises(world.NotVerified, match=f"entry {len(chain) + 1} "):
         read([*chain, forged(chain, event, domain, session)])
 
 
@@ -157,7 +145,7 @@ def test_a_forger_who_keeps_the_rules_is_not_found(written: Path) -> None:
 )
 def test_a_body_this_version_would_not_write_is_refused(written: Path, body: str) -> None:
     chain = lines(written)
-    with pytest.raises(NotVerified, match="not what this version writes"):
+    with pytest.raises(world.NotVerified, match="not what this version writes"):
         read([*chain, rechained(forged(chain, batch()), body=body)])
 
 
@@ -167,29 +155,31 @@ def test_the_digest_is_what_the_format_says(written: Path) -> None:
 
 text = st.text(max_size=20)
 counts = st.integers(-(2**70), 2**70)
-charges = st.builds(Charge, renyi=st.decimals(0, 1000, places=18), delta=st.decimals(0, 1, places=36))
+charges = st.builds(world.Charge, renyi=st.decimals(0, 1000, places=18), delta=st.decimals(0, 1, places=36))
 
 
 @given(
     st.one_of(
-        st.builds(Batch, index=counts, first=counts, rows=counts, question_digest=text, exact_digest=text),
-        st.builds(BatchOutcome, index=counts, asked=counts, answered=counts, refused=counts),
-        st.builds(Settlement, charge=charges),
+        st.builds(world.Batch, index=counts, first=counts, rows=counts, question_digest=text, exact_digest=text),
+        st.builds(world.BatchOutcome, index=counts, asked=counts, answered=counts, refused=counts),
+        st.builds(world.Settlement, charge=charges),
     )
 )
-def test_every_event_reads_back_as_it_was_written(event: Event) -> None:
-    line = LogRecord.after(None, Entry(domain="d", session="s", event=event), at="now")
+def test_every_event_reads_back_as_it_was_written(event: world.Event) -> None:
+    line = world.LogRecord.after(None, world.Entry(domain="d", session="s", event=event), at="now")
     assert line.entry_after(None).event == event
 
 
 @given(
     body=st.text(max_size=200),
-    kind=st.sampled_from([*EVENT_KINDS, "?"]),
+    kind=st.sampled_from([*world.EVENT_KINDS, "?"]),
 )
 def test_no_body_gets_past_the_reader_unless_it_is_ours(body: str, kind: str) -> None:
-    line = rechained(LogRecord.after(None, Entry(domain="census", event=DOMAIN), at="now"), body=body, kind=kind)
-    with pytest.raises(NotVerified):
-        LedgerState().read(line)
+    line = rechained(
+        world.LogRecord.after(None, world.Entry(domain="census", event=DOMAIN), at="now"), body=body, kind=kind
+    )
+    with pytest.raises(world.NotVerified):
+        world.LedgerState().read(line)
 
 
 def test_a_byte_flipped_in_the_file_is_found_or_changes_nothing(home: Path) -> None:
@@ -198,7 +188,7 @@ def test_a_byte_flipped_in_the_file_is_found_or_changes_nothing(home: Path) -> N
     for at in range(0, len(content), 97):
         file.write_bytes(content[:at] + bytes([content[at] ^ 0x20]) + content[at + 1 :])
         try:
-            Ledger.of(home).verify()
-        except ConcordError:
+            world.Ledger.of(home).verify()
+        except world.ConcordError:
             continue
         assert lines(home)[: len(truth)] == truth

@@ -8,37 +8,26 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.support.openings import CAP, DOMAIN, batch, outcome
 from tests.support.published import opening
-from tests.world import (
-    Division,
-    DomainCharge,
-    Excerpt,
-    Ledger,
-    LogRecord,
-    NotVerified,
-    Opening,
-    StableVoting,
-    hiding,
-    ledger_faults,
-)
 
-STABLE = StableVoting.calibrate(epsilon=0.2, delta=1e-6, cutoff=10)
+STABLE = world.StableVoting.calibrate(epsilon=0.2, delta=1e-6, cutoff=10)
 
 
-def answer(ledger: Ledger, index: int, name: str, refused: int = 1) -> None:
+def answer(ledger: world.Ledger, index: int, name: str, refused: int = 1) -> None:
     ledger.begin_batch(name, batch(index, first=100 * index))
     ledger.commit_batch(name, outcome(index, refused=refused))
 
 
-def session(name: str, domain: str = "census") -> Opening:
+def session(name: str, domain: str = "census") -> world.Opening:
     """A session that the rule prices."""
     return replace(opening(STABLE, name), domain=domain)
 
 
-def busy(home: Path, hidden: int = 0) -> Ledger:
+def busy(home: Path, hidden: int = 0) -> world.Ledger:
     """A ledger in which a session has ended, another was stopped in a batch, and two are open; and `hidden` files."""
-    ledger = Ledger.of(home)
+    ledger = world.Ledger.of(home)
     ledger.name_domain("census", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
     ledger.name_domain("survey", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
     ledger.hold("census", [f"file {at}" for at in range(hidden)])
@@ -49,7 +38,7 @@ def busy(home: Path, hidden: int = 0) -> Ledger:
     answer(ledger, 0, "stopped", refused=2)
     ledger.begin_batch("stopped", batch(1, first=100, rows=3))
     ledger.settle("stopped", give_back=True)
-    ledger.divide("census", Division(commitment="keyed commitment", share=0.25, naming="columns and format"))
+    ledger.divide("census", world.Division(commitment="keyed commitment", share=0.25, naming="columns and format"))
     for name in ("open", "other"):
         ledger.open_session(session(name), further=True)
         answer(ledger, 0, name)
@@ -57,8 +46,8 @@ def busy(home: Path, hidden: int = 0) -> Ledger:
     return ledger
 
 
-def excerpt(ledger: Ledger, home: Path, **covered: int) -> Excerpt:
-    return Excerpt.of(ledger.records(), "census", covered, hiding(home))
+def excerpt(ledger: world.Ledger, home: Path, **covered: int) -> world.Excerpt:
+    return world.Excerpt.of(ledger.records(), "census", covered, world.hiding(home))
 
 
 def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path) -> None:
@@ -66,9 +55,9 @@ def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path) -
     found = excerpt(ledger, tmp_path, open=100)
     moment, domain = found.reading, ledger.domain("census")
     assert domain is not None
-    assert DomainCharge.of(domain, moment) == DomainCharge.of(domain, ledger)
+    assert world.DomainCharge.of(domain, moment) == world.DomainCharge.of(domain, ledger)
     assert moment.totals("census") == ledger.totals("census")
-    assert list(ledger_faults(found.records)) == []
+    assert list(world.ledger_faults(found.records)) == []
     counts = {name: (moment.session(name).asked, moment.session(name).refused) for name in ("ended", "open", "other")}
     assert counts == {"ended": (200, 10), "open": (100, 1), "other": (0, 0)}  # an open one's progress is not told
 
@@ -124,17 +113,17 @@ def _guesses(digest: str) -> list[bytes]:
 
 def test_it_is_read_back_byte_by_byte(tmp_path: Path) -> None:
     found = excerpt(busy(tmp_path), tmp_path)
-    assert Excerpt.read(found.text) == found
+    assert world.Excerpt.read(found.text) == found
     short = found.text.replace(found.entries[0].commitment.encode(), b"0")
     for other in (short, found.text + b" ", found.text.replace(b"  ", b" ", 1), b"{}", b"\xff", b""):
-        with pytest.raises(NotVerified, match=r"ledger\.json"):
-            Excerpt.read(other)
-    with pytest.raises(NotVerified, match="no entry"):
-        _ = Excerpt(entries=()).head
+        with pytest.raises(world.NotVerified, match=r"ledger\.json"):
+            world.Excerpt.read(other)
+    with pytest.raises(world.NotVerified, match="no entry"):
+        _ = world.Excerpt(entries=()).head
 
 
 def test_a_ledger_that_went_on_holds_it_and_one_that_denies_any_entry_does_not(tmp_path: Path) -> None:
-    ledger, hide = busy(tmp_path, hidden=2), hiding(tmp_path)
+    ledger, hide = busy(tmp_path, hidden=2), world.hiding(tmp_path)
     found = excerpt(ledger, tmp_path, open=100)
     ledger.settle("open", give_back=True)
     ledger.remark("census", "erased", "digest of a unit")
@@ -143,15 +132,15 @@ def test_a_ledger_that_went_on_holds_it_and_one_that_denies_any_entry_does_not(t
     found.check_ledger(records, hide)
     for at in range(len(found.entries)):  # each of these was denied: the chain is made anew without it
         denied = without(records, at + 1)
-        with pytest.raises(NotVerified, match="denies entry"):
+        with pytest.raises(world.NotVerified, match="denies entry"):
             found.check_ledger(denied, hide)
-    with pytest.raises(NotVerified, match="the vault lacks the secret"):
-        found.check_ledger(records, hiding(tmp_path / "other"))
+    with pytest.raises(world.NotVerified, match="the vault lacks the secret"):
+        found.check_ledger(records, world.hiding(tmp_path / "other"))
 
 
-def without(records: list[LogRecord], seq: int) -> list[LogRecord]:
+def without(records: list[world.LogRecord], seq: int) -> list[world.LogRecord]:
     """The chain made anew without that entry, by who may write the whole ledger."""
-    denied: list[LogRecord] = []
+    denied: list[world.LogRecord] = []
     for old in records[: seq - 1] + records[seq:]:
         denied.append(old.following(denied[-1] if denied else None))
     return denied
@@ -161,10 +150,10 @@ def test_a_later_excerpt_holds_an_earlier_one_and_of_a_ledger_made_anew_without_
     tmp_path: Path,
 ) -> None:
     """Two excerpts are enough to tell: neither the ledger nor the secret is asked."""
-    records, hide = busy(tmp_path, hidden=2).records(), hiding(tmp_path)
+    records, hide = busy(tmp_path, hidden=2).records(), world.hiding(tmp_path)
 
-    def told(of: list[LogRecord], **covered: int) -> Excerpt:
-        return Excerpt.of(of, "census", covered, hide)
+    def told(of: list[world.LogRecord], **covered: int) -> world.Excerpt:
+        return world.Excerpt.of(of, "census", covered, hide)
 
     moments = [told(records[:at], open=100) for at in range(1, len(records) + 1)]
     for at, earlier in enumerate(moments):
@@ -172,15 +161,15 @@ def test_a_later_excerpt_holds_an_earlier_one_and_of_a_ledger_made_anew_without_
             earlier.check_later(later)
     whole = moments[-1]
     whole.check_later(told(records))  # the rows of an open session may be left out
-    with pytest.raises(NotVerified, match="or it is the earlier of the two"):
+    with pytest.raises(world.NotVerified, match="or it is the earlier of the two"):
         whole.check_later(moments[-2])
     hidden = next(record.seq for record in records if record.kind == "remark")
     known = {record.seq for record in records if hide(record.digest) in {line.commitment for line in whole.entries}}
     for seq in (hidden, *known):
-        with pytest.raises(NotVerified, match="denies"):
+        with pytest.raises(world.NotVerified, match="denies"):
             whole.check_later(told(without(records, seq), open=100))
-    elsewhere = Excerpt.of(records, "survey", {}, hide)
-    with pytest.raises(NotVerified, match="of another domain"):
+    elsewhere = world.Excerpt.of(records, "survey", {}, hide)
+    with pytest.raises(world.NotVerified, match="of another domain"):
         whole.check_later(elsewhere)
 
 
@@ -197,8 +186,8 @@ def test_a_later_excerpt_that_denies_rows_is_found(tmp_path: Path, lie: str) -> 
     found = excerpt(busy(tmp_path), tmp_path, open=100)
     values = found.model_dump()
     ROWS[lie]([line for line in values["entries"] if line["kind"] in ("begin", "commit")])
-    with pytest.raises(NotVerified, match="denies rows of session"):
-        found.check_later(Excerpt.model_validate(values))
+    with pytest.raises(world.NotVerified, match="denies rows of session"):
+        found.check_later(world.Excerpt.model_validate(values))
 
 
 LIES: dict[str, Callable[[dict[str, object]], object]] = {
@@ -211,8 +200,8 @@ LIES: dict[str, Callable[[dict[str, object]], object]] = {
 @pytest.mark.parametrize("kind", LIES)
 def test_a_line_under_an_honest_commitment_that_says_otherwise_is_found(tmp_path: Path, kind: str) -> None:
     """The operator keeps the commitment to an entry, and tells another one."""
-    ledger, hide = busy(tmp_path), hiding(tmp_path)
+    ledger, hide = busy(tmp_path), world.hiding(tmp_path)
     values = excerpt(ledger, tmp_path).model_dump()
     LIES[kind](next(line["body"] for line in values["entries"] if line["kind"] == kind))
-    with pytest.raises(NotVerified, match="contradicts"):
-        Excerpt.model_validate(values).check_ledger(ledger.records(), hide)
+    with pytest.raises(world.NotVerified, match="contradicts"):
+        world.Excerpt.model_validate(values).check_ledger(ledger.records(), hide)

@@ -7,31 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tests import world
 from tests.support.at_door import MECHANISMS, Case, make_case
 from tests.support.chained import Said, rewrite
-from tests.support.published import SESSION, certified, opening, world
+from tests.support.published import SESSION, certified, opening, world_in
 from tests.support.sentences import facts
-from tests.world import (
-    Checkpoint,
-    HomeContents,
-    Ledger,
-    NotVerified,
-    Plan,
-    PublicSource,
-    StableVoting,
-    Stores,
-    checked_ledger,
-    planned_domain,
-    write_checkpoint,
-)
 
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home that published a session, which has ended."""
-    small = world(tmp_path_factory.mktemp("held") / "home")
+    small = world_in(tmp_path_factory.mktemp("held") / "home")
     labels = small.truth.copy()
     labels[::15] = -1
     certified(small, STABLE, labels[:286])
@@ -64,36 +52,36 @@ CHANGES: dict[Callable[[list[Said]], None], str] = {
 def test_a_ledger_that_was_changed_and_chained_anew_is_denied_by_the_home(
     home: Path, change: Callable[[list[Said]], None]
 ) -> None:
-    checked_ledger(home)
+    world.checked_ledger(home)
     rewrite(home, change)
-    Ledger.of(home).verify()  # its chain is intact
-    with pytest.raises(NotVerified, match=CHANGES[change]) as found:
-        checked_ledger(home)
+    world.Ledger.of(home).verify()  # its chain is intact
+    with pytest.raises(world.NotVerified, match=CHANGES[change]) as found:
+        world.checked_ledger(home)
     assert "restore the right one" in str(found.value)
 
 
 def test_a_ledger_that_went_on_is_not(home: Path) -> None:
-    ledger = Ledger.of(home)
+    ledger = world.Ledger.of(home)
     ledger.recap("people", 20.0, 1e-4, "the board said so")
     ledger.open_session(opening(STABLE, "people-2"), further=True)
     ledger.recap("people", 9.0, 1e-4, "and again")
-    assert checked_ledger(home).caps("people") == ((4.0, 4e-5), (20.0, 1e-4), (9.0, 1e-4))
+    assert world.checked_ledger(home).caps("people") == ((4.0, 4e-5), (20.0, 1e-4), (9.0, 1e-4))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"session": []}', '{"session": "people-1", "counts": 3}'])
 def test_what_is_no_certificate_denies_nothing(home: Path, text: str) -> None:
     """That it was changed is for `verify` to say."""
     (home / "released" / SESSION / "certificate.json").write_text(text)
-    assert checked_ledger(home).caps("people") == ((4.0, 4e-5),)
+    assert world.checked_ledger(home).caps("people") == ((4.0, 4e-5),)
 
 
 def test_a_session_opened_while_the_home_is_looked_at_is_not_missed(home: Path) -> None:
     """Its files come after its entry, so the home is looked at first."""
-    held = HomeContents(home)
-    Ledger.of(home).open_session(opening(STABLE, "people-2"), further=True)
+    held = world.HomeContents(home)
+    world.Ledger.of(home).open_session(opening(STABLE, "people-2"), further=True)
     (home / "released/people-2").mkdir()
     (home / "released/people-2/labels.arrow").touch()
-    held.check(Ledger.of(home))
+    held.check(world.Ledger.of(home))
 
 
 @pytest.fixture(params=MECHANISMS, ids=lambda mechanism: mechanism.name)
@@ -109,31 +97,33 @@ def test_an_older_ledger_draws_for_no_rows_that_were_released(case: Case) -> Non
     file.write_bytes(older)
     case.batches.reverse()
     case.votes.reverse()
-    behind = replace(case, door=Stores.of(file.parent))
-    with pytest.raises(NotVerified, match=facts("batch-00000.arrow", "was released", "backup")):
+    behind = replace(case, door=world.Stores.of(file.parent))
+    with pytest.raises(world.NotVerified, match=facts("batch-00000.arrow", "was released", "backup")):
         behind.run()
     assert behind.door.ledger.batches("d-1") == ()
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> tuple[Stores, Plan]:
+def kept(tmp_path: Path) -> tuple[world.Stores, world.Plan]:
     """A home with a session, and the plan that it was opened for."""
-    small = world(tmp_path / "home")
-    door, terms = Stores.of(small.home), small.plan.privacy.lifetime
+    small = world_in(tmp_path / "home")
+    door, terms = world.Stores.of(small.home), small.plan.privacy.lifetime
     door.ledger.name_domain(
         "people", unit="one row", neighbours="add or remove one unit", epsilon=terms.epsilon, delta=terms.delta
     )
     door.ledger.open_session(opening(STABLE))
-    own = PublicSource(path="public.parquet", digests=("digest",), batches=small.batches)
-    write_checkpoint(
-        door.vault, "people-1", Checkpoint(plan=small.plan, encoding=small.encoding, teachers=(), sources=(own,))
+    own = world.PublicSource(path="public.parquet", digests=("digest",), batches=small.batches)
+    world.write_checkpoint(
+        door.vault, "people-1", world.Checkpoint(plan=small.plan, encoding=small.encoding, teachers=(), sources=(own,))
     )
     return door, small.plan
 
 
-def test_a_ledger_that_lost_a_session_of_the_vault_opens_no_other(kept: tuple[Stores, Plan], tmp_path: Path) -> None:
+def test_a_ledger_that_lost_a_session_of_the_vault_opens_no_other(
+    kept: tuple[world.Stores, world.Plan], tmp_path: Path
+) -> None:
     door, plan = kept
-    assert planned_domain(door, plan).name == "people"
+    assert world.planned_domain(door, plan).name == "people"
     (tmp_path / "home/ledger.db").unlink()
-    with pytest.raises(NotVerified, match=facts("vault: people-1", "the ledger does not know")):
-        Stores.of(tmp_path / "home")
+    with pytest.raises(world.NotVerified, match=facts("vault: people-1", "the ledger does not know")):
+        world.Stores.of(tmp_path / "home")

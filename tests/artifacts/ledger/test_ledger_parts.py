@@ -8,35 +8,25 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.support.chained import rewrite
 from tests.support.openings import InMemory
 from tests.support.planted import DIVISION, SOME, ask, named
-from tests.world import (
-    EVERY,
-    LEARNING,
-    TEST,
-    Charge,
-    Counted,
-    Entry,
-    Ledger,
-    LogRecord,
-    NotVerified,
-    WrongInput,
-    artifacts_parts,
-    ledger_faults,
-    running_totals,
-)
 
 
 def test_nats_and_delta_are_each_the_most_of_any_part() -> None:
-    totals = {LEARNING: charge(3, 1), TEST: charge(2, 5)}
-    assert artifacts_parts.largest(totals) == charge(3, 5)
-    charges = [Counted(LEARNING, "", charge(3, 1)), Counted(TEST, "", charge(2, 5)), Counted(EVERY, "", charge(1, 0))]
-    assert list(running_totals(charges)) == [charge(0, 0), charge(3, 1), charge(3, 5), charge(4, 5)]
+    totals = {world.LEARNING: charge(3, 1), world.TEST: charge(2, 5)}
+    assert world.artifacts_parts.largest(totals) == charge(3, 5)
+    charges = [
+        world.Counted(world.LEARNING, "", charge(3, 1)),
+        world.Counted(world.TEST, "", charge(2, 5)),
+        world.Counted(world.EVERY, "", charge(1, 0)),
+    ]
+    assert list(world.running_totals(charges)) == [charge(0, 0), charge(3, 1), charge(3, 5), charge(4, 5)]
 
 
-def charge(nats: int, delta: int) -> Charge:
-    return Charge(renyi=Charge().renyi + nats, delta=Charge().delta + delta)
+def charge(nats: int, delta: int) -> world.Charge:
+    return world.Charge(renyi=world.Charge().renyi + nats, delta=world.Charge().delta + delta)
 
 
 def test_a_domain_is_divided_once() -> None:
@@ -48,14 +38,14 @@ def test_a_domain_is_divided_once() -> None:
     assert len(ledger.records()) == lines
     assert ledger.division("people") == DIVISION
     for other in (replace(DIVISION, share=0.2), replace(DIVISION, naming="{}")):
-        with pytest.raises(WrongInput, match="divided once"):
+        with pytest.raises(world.WrongInput, match="divided once"):
             ledger.divide("people", other)
-        with pytest.raises(WrongInput, match="divided once"):
+        with pytest.raises(world.WrongInput, match="divided once"):
             ledger.check_division("people", other)
-    with pytest.raises(WrongInput, match="no domain"):
+    with pytest.raises(world.WrongInput, match="no domain"):
         ledger.divide("nobody", DIVISION)
-    second = LogRecord.after(ledger._state.head, Entry(domain="people", event=DIVISION), at="now")
-    with pytest.raises(NotVerified, match="contradicts"):
+    second = world.LogRecord.after(ledger._state.head, world.Entry(domain="people", event=DIVISION), at="now")
+    with pytest.raises(world.NotVerified, match="contradicts"):
         ledger._state.read(second)
 
 
@@ -70,8 +60,8 @@ def test_a_domain_is_divided_once() -> None:
 def test_a_ledger_that_breaks_the_rule_of_parts_is_found(
     tmp_path: Path, change: Callable[[list[Any]], object], wrong: str
 ) -> None:
-    ledger = named(Ledger.of(tmp_path))
+    ledger = named(world.Ledger.of(tmp_path))
     ledger.divide("people", DIVISION)
-    ask(ledger, SOME, part=LEARNING, division=DIVISION.commitment)
+    ask(ledger, SOME, part=world.LEARNING, division=DIVISION.commitment)
     rewrite(tmp_path, change)
-    assert any(wrong in item for item in ledger_faults(Ledger.of(tmp_path).records()))
+    assert any(wrong in item for item in world.ledger_faults(world.Ledger.of(tmp_path).records()))

@@ -15,36 +15,14 @@ import pytest
 from mlflow.tracking import MlflowClient
 from mlflow.utils.validation import _validate_metric_name
 
+from tests import world
 from tests.support.processes import own_environment
-from tests.support.published import SESSION, World, world
+from tests.support.published import SESSION, World, world_in
 from tests.support.refusing import REFUSE
 from tests.support.sentences import says
 from tests.support.tracked import EVIDENCE, tracked
-from tests.world import (
-    DIGESTS,
-    MODEL_FILE,
-    Certificate,
-    Encoding,
-    EnvironmentFailed,
-    Estimate,
-    Ledger,
-    PublicTest,
-    Recorded,
-    Records,
-    StableVoting,
-    Tracked,
-    WrongInput,
-    column_types,
-    content_of,
-    learn_encoding,
-    load,
-    logged_digests,
-    parse_plan,
-    sha256,
-    tags,
-)
 
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, 3, 4, 5, 1, tzinfo=UTC)
 SAID = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC).timestamp() * 1000
 """When MLflow is told that was: the first full second that is not before."""
@@ -54,10 +32,10 @@ SAID = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC).timestamp() * 1000
 class Published:
     """A world whose session is in MLflow."""
 
-    world: World
-    where: Tracked
-    recorded: Recorded
-    certificate: Certificate
+    small: World
+    where: world.Tracked
+    recorded: world.Recorded
+    certificate: world.Certificate
     client: MlflowClient
 
 
@@ -67,13 +45,13 @@ def published(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         home = tmp_path_factory.mktemp("home")
         copy(mlflow_database, home / "mlflow.db")
-        small = world(home)
+        small = world_in(home)
         labels = small.truth.copy()
         labels[::15] = -1
         where = tracked(small, STABLE, labels[:286], DOOR)
-        recorded = Records.of(home).recorded(where.run_id)
+        recorded = world.Records.of(home).recorded(where.run_id)
         assert recorded is not None
-        certificate = Certificate.model_validate_json(recorded.certificate)
+        certificate = world.Certificate.model_validate_json(recorded.certificate)
         yield Published(small, where, recorded, certificate, MlflowClient(f"sqlite:///{home}/mlflow.db"))
 
 
@@ -89,13 +67,13 @@ def published(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -
 )
 def test_a_class_s_metrics_bear_its_name(published: Published, classes: tuple[str, ...], metrics: list[str]) -> None:
     test = published.certificate.student.public_test
-    assert isinstance(test, PublicTest)
-    half = Estimate(value=0.5, low=0.25, high=0.75)
+    assert isinstance(test, world.PublicTest)
+    half = world.Estimate(value=0.5, low=0.25, high=0.75)
     named = [test.classes[0].model_copy(update={"name": name, "recall": half, "precision": None}) for name in classes]
     student = published.certificate.student.model_copy(
         update={"public_test": test.model_copy(update={"classes": tuple(named)})}
     )
-    found = content_of(published.certificate.model_copy(update={"learned": student})).metrics
+    found = world.content_of(published.certificate.model_copy(update={"learned": student})).metrics
     assert [name for name in found if name.startswith("recall.")] == metrics
     assert [found[name] for name in found if name.startswith("recall_low.")] == [0.25] * len(metrics)
     for name in found:
@@ -148,7 +126,7 @@ def test_the_experiment_tells_what_the_domain_may_spend_and_links_to_its_runs(pu
     note = experiment.tags["mlflow.note.content"]
     assert says(note, "of 4", "δ = 2.1e-05 of 4e-05")
     assert f"#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning" in note
-    ledger = Ledger.of(published.world.home)
+    ledger = world.Ledger.of(published.small.home)
     domain = ledger.domain("people")
     assert domain is not None
     share = domain.filter.share(ledger.total("people"))
@@ -173,11 +151,11 @@ def test_the_programs_of_the_model_s_page_run_as_they_stand_where_there_is_no_co
     published: Published, tmp_path: Path
 ) -> None:
     """A polars frame is given as the page says, since MLflow would refuse it."""
-    page, home = published.client.get_registered_model("people-student").description, published.world.home
+    page, home = published.client.get_registered_model("people-student").description, published.small.home
     programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     refused = programs[0].replace("import pandas", "import polars as pandas")
     programs.append(refused.replace("predict(rows)", "predict(rows.to_pandas())"))
-    rows = published.world.rows.head(5)
+    rows = published.small.rows.head(5)
     rows.write_parquet(tmp_path / "rows.parquet")
     printed = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", REFUSE.replace('"polars", ', "") + EACH, *programs, refused, MODULE],
@@ -187,7 +165,7 @@ def test_the_programs_of_the_model_s_page_run_as_they_stand_where_there_is_no_co
         text=True,
         check=True,
     ).stdout.split(";")
-    student = load(published.world.released.read(published.certificate.student.file), "sklearn")
+    student = world.load(published.small.released.read(published.certificate.student.file), "sklearn")
     classes, odds = student.predict(rows), student.predict_proba(rows)
     assert [text.strip() for text in printed[:3]] == [str(classes), str(odds), str(classes)]
     assert "Expected input to be DataFrame" in printed[3]
@@ -218,11 +196,11 @@ def test_the_files_are_the_released_ones_and_their_digests_one_tag(published: Pu
     documents = ("certificate.json", "certificate.schema.json", "report.html")
     assert set(published.recorded.files) == {*documents, *figures, *EVIDENCE}
     for name, digest in published.recorded.files.items():
-        assert digest == sha256((published.world.released.root / SESSION / name).read_bytes())
-    assert logged_digests(published.recorded.tags) == published.recorded.files
+        assert digest == world.sha256((published.small.released.root / SESSION / name).read_bytes())
+    assert world.logged_digests(published.recorded.tags) == published.recorded.files
     shown = {name for name in published.recorded.tags if not name.startswith("mlflow.")}
-    assert shown == {*tags(published.certificate), DIGESTS}
-    assert logged_digests({DIGESTS: "no json"}) == logged_digests({DIGESTS: "[1]"}) == {}
+    assert shown == {*world.tags(published.certificate), world.DIGESTS}
+    assert world.logged_digests({world.DIGESTS: "no json"}) == world.logged_digests({world.DIGESTS: "[1]"}) == {}
 
 
 def test_the_champion_is_the_certified_student(published: Published) -> None:
@@ -232,23 +210,23 @@ def test_the_champion_is_the_certified_student(published: Published) -> None:
     assert version.tags["epsilon"] == "1.0"
     assert "ε = 1, δ = 1e-05" in str(version.description)
     assert f"concord verify {SESSION}" in str(version.description)
-    assert published.recorded.model_files[MODEL_FILE] == published.certificate.student.file.digest
+    assert published.recorded.model_files[world.MODEL_FILE] == published.certificate.student.file.digest
 
 
 def test_a_student_is_found_by_its_alias(published: Published) -> None:
-    home = published.world.home
-    records = Records.of(home)
+    home = published.small.home
+    records = world.Records.of(home)
     assert records.session_of("models:/people-student@champion") == SESSION
     assert records.session_of(published.where.model_uri) == SESSION
     for wrong in ("models:/people-student@other", "models:/people-student", "models:/", "models:/no one/1"):
-        with pytest.raises(WrongInput, match="must name a registered model of ours"):
+        with pytest.raises(world.WrongInput, match="must name a registered model of ours"):
             records.session_of(wrong)
 
 
 def test_nothing_of_this_machine_or_the_vault_is_told(published: Published) -> None:
     recorded = published.recorded
     text = " ".join([*recorded.tags.values(), *recorded.params.values(), *recorded.model_tags.values()])
-    assert str(published.world.home) not in text
+    assert str(published.small.home) not in text
     assert "hmac of" not in text
     assert "mlflow.user" not in recorded.tags
     assert "mlflow.source.name" not in recorded.tags
@@ -266,7 +244,7 @@ def test_types_that_vary_from_file_to_file_are_left_open(tmp_path: Path) -> None
     }
     pl.DataFrame(columns).write_parquet(tmp_path / "p.parquet")
     pl.DataFrame(columns).drop("image", "void").write_csv(tmp_path / "p.csv")
-    assert column_types(str(tmp_path / "p.parquet"), encoding_of(tmp_path / "p.parquet")) == {
+    assert world.column_types(str(tmp_path / "p.parquet"), encoding_of(tmp_path / "p.parquet")) == {
         "whole": "any",
         "real": "double",
         "word": "string",
@@ -275,18 +253,18 @@ def test_types_that_vary_from_file_to_file_are_left_open(tmp_path: Path) -> None
         "image": "any",
         "void": "any",
     }
-    text = column_types(str(tmp_path / "p.csv"), encoding_of(tmp_path / "p.csv"))
+    text = world.column_types(str(tmp_path / "p.csv"), encoding_of(tmp_path / "p.csv"))
     assert text == {"whole": "any", "real": "any", "word": "string", "flag": "any", "day": "any"}
 
 
-def encoding_of(public: Path) -> Encoding:
+def encoding_of(public: Path) -> world.Encoding:
     plan = {
         "data": {"private": "none", "public": str(public), "label": "y", "classes": ["a", "b"]},
         "privacy": {"domain": "d", "epsilon": 1, "delta": 1e-5, "lifetime": {"epsilon": 1, "delta": 1e-5}},
         "teachers": {"count": 2},
         "labeling": {"cutoff": 1},
     }
-    return learn_encoding(parse_plan(plan))
+    return world.learn_encoding(world.parse_plan(plan))
 
 
 def test_a_store_that_fails_is_the_environments_fault_and_leaves_a_failed_run(
@@ -296,9 +274,9 @@ def test_a_store_that_fails_is_the_environments_fault_and_leaves_a_failed_run(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(MlflowClient, "log_artifact", full)
-    before = Records.of(published.world.home).runs(SESSION)
-    with pytest.raises(EnvironmentFailed, match="No space left"):
-        tracked(world(published.world.home), STABLE, None, DOOR + timedelta(hours=1))
-    assert Records.of(published.world.home).runs(SESSION) == before
+    before = world.Records.of(published.small.home).runs(SESSION)
+    with pytest.raises(world.EnvironmentFailed, match="No space left"):
+        tracked(world_in(published.small.home), STABLE, None, DOOR + timedelta(hours=1))
+    assert world.Records.of(published.small.home).runs(SESSION) == before
     everywhere = [experiment.experiment_id for experiment in published.client.search_experiments()]
     assert len(published.client.search_runs(everywhere, "attributes.status = 'FAILED'")) == 1

@@ -16,20 +16,8 @@ import pytest
 import sqlalchemy
 from sqlalchemy.engine import Engine
 
+from tests import world
 from tests.support.processes import FRESH
-from tests.world import (
-    STORE_LOCK,
-    UNFINISHED,
-    VARIABLES,
-    EnvironmentFailed,
-    Records,
-    Tracking,
-    artifacts_settings,
-    check_answers,
-    mlflow_store,
-    ready_store,
-    verify,
-)
 
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -49,13 +37,13 @@ def database(mlflow_database: Path, tmp_path: Path) -> Path:
 
 
 def answers(home: Path) -> bool:
-    return Records.of(home).runs("none") == []
+    return world.Records.of(home).runs("none") == []
 
 
 def _first_user(home: Path) -> None:
     os.environ.pop("MLFLOW_TRACKING_URI", None)
-    ready_store(home)
-    Tracking.of(home).sessions()
+    world.ready_store(home)
+    world.Tracking.of(home).sessions()
 
 
 @pytest.mark.slow
@@ -66,7 +54,7 @@ def test_three_processes_make_one_store(tmp_path: Path) -> None:
     for user in users:
         user.join()
     assert [user.exitcode for user in users] == [0, 0, 0]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [UNFINISHED, "mlflow.db", STORE_LOCK]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [world.UNFINISHED, "mlflow.db", world.STORE_LOCK]
     assert answers(tmp_path)
 
 
@@ -77,15 +65,15 @@ def test_a_store_whose_first_user_dies_in_the_middle_is_not_there(
     with monkeypatch.context() as patch:
         patch.setattr("mlflow.store.tracking.sqlalchemy_store.SqlAlchemyStore._initialize_store_state", _die)
         with pytest.raises(KeyboardInterrupt):
-            ready_store(tmp_path)
+            world.ready_store(tmp_path)
     assert not (tmp_path / "mlflow.db").exists()
-    (tmp_path / UNFINISHED).mkdir(exist_ok=True)
-    left = tmp_path / UNFINISHED / "mlflow.db.0123456789abcdef"
+    (tmp_path / world.UNFINISHED).mkdir(exist_ok=True)
+    left = tmp_path / world.UNFINISHED / "mlflow.db.0123456789abcdef"
     left.write_text("left by one that was killed")
-    ready_store(tmp_path)
+    world.ready_store(tmp_path)
     assert answers(tmp_path)
     assert not left.exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [UNFINISHED, "mlflow.db", STORE_LOCK]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [world.UNFINISHED, "mlflow.db", world.STORE_LOCK]
 
 
 def _die(*_: object) -> None:
@@ -113,20 +101,20 @@ def test_a_store_that_cannot_be_read_is_put_aside_and_made_anew(broken: Callable
     broken(database)
     was = database.read_bytes()
     database.with_name("mlflow.db-journal").write_bytes(b"of the broken one")
-    aside = ready_store(database.parent)
+    aside = world.ready_store(database.parent)
     assert aside == database.with_name("mlflow.db.unreadable-1")
     assert broken is half_migrated or aside.read_bytes() == was
     assert answers(database.parent)
-    assert ready_store(database.parent) is None
+    assert world.ready_store(database.parent) is None
 
 
 def test_a_store_that_another_process_holds_is_not_put_aside(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mlflow_store, "STORE_PATIENCE", 0.1)
+    monkeypatch.setattr(world.mlflow_store, "STORE_PATIENCE", 0.1)
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(EnvironmentFailed, match="locked"):
-            ready_store(database.parent)
-    assert ready_store(database.parent) is None
+        with pytest.raises(world.EnvironmentFailed, match="locked"):
+            world.ready_store(database.parent)
+    assert world.ready_store(database.parent) is None
 
 
 @pytest.mark.parametrize("revision", ["0a8213491aaa", "f" * 12])
@@ -134,16 +122,18 @@ def test_a_store_of_another_version_is_no_fault_and_left_as_it_is(
     database: Path, tmp_path: Path, revision: str
 ) -> None:
     """An earlier version's, or a later one's. `verify` ended with exit status 4, as if it was tampered with."""
-    ready_store(database.parent)
-    Tracking.of(database.parent).keep_estimate("people", "s-1", {"name": "stable", "epsilon": 1.0}, MOMENT)
+    world.ready_store(database.parent)
+    world.Tracking.of(database.parent).keep_estimate("people", "s-1", {"name": "stable", "epsilon": 1.0}, MOMENT)
     home = tmp_path / "upgraded"
     home.mkdir()
     copy = Path(shutil.copy(database, home / "mlflow.db"))
     with closing(sqlite3.connect(copy)) as store, store:
         store.execute("UPDATE alembic_version SET version_num = ?", (revision,))
     before = copy.read_bytes()
-    for command in (ready_store, Records.of, verify):
-        with pytest.raises(EnvironmentFailed, match=f"{copy} was made by another version.*{revision}.*upgrade.md"):
+    for command in (world.ready_store, world.Records.of, world.verify):
+        with pytest.raises(
+            world.EnvironmentFailed, match=f"{copy} was made by another version.*{revision}.*upgrade.md"
+        ):
             command(home)
     assert copy.read_bytes() == before
 
@@ -154,23 +144,23 @@ def test_a_store_named_elsewhere_is_left_as_it_is(
     garbage(database)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{database}")
     (tmp_path / "home").mkdir()
-    with pytest.raises(EnvironmentFailed, match="not a database"):
-        ready_store(tmp_path / "home")
+    with pytest.raises(world.EnvironmentFailed, match="not a database"):
+        world.ready_store(tmp_path / "home")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "mlflow.db"]
 
 
 def test_a_server_that_hangs_is_given_up_within_a_minute() -> None:
     """It took 400 seconds: whether it answers is asked once, then what fails is tried again, and so is to say so."""
-    once, retries = (int(VARIABLES[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("TIMEOUT", "MAX_RETRIES"))
-    assert artifacts_settings.SERVER_PATIENCE + 2 * once * (1 + retries) < 60
-    assert 2 * mlflow_store.STORE_PATIENCE < 60  # a SQLite store that another process holds
+    once, retries = (int(world.VARIABLES[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("TIMEOUT", "MAX_RETRIES"))
+    assert world.artifacts_settings.SERVER_PATIENCE + 2 * once * (1 + retries) < 60
+    assert 2 * world.mlflow_store.STORE_PATIENCE < 60  # a SQLite store that another process holds
 
 
 def test_a_full_disk_is_told_in_one_sentence_without_a_traceback(
     database: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """MLflow logs what its database fails with, traceback and all."""
-    tracking = Tracking.of(database.parent)
+    tracking = world.Tracking.of(database.parent)
 
     def full(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA max_page_count = 1")  # SQLite then takes the size that the file has
@@ -181,7 +171,7 @@ def test_a_full_disk_is_told_in_one_sentence_without_a_traceback(
 
     sqlalchemy.event.listen(Engine, "connect", full)
     try:
-        with pytest.raises(EnvironmentFailed, match="disk is full"):
+        with pytest.raises(world.EnvironmentFailed, match="disk is full"):
             fill()
     finally:
         sqlalchemy.event.remove(Engine, "connect", full)
@@ -230,7 +220,7 @@ def test_a_server_that_refuses_has_answered_and_what_is_no_server_is_not_asked(
 ) -> None:
     monkeypatch.setenv(VARIABLE, url.format(port=port))
     with does_not_raise():
-        check_answers(VARIABLE)
+        world.check_answers(VARIABLE)
 
 
 @pytest.mark.parametrize("scheme", ["http", "postgresql", "postgresql+psycopg2", "mysql+pymysql"])
@@ -239,6 +229,6 @@ def test_where_nobody_answers_is_told_at_once_and_without_the_password(
 ) -> None:
     """MLflow tries for 100 seconds."""
     monkeypatch.setenv(VARIABLE, f"{scheme}://auditor:horse@127.0.0.1:9/mlflow")
-    with pytest.raises(EnvironmentFailed) as raised:
-        check_answers(VARIABLE)
+    with pytest.raises(world.EnvironmentFailed) as raised:
+        world.check_answers(VARIABLE)
     assert str(raised.value).startswith(f"{VARIABLE} names {scheme}://127.0.0.1:9/mlflow, but no server answers")

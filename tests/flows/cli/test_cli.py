@@ -11,22 +11,12 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
+from tests import world
 from tests.support.console import concord as without_home
 from tests.support.console import heard
 from tests.support.pages import blocks, page
 from tests.support.people import people, write_plan, write_tables
-from tests.support.published import SESSION, session, world
-from tests.world import (
-    RESTORED,
-    Ledger,
-    StableVoting,
-    caveats,
-    command,
-    flows_home,
-    flows_server,
-    mlflow_read,
-    spent_in_words,
-)
+from tests.support.published import SESSION, session, world_in
 
 
 @pytest.fixture
@@ -54,7 +44,7 @@ def test_a_table_that_does_not_fit_is_told_before_a_server_starts(
     concord: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)  # it is there once another test had a server
-    monkeypatch.setattr(flows_server, "Server", None)
+    monkeypatch.setattr(world.flows_server, "Server", None)
     for table in ("private", "public", "test"):
         status, _, error = concord("run", str(write_plan(folder, **{f"data__{table}": "nowhere.csv"})))
         assert (status, f"data.{table}" in error) == (2, True)
@@ -105,7 +95,7 @@ def test_what_is_left_is_said_in_words_that_fit() -> None:
         (0.0, 0.9, None): "nothing charged; 90.0% used in total",
         (-0.1, 0.2, None): "10.0% of the lifetime budget returned; 20.0% used in total",
     }.items():
-        assert spent_in_words(dict(zip(("now", "used", "more"), lifetime, strict=True))) == words
+        assert world.spent_in_words(dict(zip(("now", "used", "more"), lifetime, strict=True))) == words
 
 
 @pytest.mark.usefixtures("session")
@@ -148,7 +138,7 @@ def test_a_plan_follows_the_cap_on_record_and_says_so(concord: Callable[..., Any
         status, _, error = heard("run", plan)
         assert status == 0, error
         assert note.format(given) in error
-    assert len(Ledger.of(home).sessions("people")) == 1  # it went on with what was there
+    assert len(world.Ledger.of(home).sessions("people")) == 1  # it went on with what was there
     status, _, error = heard("run", plan_of(folder, privacy__lifetime={"epsilon": 20.0, "delta": 4e-5}))
     assert (status, "has the cap" in error) == (0, False)
 
@@ -177,15 +167,15 @@ def test_a_session_is_extended_closed_and_forgotten(concord: Callable[..., Any],
     assert concord("verify")[0] == 0
 
 
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 def test_a_session_of_one_epsilon_was_said_to_be_charged_more(tmp_path: Path) -> None:
     """What it was charged is said without the part that all sessions of its domain share."""
-    small = world(tmp_path / "home")
+    small = world_in(tmp_path / "home")
     session(small, STABLE, small.truth)
     status, printed, error = without_home("close", SESSION, "--home", str(small.home))
-    shared = Ledger.of(small.home).domains()[0].filter.conversion
+    shared = world.Ledger.of(small.home).domains()[0].filter.conversion
     assert (status, shared > 1) == (0, True), error
     assert f"(including {shared:.3g} that all sessions of its domain share)" in printed
 
@@ -195,7 +185,7 @@ GUIDE = page("deployments/guides/backup.md")
 
 def test_a_home_goes_on_from_a_backup_at_the_whole_charge(tmp_path: Path) -> None:
     """As the guide copies it."""
-    small = world(tmp_path / ".concord")
+    small = world_in(tmp_path / ".concord")
     session(small, STABLE, small.truth)
     (copied,) = (block for block in blocks("sh", page=GUIDE) if block.startswith("concord verify\n"))
     copied = copied.removeprefix("concord verify\n")
@@ -203,19 +193,19 @@ def test_a_home_goes_on_from_a_backup_at_the_whole_charge(tmp_path: Path) -> Non
     shutil.rmtree(small.home)
     (backup,) = tmp_path.glob("backup-*")
     (backup / "home").rename(small.home)
-    ledger = Ledger.of(small.home)
+    ledger = world.Ledger.of(small.home)
     reserved, domain = ledger.session(SESSION).reserved, ledger.domains()[0]
     status, _, error = without_home("restore", "--reason", "the disk died", "--home", str(small.home))
     assert status == 0, error
     ended = ledger.session(SESSION)
     assert (ended.status, ended.charge) == ("closed", reserved)
     assert ledger.total(domain.name) == reserved
-    assert RESTORED in caveats(domain, [ended], ledger)
+    assert world.RESTORED in world.caveats(domain, [ended], ledger)
     assert without_home("verify", SESSION, "--home", str(small.home))[0] == 0
 
 
 def test_a_home_without_a_domain_has_nothing_to_restore(tmp_path: Path) -> None:
-    status, _, error = without_home("restore", "--reason", "none", "--home", str(world(tmp_path / "home").home))
+    status, _, error = without_home("restore", "--reason", "none", "--home", str(world_in(tmp_path / "home").home))
     assert (status, "nothing is to be restored" in error) == (2, True), error
 
 
@@ -227,11 +217,11 @@ def test_on_a_server_the_audit_view_is_a_link_to_the_domain_s_list_of_runs(
     store = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     experiment = store.create_experiment("people")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9/")
-    monkeypatch.setattr(flows_home, "reopen", lambda given: given)
-    monkeypatch.setattr(mlflow_read, "check_answers", lambda _: None)
-    monkeypatch.setattr(mlflow_read, "client_of", lambda _: store)
+    monkeypatch.setattr(world.flows_home, "reopen", lambda given: given)
+    monkeypatch.setattr(world.mlflow_read, "check_answers", lambda _: None)
+    monkeypatch.setattr(world.mlflow_read, "client_of", lambda _: store)
     monkeypatch.setattr("sys.argv", ["concord", "ui", "people"])
     with pytest.raises(SystemExit):
-        command()
+        world.command()
     listed = f"http://127.0.0.1:9/#/experiments/{experiment}/runs?workflowType=machine_learning"
     assert listed in capsys.readouterr().out.replace("\n", "")

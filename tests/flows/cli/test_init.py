@@ -13,23 +13,10 @@ import pytest
 from jsonschema import Draft7Validator
 
 import concord
+from tests import world
 from tests.support.console import Terminal, heard
 from tests.support.console import concord as without_home
 from tests.support.sentences import says
-from tests.world import (
-    LARGE,
-    NEIGHBOURS,
-    PLAN_SCHEMA_FILE,
-    Ledger,
-    StreamPlan,
-    WrongInput,
-    check_columns,
-    learn_encoding,
-    load_plan,
-    parse_setting,
-    prepare,
-    usual_delta,
-)
 
 FLAGS = ("Malta", "Panama, rep.", 'the "Cook" islands', None)
 STATED = ("--domain", "harbour", "--rows", "9,000")
@@ -87,7 +74,7 @@ def test_a_table_never_seen_goes_from_init_to_verify_as_it_stands(
 ) -> None:
     begun = concord("init", *tables(kind), *STATED, "--test", "test.parquet", "--unit", "ship", "--epsilon", "3")
     assert begun[0] == 0, begun
-    assert load_plan(folder / "plan.toml").data.classes == ("look at", "search", "wave through")
+    assert world.load_plan(folder / "plan.toml").data.classes == ("look at", "search", "wave through")
     assert json.loads(concord("plan", "plan.toml", "--json")[1])["mechanisms"][0]["feasible"]
     status, printed, error = concord("run", "plan.toml", "--json")
     assert status == 0, error
@@ -124,9 +111,9 @@ def test_lists_are_learned_by_a_student_that_reads_them(folder: Path) -> None:
         rows.write_parquet(folder / f"{name}.parquet")
     text = described(*tables("parquet"), *STATED, *BY_ROW, "--test", "test.parquet", "--tallies")
     (folder / "plan.toml").write_text(text, encoding="utf-8")
-    plan = load_plan(folder / "plan.toml")
+    plan = world.load_plan(folder / "plan.toml")
     assert (plan.student.learner, plan.student.params) == ("fitted", {"min_samples_leaf": 2})
-    check_columns(plan, learn_encoding(plan))
+    world.check_columns(plan, world.learn_encoding(plan))
 
 
 def test_a_season_stands_there_and_what_its_releases_will_be_worth_is_said(folder: Path) -> None:
@@ -141,7 +128,7 @@ def test_a_season_stands_there_and_what_its_releases_will_be_worth_is_said(folde
     for written, clock in ((text, None), (text.replace("# clock =", "clock ="), "0 3 * * 1")):
         assert tomllib.loads(written)["stream"] == {"season": 52} | ({"clock": clock} if clock else {})
         (folder / "plan.toml").write_text(written, encoding="utf-8")
-        assert load_plan(folder / "plan.toml").stream == StreamPlan(season=52, clock=clock)
+        assert world.load_plan(folder / "plan.toml").stream == world.StreamPlan(season=52, clock=clock)
 
 
 def test_the_public_columns_stand_there_with_what_they_hold(folder: Path) -> None:
@@ -165,10 +152,10 @@ def test_it_asks_for_what_was_not_given_and_again_if_an_answer_cannot_be(folder:
     )
     status, _, error = without_home("init", stdin=answers)
     assert status == 0, error
-    plan = load_plan(folder / "plan.toml")
+    plan = world.load_plan(folder / "plan.toml")
     assert (plan.data.private, plan.data.public, plan.data.label) == ("private.csv", "public.csv", "verdict")
     assert (plan.data.classes, plan.data.unit, plan.privacy.domain) == (("search", "look at"), None, "harbour")
-    assert (plan.data.test, plan.privacy.delta) == (None, usual_delta(9000))
+    assert (plan.data.test, plan.privacy.delta) == (None, world.usual_delta(9000))
     assert (plan.privacy.epsilon, plan.privacy.lifetime.epsilon) == (2.0, 8.0)
     assert (plan.about.issuer, plan.about.contact) == ("Port authority", None)
     assert (plan.about.use, plan.about.date) == ("for pilots", "2026-01-31")
@@ -205,7 +192,7 @@ def test_at_a_terminal_it_asks_whose_a_row_is_even_if_nothing_else_is_missing(fo
     given = (*tables("csv"), *STATED, "--test", "test.parquet")
     status, _, error = heard("init", *given, stdin=Terminal("\nrow\n"))
     assert (status, "the private table alone has 'ship'" in error) == (0, True), error
-    assert load_plan(folder / "plan.toml").data.unit is None
+    assert world.load_plan(folder / "plan.toml").data.unit is None
 
 
 def test_nothing_is_asked_if_all_that_must_be_is_given(folder: Path) -> None:
@@ -213,7 +200,7 @@ def test_nothing_is_asked_if_all_that_must_be_is_given(folder: Path) -> None:
     given = (*tables("csv"), *STATED, *BY_ROW, "--test", "test.parquet", "--issuer", "A", "--date", "2026-01-31")
     status, _, error = heard("init", *given, stdin=Terminal())
     assert (status, error) == (0, "")
-    stated = load_plan(folder / "plan.toml").about
+    stated = world.load_plan(folder / "plan.toml").about
     assert (stated.issuer, stated.contact, stated.date) == ("A", None, "2026-01-31")
 
 
@@ -233,12 +220,12 @@ def test_classes_with_commas_are_given_one_by_one() -> None:
 
 def test_a_number_of_rows_with_a_german_point_was_refused() -> None:
     for said in ("2000", "2,000", "2.000", "2 000", "2_000", "2'000", " 2000 "):
-        assert parse_setting("rows", said, {}) == 2000
+        assert world.parse_setting("rows", said, {}) == 2000
     for said in ("2.5", "2,00", "0", "-2000", "1.000.00", "²"):
-        with pytest.raises(WrongInput, match="--rows must be a whole number above 0"):
-            parse_setting("rows", said, {})
+        with pytest.raises(world.WrongInput, match="--rows must be a whole number above 0"):
+            world.parse_setting("rows", said, {})
     for rows in (1, 9, 10, 6000, 99_999, 10**7):
-        assert 0 < usual_delta(rows) < LARGE / rows
+        assert 0 < world.usual_delta(rows) < world.LARGE / rows
 
 
 def test_a_plan_is_never_overwritten(folder: Path) -> None:
@@ -251,9 +238,9 @@ def test_a_plan_is_never_overwritten(folder: Path) -> None:
 @pytest.mark.parametrize("how", ["options", "Python", "dialogue"])
 def test_a_domain_that_the_home_knows_keeps_the_cap_on_record(folder: Path, how: str) -> None:
     """`init` wrote four times its own ε, which the run then refused, as another cap than that of the domain."""
-    home = prepare(folder / "home")
-    terms = {"unit": "all rows with one ship", "neighbours": NEIGHBOURS["rows"]}
-    Ledger.of(home).name_domain("harbour", **terms, epsilon=7.0, delta=3e-5)
+    home = world.prepare(folder / "home")
+    terms = {"unit": "all rows with one ship", "neighbours": world.NEIGHBOURS["rows"]}
+    world.Ledger.of(home).name_domain("harbour", **terms, epsilon=7.0, delta=3e-5)
     given = (*tables("parquet"), "--test", "test.parquet", "--unit", "ship", "--home", str(home))
     if how == "Python":
         names = {name[2:]: value for name, value in zip(given[0:-2:2], given[1:-2:2], strict=True)}
@@ -263,17 +250,17 @@ def test_a_domain_that_the_home_knows_keeps_the_cap_on_record(folder: Path, how:
         stated = ("--domain", "harbour") if answers else ("--domain", "harbour", "--rows", "9000")
         status, _, error = without_home("init", *given, *stated, stdin=answers)
         assert status == 0, error
-    assert load_plan(folder / "plan.toml").privacy.lifetime.model_dump() == {"epsilon": 7.0, "delta": 3e-5}
+    assert world.load_plan(folder / "plan.toml").privacy.lifetime.model_dump() == {"epsilon": 7.0, "delta": 3e-5}
     (folder / "plan.toml").unlink()
     status, _, error = without_home("init", *given, *STATED, "--epsilon", "8")
     assert (status, says(error, "--epsilon", 7, "'harbour'", 8, "concord domain")) == (2, True)
 
 
 def test_an_editor_that_knows_schemas_finds_that_of_the_plan(folder: Path) -> None:
-    (folder / PLAN_SCHEMA_FILE).write_text("of an older version")
+    (folder / world.PLAN_SCHEMA_FILE).write_text("of an older version")
     text = described(*tables("parquet"), "--classes", "look at,search,wave through", *STATED, *BY_ROW)
-    assert text.startswith(f"#:schema {PLAN_SCHEMA_FILE}\n")
-    Draft7Validator(json.loads((folder / PLAN_SCHEMA_FILE).read_bytes())).validate(tomllib.loads(text))
+    assert text.startswith(f"#:schema {world.PLAN_SCHEMA_FILE}\n")
+    Draft7Validator(json.loads((folder / world.PLAN_SCHEMA_FILE).read_bytes())).validate(tomllib.loads(text))
 
 
 def test_it_says_how_a_database_is_named() -> None:

@@ -13,22 +13,10 @@ import polars as pl
 import pytest
 
 import concord
+from tests import world
 from tests.support.console import Terminal, heard
 from tests.support.console import concord as without_home
 from tests.support.sentences import says
-from tests.world import (
-    SCALARS,
-    TABLES_OF_DICTIONARY,
-    DeclaredCategories,
-    DeclaredRange,
-    DeclaredText,
-    DeclaredTruth,
-    TextFormat,
-    WrongInput,
-    advice_rehearse_sketch,
-    answered,
-    load_plan,
-)
 
 STATED = ("--classes", "low,high", "--domain", "workers", "--rows", "4000")
 ANSWERS = {
@@ -69,7 +57,7 @@ def given(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture(autouse=True)
 def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only the plan is looked at, a sketch is simulated by one draw of rows."""
-    monkeypatch.setattr(advice_rehearse_sketch, "DRAWS", 1)
+    monkeypatch.setattr(world.advice_rehearse_sketch, "DRAWS", 1)
 
 
 def write(path: str, rows: pl.DataFrame) -> None:
@@ -144,7 +132,7 @@ def test_with_the_schema_filled_in_the_same_command_writes_the_plan(given: tuple
     assert "simulated with synthetic labels on plausible rows of the schema: expect an accuracy of" in found["reason"]
     assert "majority-class baseline 94%" in found["reason"]
     assert [(each["name"], round(each["share"][0], 2)) for each in found["classes"]] == [("low", 0.06), ("high", 0.94)]
-    assert load_plan(Path("plan.toml")).data.shares == {"low": 0.06, "high": 0.94}
+    assert world.load_plan(Path("plan.toml")).data.shares == {"low": 0.06, "high": 0.94}
     status, printed, error = without_home("plan", "plan.toml", "--json")
     assert (status, error) == (0, "")
     planned = json.loads(printed)
@@ -152,15 +140,15 @@ def test_with_the_schema_filled_in_the_same_command_writes_the_plan(given: tuple
     assert planned["mechanisms"][0]["reason"] == planned["sketch"]["reason"] in found["reason"]
     status, printed, error = without_home("plan", "plan.toml")
     assert (status, "two-way tables" in printed, "without privacy" in printed) == (0, True, True)
-    data = load_plan(Path("plan.toml")).data
+    data = world.load_plan(Path("plan.toml")).data
     assert (data.public, data.unit) == (None, "person")
     assert data.features == ("age", "wage", "sex", "member", "since")
     assert data.sketched.columns == (
-        DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
-        DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
-        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
-        DeclaredTruth(kind="boolean", name="member"),
-        DeclaredRange(kind="date", name="since", low=7305, high=22279, whole=True),
+        world.DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
+        world.DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
+        world.DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
+        world.DeclaredTruth(kind="boolean", name="member"),
+        world.DeclaredRange(kind="date", name="since", low=7305, high=22279, whole=True),
     )
 
 
@@ -181,9 +169,9 @@ def test_at_a_terminal_each_column_is_asked_for_once_and_again_if_the_answer_can
         error, "'age': whole numbers, 7 to 90", "'age': whole numbers, 17 to 90", "'agee' is none of the columns"
     )
     assert "'since': dates, 1990-01-01 to 2030-12-31" in error
-    data = load_plan(Path("plan.toml")).data
+    data = world.load_plan(Path("plan.toml")).data
     assert data.features == ("age", "wage", "sex", "member", "since", "note")
-    assert data.sketched.columns[-1] == DeclaredText(kind="text", name="note", buckets=32)
+    assert data.sketched.columns[-1] == world.DeclaredText(kind="text", name="note", buckets=32)
     age = json.loads(Path("schema.json").read_text())["fields"][0]
     assert age == {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
 
@@ -191,24 +179,24 @@ def test_at_a_terminal_each_column_is_asked_for_once_and_again_if_the_answer_can
 @pytest.mark.parametrize("kind", ["any", "string"])
 def test_names_of_types_begin_categories_and_a_range_with_a_comma_is_asked_for_again(kind: str) -> None:
     """Its values would be categories: each cell would be an undeclared one, at full price."""
-    for word in SCALARS:
-        declared = answered({"name": "class", "type": kind}, f"{word} 1, {word} 2")
+    for word in world.SCALARS:
+        declared = world.answered({"name": "class", "type": kind}, f"{word} 1, {word} 2")
         assert declared == {"name": "class", "type": "string", "constraints": {"enum": [f"{word} 1", f"{word} 2"]}}
     values = ("0, 120", "0,1e6", "-1, to 1", "0,5 1,5", "1, 2, 3", "1990-01-01, 2030-12-31")
     for word, range_of in product(("integer", "number", "year", "date", "datetime"), values):
-        with pytest.raises(WrongInput):
-            answered({"name": "age", "type": kind}, f"{word} {range_of}")
+        with pytest.raises(world.WrongInput):
+            world.answered({"name": "age", "type": kind}, f"{word} {range_of}")
     for answer in ("red", "2023 to 2025", "01/02/2023 to 03/04/2025", "string red"):
-        with pytest.raises(WrongInput, match="must be two or more"):
-            answered({"name": "day", "type": "any"}, answer)
+        with pytest.raises(world.WrongInput, match="must be two or more"):
+            world.answered({"name": "day", "type": "any"}, answer)
 
 
 @pytest.mark.parametrize("answer", ["01.01.2023 to 31.12.2025", "1.1.2023 31.12.2025", "date 01.01.2023 to 31.12.2025"])
 def test_a_range_of_dates_was_one_category(answer: str) -> None:
-    declared = answered({"name": "day", "type": "any"}, answer)
+    declared = world.answered({"name": "day", "type": "any"}, answer)
     limits = {"minimum": "2023-01-01", "maximum": "2025-12-31"}
     assert declared == {"name": "day", "type": "date", "format": "%d.%m.%Y", "constraints": limits}
-    assert answered({"name": "day", "type": "any"}, "2023-01-01 to 2025-12-31")["constraints"] == limits
+    assert world.answered({"name": "day", "type": "any"}, "2023-01-01 to 2025-12-31")["constraints"] == limits
 
 
 @pytest.mark.parametrize(
@@ -225,7 +213,7 @@ def test_a_range_is_read_as_the_numbers_of_the_file_are(
     form: dict[str, Any], answer: str, bounds: tuple[float, float]
 ) -> None:
     """`250.000` was 250 with decimal commas."""
-    found = answered({"name": "wage", "type": "any"}, answer, TextFormat(**form))
+    found = world.answered({"name": "wage", "type": "any"}, answer, world.TextFormat(**form))
     assert tuple(found["constraints"].values()) == bounds
 
 
@@ -277,8 +265,8 @@ def test_a_table_as_excel_writes_it_was_a_dead_end_without_a_public_one(
             concord.init(**words, format=asked, classes=["low", "high"], domain="d", rows=4000)
         else:
             assert without_home("init", *given, *STATED, "--format", SAID)[0] == 0
-    form = load_plan(Path("plan.toml")).data.format
-    assert form == TextFormat(separator=";", decimal=",", encoding="cp1252", missing=("-99",))
+    form = world.load_plan(Path("plan.toml")).data.format
+    assert form == world.TextFormat(separator=";", decimal=",", encoding="cp1252", missing=("-99",))
 
 
 # A data dictionary that is a table ------------------------------------------------------------------------------------
@@ -322,7 +310,7 @@ def test_a_dictionary_in_csv_becomes_the_schema(
     status, _, error = init("--schema", "fields.csv", *names)
     assert (status, error) == (0, "")
     assert read_schema() == FIELDS
-    declared = load_plan(Path("plan.toml")).data.declared
+    declared = world.load_plan(Path("plan.toml")).data.declared
     assert declared is not None
     assert declared.names == ("wage", "age", "sex")
     Path("plan.toml").unlink()
@@ -332,7 +320,7 @@ def test_a_dictionary_in_csv_becomes_the_schema(
     assert "another schema" in init("--schema", "fields.csv", *names)[2]
 
 
-@pytest.mark.parametrize("suffix", sorted({*TABLES_OF_DICTIONARY} - {".tsv", ".csv"}))
+@pytest.mark.parametrize("suffix", sorted({*world.TABLES_OF_DICTIONARY} - {".tsv", ".csv"}))
 def test_a_dictionary_in_arrow_becomes_the_schema(suffix: str, init: Callable[..., tuple[int, str, str]]) -> None:
     lists = {"Name": ["wage", "sex"], "Type": ["number", "string"], "values": [None, "Female; Male, or other"]}
     frame = pl.DataFrame({**lists, "minimum": [0.5, None], "maximum": [1e6, None]})

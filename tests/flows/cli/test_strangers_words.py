@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 from sklearn.linear_model import LogisticRegression
 
 from tests.support.console import heard
-from tests.support.published import SESSION, certified, leading, rewrite, world
+from tests.support.published import SESSION, certified, leading, rewrite, world_in
 from tests.tasks.verify.signed_folder import sign_again
 from tests.world import Encoding, OneHot, Scaled, StableVoting, canonical_file, dump, published_student, sha256
 
@@ -62,7 +62,7 @@ def other_words(value: Any, words: Iterator[str]) -> Any:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = world(tmp_path_factory.mktemp("home") / "home")
+    made = world_in(tmp_path_factory.mktemp("home") / "home")
     certified(made, STABLE, made.truth)
     return made.released.root / SESSION
 

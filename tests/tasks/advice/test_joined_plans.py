@@ -7,22 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import world
 from tests.support.clusters import clustered, permuted, tables_of_clusters
 from tests.support.people import changed
-from tests.world import (
-    LEAST_ROWS,
-    Plan,
-    PublicFacts,
-    Tallies,
-    TalliesStage,
-    expect_tallies,
-    learn_encoding,
-    most_ratio,
-    parse_plan,
-    planned_sizes,
-    planned_tallies,
-    views_in_words,
-)
 
 
 @pytest.fixture
@@ -30,17 +17,17 @@ def given(tmp_path: Path) -> dict[str, Any]:
     return tables_of_clusters(tmp_path / "data")
 
 
-def facts_of(plan: Plan) -> tuple[PublicFacts, Tallies]:
-    public = PublicFacts.of(plan)
-    return public, planned_tallies(plan, public.codes(plan), public.rows)
+def facts_of(plan: world.Plan) -> tuple[world.PublicFacts, world.Tallies]:
+    public = world.PublicFacts.of(plan)
+    return public, world.planned_tallies(plan, public.codes(plan), public.rows)
 
 
-def said(plan: Plan, public: PublicFacts) -> str | None:
-    return views_in_words(plan, public.encoding, public.codes(plan), public.ratio)
+def said(plan: world.Plan, public: world.PublicFacts) -> str | None:
+    return world.views_in_words(plan, public.encoding, public.codes(plan), public.ratio)
 
 
 def test_clusters_are_counted_in_rounds_of_their_own(given: dict[str, Any]) -> None:
-    plan = parse_plan(given)
+    plan = world.parse_plan(given)
     public, mechanism = facts_of(plan)
     codes, rounds = public.codes(plan), mechanism.rounds
     assert codes.joined is not None
@@ -59,7 +46,7 @@ def test_clusters_are_counted_in_rounds_of_their_own(given: dict[str, Any]) -> N
     words = said(plan, public)
     assert words is not None
     assert words.startswith("columns, and by cells of all numbers together: public rows cluster (R = 0.")
-    assert f"{public.ratio():.2f}, at most {most_ratio(5):.2f}). R is the variance that cells leave" in words
+    assert f"{public.ratio():.2f}, at most {world.most_ratio(5):.2f}). R is the variance that cells leave" in words
 
 
 def test_columns_alone_are_counted_otherwise_and_it_is_said_why(given: dict[str, Any], tmp_path: Path) -> None:
@@ -71,16 +58,16 @@ def test_columns_alone_are_counted_otherwise_and_it_is_said_why(given: dict[str,
     assert said(hidden, public) == "columns alone: noise would hide the cells of all numbers together"
     for rows, why in (
         (permuted(clustered(800, 2), 4), "public rows do not cluster (R = "),
-        (clustered(LEAST_ROWS - 1, 2), f"there are fewer than {LEAST_ROWS} public rows"),
+        (clustered(world.LEAST_ROWS - 1, 2), f"there are fewer than {world.LEAST_ROWS} public rows"),
     ):
         rows.drop("outcome").write_parquet(tmp_path / "data" / "public.parquet")
-        public, mechanism = facts_of(parse_plan(given))
-        assert (said(parse_plan(given), public) or "").startswith(f"columns alone: {why}")
+        public, mechanism = facts_of(world.parse_plan(given))
+        assert (said(world.parse_plan(given), public) or "").startswith(f"columns alone: {why}")
         assert [of.fields for of in mechanism.rounds[:2]] == [of.fields for of in alone.rounds[:2]] == [5, 5]
     some = clustered(800, 2)
     some.drop("outcome", *some.columns[:3]).write_parquet(tmp_path / "data" / "public.parquet")
-    few = parse_plan(given)
-    assert said(few, PublicFacts.of(few)) == "columns alone: there are fewer than 2 columns of numbers that vary"
+    few = world.parse_plan(given)
+    assert said(few, world.PublicFacts.of(few)) == "columns alone: there are fewer than 2 columns of numbers that vary"
 
 
 @pytest.mark.parametrize(
@@ -96,23 +83,23 @@ def test_some_plans_never_count_them(given: dict[str, Any], changes: dict[str, d
     for section, values in changes.items():
         merged = {**given.get(section, {}), **values}
         given[section] = {key: value for key, value in merged.items() if value is not None}
-    plan = parse_plan(given)
-    encoding = learn_encoding(plan)
-    assert "joined" not in planned_sizes(plan, encoding)
-    assert said(plan, PublicFacts.of(plan)) is None
+    plan = world.parse_plan(given)
+    encoding = world.learn_encoding(plan)
+    assert "joined" not in world.planned_sizes(plan, encoding)
+    assert said(plan, world.PublicFacts.of(plan)) is None
 
 
 def test_a_rehearsal_of_all_or_of_some_columns_asks_about_them_too(given: dict[str, Any]) -> None:
     """Of some columns it has as many units for each cell as of all."""
-    plan = parse_plan(given)
-    public = PublicFacts.of(plan)
-    whole = expect_tallies(plan, public)
+    plan = world.parse_plan(given)
+    public = world.PublicFacts.of(plan)
+    whole = world.expect_tallies(plan, public)
     assert whole.views == said(plan, public)
     assert [ahead.together for ahead in whole.rounds[:4]] == [False, True, True, False]
     assert max(each.right for each in whole.rehearsed) > 0.9
-    mechanism, codes = planned_tallies(plan, public.codes(plan), public.rows), public.codes(plan)
+    mechanism, codes = world.planned_tallies(plan, public.codes(plan), public.rows), public.codes(plan)
     assert codes.joined is not None
-    stage = TalliesStage.planned(plan, mechanism, codes, codes.of(public.sample), public.rows)
+    stage = world.TalliesStage.planned(plan, mechanism, codes, codes.of(public.sample), public.rows)
     part = stage.within(plan, 3e8)
     assert 1 < len(part.codes.coarse) < 5
     assert part.codes.joined is not None

@@ -12,14 +12,7 @@ from pydantic import BaseModel
 
 from tests.support.plan_keys import plan_schema, schema_text, sections
 from tests.texts.wrong_plans import with_changes
-from tests.world import (
-    PLAN_SCHEMA_FILE,
-    SCHEMA_LINE,
-    SHIPPED,
-    Plan,
-    WrongInput,
-    parse_plan,
-)
+from tests.world import PLAN_SCHEMA_FILE, SCHEMA_LINE, SHIPPED, Plan, WrongInput, parse_plan
 
 PLANS = Path(__file__).parents[3] / "deployments/plans"
 ROOT = PLANS.parents[1]

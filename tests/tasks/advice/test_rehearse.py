@@ -12,54 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.people import tables_of_plan, write_tables
 from tests.support.sentences import says
-from tests.world import (
-    DRAWS,
-    LEAST_TRAINED,
-    MECHANISMS,
-    MOST_ASKED,
-    MOST_COLUMNS,
-    MOST_NOT_LINEAR,
-    MOST_SHARD,
-    MOST_TRAINED,
-    MOST_WORK,
-    SIGNALS,
-    USUAL_SHARD,
-    ClassRehearsed,
-    CodeMatrix,
-    Codes,
-    Decoded,
-    NoisyRound,
-    OneHot,
-    Passed,
-    Plan,
-    PublicFacts,
-    Rehearsed,
-    Scaled,
-    SimulatedNoise,
-    TalliesStage,
-    VotesAhead,
-    VotesStage,
-    advice_rehearse_sketch,
-    advice_rehearse_votes,
-    expect_classes,
-    expect_sketch,
-    expect_tallies,
-    expect_votes,
-    expected_answers,
-    grid_of,
-    groups_of,
-    learn_codes,
-    parse_plan,
-    planned_tallies,
-    plausible_cells,
-    rehearse_sums,
-    rehearsed_columns,
-    rehearsed_in_words,
-    schema_of,
-    student_questions,
-)
 
 Changes = dict[str, Any]
 NUMBER: Changes = {"label": "size", "classes": None, "bounds": [-4.0, 4.0], "test": None}
@@ -85,8 +40,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """One draw of a sketch; of 150 teachers 30 are trained, who stand for all of them."""
-    monkeypatch.setattr(advice_rehearse_sketch, "DRAWS", 1)
-    monkeypatch.setattr(advice_rehearse_votes, "MOST_TRAINED", 30)
+    monkeypatch.setattr(world.advice_rehearse_sketch, "DRAWS", 1)
+    monkeypatch.setattr(world.advice_rehearse_votes, "MOST_TRAINED", 30)
 
 
 def asked(
@@ -97,10 +52,10 @@ def asked(
     mechanism: str = "tallies",
     data: Changes | None = None,
     **sections: Changes,
-) -> Plan:
+) -> world.Plan:
     """A plan whose private table does not exist, for nothing may read it; `sections` are added to those it has."""
     tables = tables_of_plan(folder)
-    ends = {"cutoff": 12} if "cutoff" in MECHANISMS.get(mechanism, ()) else {}
+    ends = {"cutoff": 12} if "cutoff" in world.MECHANISMS.get(mechanism, ()) else {}
     tables["labeling"] = {"mechanism": mechanism, "rows": rows, **ends}
     lifetime = {"epsilon": 20.0, "delta": 1e-4}
     tables["privacy"] = {**tables["privacy"], "epsilon": epsilon, "lifetime": lifetime, "large_delta": True}
@@ -111,30 +66,30 @@ def asked(
         tables[name] = {**tables.get(name, {}), **section}
     for name in ("data", "labeling"):
         tables[name] = {key: value for key, value in tables[name].items() if value is not None}
-    return parse_plan(tables)
+    return world.parse_plan(tables)
 
 
-def foreseen(plan: Plan, *, draws: Sequence[tuple[str, int]] = (("typical", 0), ("strong", 0))) -> Any:
+def foreseen(plan: world.Plan, *, draws: Sequence[tuple[str, int]] = (("typical", 0), ("strong", 0))) -> Any:
     """What is expected of the plan; `draws` are those of votes."""
     if plan.data.public is None:
-        return expect_sketch(plan)
-    public = PublicFacts.of(plan)
+        return world.expect_sketch(plan)
+    public = world.PublicFacts.of(plan)
     if plan.tallied:
-        return expect_tallies(plan, public)
-    found = expect_votes(plan, public, public.votes(plan), draws=draws)
+        return world.expect_tallies(plan, public)
+    found = world.expect_votes(plan, public, public.votes(plan), draws=draws)
     assert found is not None
     return found
 
 
 RIDGE = {"estimator": "sklearn.linear_model.Ridge", "refused": "soft"}
 VECTOR = {"estimator": "sklearn.svm.LinearSVC", "refused": "drop"}
-PLANS: dict[str, Callable[..., Plan]] = {
+PLANS: dict[str, Callable[..., world.Plan]] = {
     "tallies": asked,
     "tallies of a number": partial(asked, data=NUMBER),
     "tallies of secret labels": partial(asked, privacy={"secret": "labels"}),
     "a sketch": partial(asked, data={**SKETCHED, **SHARES}),
     "a sketch of a number": partial(asked, data={**SKETCHED, "classes": None, "bounds": [0, 10]}),
-    **{f"votes by {name}": partial(asked, mechanism=name) for name in MECHANISMS},
+    **{f"votes by {name}": partial(asked, mechanism=name) for name in world.MECHANISMS},
     "votes that teach scores": partial(asked, mechanism="noisy_votes", student=RIDGE),
     "votes that teach no probabilities": partial(asked, mechanism="noisy_votes", student=VECTOR),
 }
@@ -187,12 +142,12 @@ def test_what_learns_nothing_is_said_to(folder: Path) -> None:
 
 
 def test_a_class_that_no_draw_has_is_not_foreseen_and_words_have_the_whole_range() -> None:
-    missed = ClassRehearsed(share=0.0, recall=None, auc=None)
-    weak = Rehearsed(signal="weak", right=0.61, possible=0.7, largest=0.6, classes=(missed,))
-    strong = Rehearsed(signal="strong", right=0.9, possible=0.95, largest=0.6)
-    (absent,) = expect_classes(["never"], [weak])
+    missed = world.ClassRehearsed(share=0.0, recall=None, auc=None)
+    weak = world.Rehearsed(signal="weak", right=0.61, possible=0.7, largest=0.6, classes=(missed,))
+    strong = world.Rehearsed(signal="strong", right=0.9, possible=0.95, largest=0.6)
+    (absent,) = world.expect_classes(["never"], [weak])
     assert (absent.recall, absent.auc, absent.missed) == (None, None, ())
-    assert rehearsed_in_words([weak, strong]).endswith(
+    assert world.rehearsed_in_words([weak, strong]).endswith(
         "61% to 90% (without privacy 70% to 95%; majority-class baseline 60%)"
     )
 
@@ -211,13 +166,13 @@ def test_releases_of_a_stream_are_rehearsed_with_their_own_noise_and_units(folde
 
 def test_shares_of_classes_are_those_of_the_public_test_table(folder: Path) -> None:
     plan, silent = asked(folder, rows=3000), asked(folder, rows=3000, data={"test": None})
-    shares = PublicFacts.of(plan).shares
+    shares = world.PublicFacts.of(plan).shares
     assert shares is not None
     rehearsed = foreseen(plan).rehearsed
-    assert [each.signal for each in rehearsed] == [signal for signal in SIGNALS for _ in range(DRAWS)]
+    assert [each.signal for each in rehearsed] == [signal for signal in world.SIGNALS for _ in range(world.DRAWS)]
     assert rehearsed[0].largest == pytest.approx(max(shares), abs=1e-3)
-    assert PublicFacts.of(silent).shares is None
-    weak = [each.largest for each in foreseen(silent).rehearsed][:DRAWS]
+    assert world.PublicFacts.of(silent).shares is None
+    weak = [each.largest for each in foreseen(silent).rehearsed][: world.DRAWS]
     assert weak == pytest.approx([0.5, 0.75, 0.5], abs=1e-3)
 
 
@@ -228,18 +183,20 @@ def test_shares_that_the_plan_states_are_those_of_every_signal(folder: Path, tes
     assert [each.largest for each in found] == pytest.approx([0.94] * len(found), abs=1e-3)
 
 
-def stage_of(plan: Plan, rows: pl.DataFrame, columns: Sequence[Any]) -> TalliesStage:
+def stage_of(plan: world.Plan, rows: pl.DataFrame, columns: Sequence[Any]) -> world.TalliesStage:
     """Of tallies by the codes of these public rows."""
-    codes = learn_codes([rows], columns, coarse=8)
-    return TalliesStage.planned(plan, planned_tallies(plan, codes, rows.height), codes, codes.of(rows), rows.height)
+    codes = world.learn_codes([rows], columns, coarse=8)
+    return world.TalliesStage.planned(
+        plan, world.planned_tallies(plan, codes, rows.height), codes, codes.of(rows), rows.height
+    )
 
 
 def test_pictures_are_rehearsed_by_their_first_round(folder: Path) -> None:
     levels = np.random.default_rng(0).integers(0, 256, (40, 196))
     pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
     plan = asked(folder, rows=10**6)
-    stage = stage_of(plan, pictures, [Passed(name="image", element="uint8", size=196)])
-    assert {each.signal for each in rehearse_sums(plan, stage)} == set(SIGNALS)
+    stage = stage_of(plan, pictures, [world.Passed(name="image", element="uint8", size=196)])
+    assert {each.signal for each in world.rehearse_sums(plan, stage)} == set(world.SIGNALS)
 
 
 @pytest.mark.parametrize(("columns", "classes", "bins", "kept"), [(14, 2, 32, 14), (16, 26, 32, 15), (300, 2, 4, 152)])
@@ -251,24 +208,24 @@ def test_a_rehearsal_is_of_as_many_columns_as_its_work_allows(
     rows = pl.DataFrame({f"x{at}": draw.normal(size=400) for at in range(columns)})
     number: Changes = {"kind": "numeric", "mean": 0, "scale": 1, "fill": 0, "low": -9, "high": 9}
     plan = asked(folder, rows=1000, data={"classes": [f"class {at}" for at in range(classes)]})
-    stage = stage_of(plan, rows, [Scaled(name=name, missing=False, **number) for name in rows.columns])
+    stage = stage_of(plan, rows, [world.Scaled(name=name, missing=False, **number) for name in rows.columns])
     assert {stage.codes.fields[at].size for at in stage.codes.fine} == {bins + 1}
     given = list[tuple[int, int, int]]()
 
-    def decoded(heard: list[NoisyRound], public: CodeMatrix, own: Codes, **_: Any) -> Decoded:
+    def decoded(heard: list[world.NoisyRound], public: world.CodeMatrix, own: world.Codes, **_: Any) -> world.Decoded:
         sums = sum(len(each.cells) for each in heard)
         logits = heard[-1].question.columns
         weights = sum(own.fields[at].size for at in own.fine)
         given.append((len(own.fine), len(public), logits * (sums + weights) ** 3))
         zero = np.zeros((own.size, logits))
         found = {"intercept": zero[0], "units": 1.0, "prior": zero[0], "importance": np.zeros(own.width)}
-        return Decoded(weights=zero, spread=zero, kappa=zero[0], moved=0.0, **found)
+        return world.Decoded(weights=zero, spread=zero, kappa=zero[0], moved=0.0, **found)
 
-    monkeypatch.setattr(student_questions, "decode", decoded)
-    rehearse_sums(plan, stage)
+    monkeypatch.setattr(world.student_questions, "decode", decoded)
+    world.rehearse_sums(plan, stage)
     fields, public, work = max(given, key=lambda each: each[2])
     assert (fields, public) == (kept, np.ceil(400 * kept / columns))
-    assert work <= MOST_WORK["strong"]
+    assert work <= world.MOST_WORK["strong"]
 
 
 def test_a_strong_signal_tells_classes_of_rows_in_clumps(folder: Path) -> None:
@@ -284,8 +241,8 @@ def test_a_strong_signal_tells_classes_of_rows_in_clumps(folder: Path) -> None:
         (pl.DataFrame({f"c{at}": clumps for at in range(3)}), (0.2, 0.1, 0.7), 0.95),
     ):
         plan = asked(folder, rows=5000, data={"classes": ["x", "y", "z"][: len(shares)]})
-        stage = stage_of(plan, rows, [OneHot(name=name, vocabulary=(), missing=False) for name in rows.columns])
-        strong = rehearse_sums(plan, stage, shares)[-1]
+        stage = stage_of(plan, rows, [world.OneHot(name=name, vocabulary=(), missing=False) for name in rows.columns])
+        strong = world.rehearse_sums(plan, stage, shares)[-1]
         assert (strong.signal, strong.right > least) == ("strong", True)
 
 
@@ -293,15 +250,15 @@ def test_a_strong_signal_tells_classes_of_rows_in_clumps(folder: Path) -> None:
 
 
 def test_plausible_rows_are_cells_of_the_schema_that_depend_on_one_another() -> None:
-    schema, rows = schema_of({"fields": FIELDS}), 4_000
-    grid, found = grid_of(schema), list[Any]()
+    schema, rows = world.schema_of({"fields": FIELDS}), 4_000
+    grid, found = world.grid_of(schema), list[Any]()
     for seed in range(6):
-        cells = plausible_cells(schema, rows, np.random.default_rng(seed))
-        assert np.array_equal(cells, plausible_cells(schema, rows, np.random.default_rng(seed)))
+        cells = world.plausible_cells(schema, rows, np.random.default_rng(seed))
+        assert np.array_equal(cells, world.plausible_cells(schema, rows, np.random.default_rng(seed)))
         for wide, narrow in zip(grid.coarse, grid.fine, strict=True):
             own = cells[:, narrow] - grid.fields[narrow].start
             assert 0 <= own.min() < own.max() < grid.fields[narrow].size
-            places = groups_of(grid.fields[narrow], grid.fields[wide])[own] + grid.fields[wide].start
+            places = world.groups_of(grid.fields[narrow], grid.fields[wide])[own] + grid.fields[wide].start
             assert np.array_equal(cells[:, wide], places)
         both = cells[:, grid.fine[:2]].astype(np.float64)
         found.append(np.asarray(np.corrcoef(both, rowvar=False))[0, 1])
@@ -325,12 +282,12 @@ def test_a_sketch_states_its_columns_and_steps_and_no_accuracy_without_the_share
 
 def test_of_a_wide_schema_some_columns_are_rehearsed_the_same_ones_whatever_their_order() -> None:
     fields = [{"name": f"x{at}", "type": "number", "constraints": RANGE} for at in range(40)]
-    kept, part = rehearsed_columns(schema_of({"fields": fields}))
-    other, _ = rehearsed_columns(schema_of({"fields": fields[::-1]}))
-    assert (len(kept.names), part) == (MOST_COLUMNS, MOST_COLUMNS / 40)
+    kept, part = world.rehearsed_columns(world.schema_of({"fields": fields}))
+    other, _ = world.rehearsed_columns(world.schema_of({"fields": fields[::-1]}))
+    assert (len(kept.names), part) == (world.MOST_COLUMNS, world.MOST_COLUMNS / 40)
     assert {*kept.names} == {*other.names}
-    few = schema_of({"fields": FIELDS})
-    assert rehearsed_columns(few) == (few.only(["wage", "age", "since", "member", "sex"]), 1)
+    few = world.schema_of({"fields": FIELDS})
+    assert world.rehearsed_columns(few) == (few.only(["wage", "age", "since", "member", "sex"]), 1)
 
 
 # Votes ----------------------------------------------------------------------------------------------------------------
@@ -338,10 +295,10 @@ def test_of_a_wide_schema_some_columns_are_rehearsed_the_same_ones_whatever_thei
 TREE = "sklearn.tree.DecisionTreeClassifier"
 ENSEMBLES: list[tuple[Changes, int | None, int, int]] = [
     ({"count": 3}, 60, 3, 20),
-    ({"count": 900}, 90_000, MOST_TRAINED, 100),
-    ({"count": 90}, None, 90, USUAL_SHARD),
-    ({"count": 900}, 9_000_000, MOST_TRAINED, MOST_SHARD),
-    ({"count": 900, "estimator": TREE}, 90_000, MOST_NOT_LINEAR, 100),
+    ({"count": 900}, 90_000, world.MOST_TRAINED, 100),
+    ({"count": 90}, None, 90, world.USUAL_SHARD),
+    ({"count": 900}, 9_000_000, world.MOST_TRAINED, world.MOST_SHARD),
+    ({"count": 900, "estimator": TREE}, 90_000, world.MOST_NOT_LINEAR, 100),
 ]
 """Teachers, private rows, how many of them are trained, and on how many rows each."""
 
@@ -351,27 +308,29 @@ def test_a_bounded_number_of_teachers_is_trained_on_rows_that_are_and_it_says_so
 ) -> None:
     weak = (("weak", 0),)
     for teachers, rows, trained, shard in ENSEMBLES:
-        found: VotesAhead = foreseen(asked(folder, 1.0, rows, mechanism="noisy_votes", teachers=teachers), draws=weak)
+        found: world.VotesAhead = foreseen(
+            asked(folder, 1.0, rows, mechanism="noisy_votes", teachers=teachers), draws=weak
+        )
         assert (found.trained, found.shard) == (trained, shard)
         few = f"by {trained} of {teachers['count']} teachers" if trained < teachers["count"] else "by all teachers"
         stated = "" if rows else " (labeling.rows is not stated)"
         assert f"{few}, on {shard:,} rows each{stated}" in found.reason
-    monkeypatch.setattr(advice_rehearse_votes, "MOST_WORK", 1)
+    monkeypatch.setattr(world.advice_rehearse_votes, "MOST_WORK", 1)
     plan = asked(folder, mechanism="noisy_votes", labeling={"queries": 10**6})
-    public = replace(PublicFacts.of(plan), rows=10**6)
-    much = expect_votes(plan, public, public.votes(plan), draws=weak)
+    public = replace(world.PublicFacts.of(plan), rows=10**6)
+    much = world.expect_votes(plan, public, public.votes(plan), draws=weak)
     assert much is not None
-    assert (much.trained, much.asked) == (LEAST_TRAINED, MOST_ASKED)
-    assert says(much.reason, f"{MOST_ASKED:,}", "1,000,000 rows")
+    assert (much.trained, much.asked) == (world.LEAST_TRAINED, world.MOST_ASKED)
+    assert says(much.reason, f"{world.MOST_ASKED:,}", "1,000,000 rows")
 
 
 def test_votes_of_a_few_trained_teachers_are_those_of_all(folder: Path) -> None:
     plan = asked(folder, mechanism="noisy_votes", teachers={"count": 777})
-    public = PublicFacts.of(plan)
-    stage = VotesStage.of(plan, public, public.votes(plan))
+    public = world.PublicFacts.of(plan)
+    stage = world.VotesStage.of(plan, public, public.votes(plan))
     private = stage.private(np.random.default_rng(0))
     votes = stage.ensemble.votes(private, private % 2)
-    assert (stage.ensemble.trained, votes.shape) == (MOST_TRAINED, (len(stage.rows), 2))
+    assert (stage.ensemble.trained, votes.shape) == (world.MOST_TRAINED, (len(stage.rows), 2))
     assert set(votes.sum(axis=1)) == {777}
 
 
@@ -379,20 +338,20 @@ def test_rows_answered_are_those_of_simulated_teachers_with_rows_of_their_own(fo
     """More rows of a teacher agree more; without codes, such as of free text alone, there are no labels to simulate;
     and a student that is not fitted is not rehearsed."""
     plan = asked(folder, mechanism="stable")
-    public = PublicFacts.of(plan)
-    few, many = (expected_answers(plan, public, replace(public.votes(plan), shard=rows)) for rows in (10, 500))
+    public = world.PublicFacts.of(plan)
+    few, many = (world.expected_answers(plan, public, replace(public.votes(plan), shard=rows)) for rows in (10, 500))
     assert few is not None
     assert many is not None
     assert few.answered < many.answered <= 300
-    silent = replace(public, codes=lambda _: Codes(fields=(), coarse=(), fine=()))
-    assert expected_answers(plan, silent, public.votes(plan)) is None
+    silent = replace(public, codes=lambda _: world.Codes(fields=(), coarse=(), fine=()))
+    assert world.expected_answers(plan, silent, public.votes(plan)) is None
     chosen = asked(folder, mechanism="stable", student={"learner": "universal", "hypotheses": "stumps", "epsilon": 0.5})
-    assert expect_votes(chosen, public, public.votes(chosen)) is None
+    assert world.expect_votes(chosen, public, public.votes(chosen)) is None
 
 
 @pytest.mark.parametrize("scale", [0.7, 30.0])
 def test_simulated_noise_has_the_variance_of_what_is_drawn(scale: float) -> None:
-    source = SimulatedNoise(np.random.default_rng(0))
+    source = world.SimulatedNoise(np.random.default_rng(0))
     decay = np.exp(-1 / scale)
     assert np.var(source.laplace(scale, 200_000)) == pytest.approx(2 * decay / (1 - decay) ** 2, rel=0.03)
     assert np.var(source.gaussian(scale, 200_000)) == pytest.approx(scale**2 + 1 / 12, rel=0.03)

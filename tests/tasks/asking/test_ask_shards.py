@@ -21,28 +21,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.world import (
-    LONGEST,
-    NO_ANSWER,
-    EnvironmentFailed,
-    Plan,
-    PrivateRows,
-    Question,
-    Vault,
-    WrongInput,
-    answer_of,
-    answers,
-    as_bytes,
-    asking_questions,
-    forking_helper,
-    frame,
-    from_plain,
-    learn_encoding,
-    rehearse_question,
-    split,
-    stage_public,
-)
 
 SHARDS, BLOCK = 12, 5
 
@@ -52,14 +32,14 @@ class Table:
 
     def __init__(self, folder: Path, private: pl.DataFrame | None = None) -> None:
         tables = tables_of_plan(write_tables(folder / "data", people(700, 1) if private is None else private))
-        self.plan: Plan = changed(tables, teachers__count=SHARDS, teachers__block=BLOCK)
-        self.vault, self.encoding = Vault(folder / "vault"), learn_encoding(self.plan)
+        self.plan: world.Plan = changed(tables, teachers__count=SHARDS, teachers__block=BLOCK)
+        self.vault, self.encoding = world.Vault(folder / "vault"), world.learn_encoding(self.plan)
         firsts = range(0, SHARDS, BLOCK)
-        files = split(PrivateRows(self.plan, self.encoding, self.vault, bytes(32)), "shards")
+        files = world.split(world.PrivateRows(self.plan, self.encoding, self.vault, bytes(32)), "shards")
         self.blocks = [(range(at, min(at + BLOCK, SHARDS)), ref) for at, ref in zip(firsts, files, strict=True)]
 
     def ask(self, function: Callable[[pl.DataFrame], Any]) -> list[str]:
-        return answers(Question("q", function).portable, self.blocks, self.encoding, self.vault)
+        return world.answers(world.Question("q", function).portable, self.blocks, self.encoding, self.vault)
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +49,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 @pytest.fixture(scope="module")
 def helper() -> Iterator[socket.socket]:
-    with forking_helper() as helper:
+    with world.forking_helper() as helper:
         yield helper
 
 
 @pytest.fixture
 def one_helper(helper: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     """All questions are asked by one process, which starts in a second."""
-    monkeypatch.setattr(asking_questions, "forking_helper", lambda: nullcontext(helper))
+    monkeypatch.setattr(world.asking_questions, "forking_helper", lambda: nullcontext(helper))
 
 
 def height(rows: pl.DataFrame) -> int:
@@ -88,7 +68,7 @@ def test_a_shard_is_shown_by_the_plan_s_columns_and_class_names(table: Table) ->
     def look(rows: pl.DataFrame) -> Hashable:
         return (tuple(rows.columns), frozenset(rows["outcome"]), rows.height, float(rows["visits"].sum()))
 
-    seen = [from_plain(json.loads(text)) for text in table.ask(look)]
+    seen = [world.from_plain(json.loads(text)) for text in table.ask(look)]
     columns, outcomes, heights, visits = zip(*seen, strict=True)
     assert len(seen) == SHARDS
     assert (sum(heights), sum(visits)) == (700, people(700, 1)["visits"].sum())
@@ -126,7 +106,7 @@ ENDS: list[Callable[[], object]] = [
     forge,
     lambda: people(5, 1),
     lambda: people(5, 1).to_dicts(),
-    lambda: "x" * LONGEST,
+    lambda: "x" * world.LONGEST,
 ]
 
 
@@ -138,12 +118,14 @@ def test_a_shard_on_which_the_question_fails_or_ends_or_gives_no_answer_still_an
     def question(rows: pl.DataFrame) -> object:
         return (end() or "fine") if "yes" in rows["outcome"].head(1) else "fine"
 
-    assert set(table.ask(question)) == {NO_ANSWER, '"fine"'}
+    assert set(table.ask(question)) == {world.NO_ANSWER, '"fine"'}
 
 
 def test_an_answer_is_taken_from_a_helper_that_is_there_alone() -> None:
-    with pytest.raises(EnvironmentFailed, match="has ended"), forking_helper() as helper:
-        answer_of(helper, Question("q", lambda _: os.kill(os.getppid(), signal.SIGKILL)).portable, people(5, 1))
+    with pytest.raises(world.EnvironmentFailed, match="has ended"), world.forking_helper() as helper:
+        world.answer_of(
+            helper, world.Question("q", lambda _: os.kill(os.getppid(), signal.SIGKILL)).portable, people(5, 1)
+        )
 
 
 def test_nothing_a_question_says_is_heard(table: Table, capfd: pytest.CaptureFixture[str]) -> None:
@@ -172,9 +154,9 @@ def codes(rows: pl.DataFrame) -> int:
 
 def test_one_shard_s_words_do_not_change_what_another_answers() -> None:
     def ask(*shards: list[str]) -> list[str]:
-        question = Question("q", codes).portable
-        with forking_helper() as helper:
-            return [answer_of(helper, question, pl.DataFrame({"shade": words})) for words in shards]
+        question = world.Question("q", codes).portable
+        with world.forking_helper() as helper:
+            return [world.answer_of(helper, question, pl.DataFrame({"shade": words})) for words in shards]
 
     rest = ["b", "c"], ["c", "b"], ["b", "b"]
     before, after = ask(["x"], *rest), ask(["x", "other", "another"], *rest)
@@ -216,7 +198,7 @@ CARRYING: dict[str, Callable[[pl.DataFrame], object]] = {
 def test_nothing_is_carried_from_one_shard_to_the_next(table: Table, by: str) -> None:
     answers = table.ask(CARRYING[by])
     assert len(set(answers)) == 1
-    assert NO_ANSWER not in answers
+    assert world.NO_ANSWER not in answers
 
 
 def test_the_operator_s_generators_go_on_as_they_were(table: Table) -> None:
@@ -235,10 +217,10 @@ def test_a_shard_s_rows_are_the_same_to_the_bit_wherever_they_lie() -> None:
     mine = pl.DataFrame({"x": odd, "word": ["a", None, "bc", "", "d", "é", "f"], "pixels": [[1, 2]] * 7}).cast(
         {"pixels": pl.Array(pl.UInt8, 2)}
     )
-    alone = frame(as_bytes(mine))
+    alone = world.frame(world.as_bytes(mine))
     for before in (0, 1, 3, 70):
         company = pl.concat([mine.clear(), *[mine.head(1)] * before, mine, mine]).rechunk()
-        found = frame(as_bytes(company.slice(before, 7)))
+        found = world.frame(world.as_bytes(company.slice(before, 7)))
         assert found.schema == mine.schema
         assert found["x"].fill_null(7.0).to_numpy().tobytes() == mine["x"].fill_null(7.0).to_numpy().tobytes()
         assert found.drop("x").equals(alone.drop("x"))
@@ -273,30 +255,30 @@ class Locked:
 
 @pytest.mark.slow
 def test_a_question_is_tried_on_public_rows_first(table: Table) -> None:
-    batches = list(stage_public(table.plan.path("public"), table.encoding, table.vault, "public", 128))
+    batches = list(world.stage_public(table.plan.path("public"), table.encoding, table.vault, "public", 128))
     for function, said in (
         (lambda rows: rows["wealth"].max(), "wealth"),
         (lambda rows: rows["size"], "got Series"),
-        (lambda _: "x" * LONGEST, "at most"),
+        (lambda _: "x" * world.LONGEST, "at most"),
         (lambda rows: sys.exit(str(rows.columns)), r"SystemExit: \['size', 'shade', 'visits', 'outcome'\]"),
         (lambda _: os._exit(0), "it ends its process"),
         (Locked(), "cannot be sent to the process of a shard"),
     ):
-        with pytest.raises(WrongInput, match=said):
-            rehearse_question(Question("q", function), batches, table.encoding, table.vault)
-    rehearse_question(Question("q", lambda _: None), batches, table.encoding, table.vault)
+        with pytest.raises(world.WrongInput, match=said):
+            world.rehearse_question(world.Question("q", function), batches, table.encoding, table.vault)
+    world.rehearse_question(world.Question("q", lambda _: None), batches, table.encoding, table.vault)
 
 
 def test_a_question_has_a_name() -> None:
-    assert [Question.of(height, name).name for name in (None, "how many")] == ["height", "how many"]
+    assert [world.Question.of(height, name).name for name in (None, "how many")] == ["height", "how many"]
     for wrong, said in (
         (None, "needs a name"),
         *((name, "one line") for name in ("", " x", "a\nb", "x" * 101, "\ud800")),
     ):
-        with pytest.raises(WrongInput, match=said):
-            Question.of((lambda rows: rows.height) if wrong is None else height, wrong)
-    with pytest.raises(WrongInput, match="must be a function"):
-        Question("q", 7)  # type: ignore[arg-type]
+        with pytest.raises(world.WrongInput, match=said):
+            world.Question.of((lambda rows: rows.height) if wrong is None else height, wrong)
+    with pytest.raises(world.WrongInput, match="must be a function"):
+        world.Question("q", 7)  # type: ignore[arg-type]
 
 
 def above(limit: Any, by: float = 0.0) -> Callable[[pl.DataFrame], bool]:
@@ -305,7 +287,7 @@ def above(limit: Any, by: float = 0.0) -> Callable[[pl.DataFrame], bool]:
 
 def test_other_code_is_told_by_its_source_and_the_values_it_takes() -> None:
     functions = (height, codes, above(1), above(1.0), above(1, -0.0), above(1, 2.0))
-    known = [Question("q", function).code for function in functions]
+    known = [world.Question("q", function).code for function in functions]
     assert len({*known, ""}) == 7
-    assert known == [Question("another", function).code for function in functions]
-    assert Question("q", above(object())).code == Question("q", len).code == ""
+    assert known == [world.Question("another", function).code for function in functions]
+    assert world.Question("q", above(object())).code == world.Question("q", len).code == ""

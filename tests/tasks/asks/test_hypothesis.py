@@ -8,52 +8,40 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, public_rows, tables, vault_of
-from tests.world import (
-    HypothesisAsk,
-    Ints,
-    Plan,
-    PrivateRows,
-    Vault,
-    count_errors,
-    derive,
-    learn_encoding,
-    parse_plan,
-    stage_public,
-    with_public,
-)
 
 CHOSEN = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 PEOPLE = people(300, 1)
-Counts = tuple[Rows, Ints]
+Counts = tuple[Rows, world.Ints]
 """Public rows, and the errors of every candidate of their cover on the private ones."""
 
 
-def choosing(found: dict[str, Any]) -> Plan:
+def choosing(found: dict[str, Any]) -> world.Plan:
     """The plan with a universal student."""
     sections = {name: part for name, part in found.items() if name not in ("teachers", "labeling")}
-    return parse_plan({**sections, "student": CHOSEN})
+    return world.parse_plan({**sections, "student": CHOSEN})
 
 
-def counted(plan: Plan, vault: Vault) -> tuple[HypothesisAsk, Ints]:
-    encoding = learn_encoding(plan)
-    batches = stage_public(plan.path("public"), encoding, vault, "public", 1000)
-    ask = HypothesisAsk.of(plan, encoding, batches, vault)
-    rows = PrivateRows(plan, encoding, vault, derive(vault.secret("domains/people"), "split"))
-    return ask, np.load(io.BytesIO(vault.read(count_errors(rows, ask.candidates, "counts"))))
+def counted(plan: world.Plan, vault: world.Vault) -> tuple[world.HypothesisAsk, world.Ints]:
+    encoding = world.learn_encoding(plan)
+    batches = world.stage_public(plan.path("public"), encoding, vault, "public", 1000)
+    ask = world.HypothesisAsk.of(plan, encoding, batches, vault)
+    rows = world.PrivateRows(plan, encoding, vault, world.derive(vault.secret("domains/people"), "split"))
+    return ask, np.load(io.BytesIO(vault.read(world.count_errors(rows, ask.candidates, "counts"))))
 
 
 def of_labels(folder: Path, private: pl.DataFrame, unit: str | None) -> Counts:
     """Where labels alone are secret: public rows are made of a part of the private table. Errors move either way."""
     plan, vault = choosing(tables(folder, private, unit=unit)), vault_of(folder / "vault")
-    made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
+    made = world.with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
     ask, counts = counted(made, vault)
     assert (ask.settings()["secret"], ask.mechanism.choice.monotone) == ("labels", False)
     return public_rows(made).rows(), counts
 
 
-def of_rows(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[HypothesisAsk, Ints]:
+def of_rows(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[world.HypothesisAsk, world.Ints]:
     """Where whole rows are secret."""
     found = tables_of_plan(write_tables(folder, private))
     return counted(choosing(found | {"data": found["data"] | {"unit": unit}}), vault_of(folder / "vault"))

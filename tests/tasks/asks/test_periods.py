@@ -8,20 +8,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from tests import world
 from tests.support.sentences import facts
 from tests.support.sums import LABELS, PERIODS, QUESTIONS, ROWS, STREAM, Season
-from tests.world import (
-    BudgetRefused,
-    KindSettings,
-    NotVerified,
-    Period,
-    ReleaseForm,
-    check_season,
-    keep_counted,
-    periods_counted,
-    tally,
-    verify_kinds,
-)
 
 
 @pytest.fixture
@@ -33,22 +22,22 @@ def test_totals_are_those_of_all_rows_so_far_and_the_noise_that_is_said(season: 
     for number, released in enumerate(season.all()):
         so_far = slice(0, PERIODS[number].stop)
         for at, question in enumerate(QUESTIONS):
-            exact = tally(question, ROWS[so_far], LABELS[so_far])
+            exact = world.tally(question, ROWS[so_far], LABELS[so_far])
             sd = released["scales"][at] * released["spread"]
             assert np.abs(np.array(released["totals"][at]) - exact).max() < 6 * sd
         assert (released["release"], released["season"]) == (number, STREAM.season)
-    with pytest.raises(BudgetRefused, match=r"has ended \(spent\)"):
+    with pytest.raises(world.BudgetRefused, match=r"has ended \(spent\)"):
         season.release(3, [*season.counted(3), season.counted(1)[0]])
 
 
 def test_a_question_that_follows_what_was_released_draws_nothing(season: Season) -> None:
-    with pytest.raises(NotVerified, match="asks every question"):
+    with pytest.raises(world.NotVerified, match="asks every question"):
         season.release(0, questions=QUESTIONS[:1])
     season.release(0)
     turned = [STREAM.question(at, (1, 0), ((3, 5), (0, 3))) for at in range(2)]
-    with pytest.raises(NotVerified, match=facts("first release", "nothing was drawn")):
+    with pytest.raises(world.NotVerified, match=facts("first release", "nothing was drawn")):
         season.release(1, questions=turned)
-    with pytest.raises(NotVerified, match=facts("first release", "nothing was drawn")):
+    with pytest.raises(world.NotVerified, match=facts("first release", "nothing was drawn")):
         season.release(1, questions=QUESTIONS[:1])
     assert season.session.batches == 1
 
@@ -61,10 +50,10 @@ def test_periods_other_than_those_that_were_released_draw_nothing(season: Season
     first, second, third = season.counted(3)
     others = {
         "sums": [first.model_copy(update={"sums": third.sums}), second, third],
-        "period": [first, second.model_copy(update={"period": Period(files={"another": "content"})}), third],
+        "period": [first, second.model_copy(update={"period": world.Period(files={"another": "content"})}), third],
         "order": [second, first, third],
     }
-    with pytest.raises(NotVerified, match=facts("releases", "drawn for")):
+    with pytest.raises(world.NotVerified, match=facts("releases", "drawn for")):
         season.release(2, others[changed])
     assert season.session.batches == 2
 
@@ -73,7 +62,7 @@ def test_sums_counted_again_need_an_erasure_on_record(season: Season) -> None:
     season.release(0)
     counted = season.counted(2)
     again = [each.sums for each in season.counted(2, other=True)]
-    with pytest.raises(NotVerified, match="if a unit was erased, and none was"):
+    with pytest.raises(world.NotVerified, match="if a unit was erased, and none was"):
         season.release(1, counted, again=again)
     season.door.ledger.remark("d", "erased", "digest of a name")
     released = season.release(1, counted, again=again)
@@ -107,17 +96,18 @@ def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_the_referee_rejects_releases_that_are_not_those_of_a_season(season: Season) -> None:
-    released, settings = season.all(), KindSettings.of(season.session.mechanism).only(verify_kinds.StreamSettings)
+    released = season.all()
+    settings = world.KindSettings.of(season.session.mechanism).only(world.verify_kinds.StreamSettings)
     for number in range(4):
-        check_season(settings, [ReleaseForm.model_validate(release) for release in released[:number]])
+        world.check_season(settings, [world.ReleaseForm.model_validate(release) for release in released[:number]])
     for wrong in planted(released).values():
-        with pytest.raises((NotVerified, ValidationError)):
-            check_season(settings, [ReleaseForm.model_validate(release) for release in wrong])
+        with pytest.raises((world.NotVerified, ValidationError)):
+            world.check_season(settings, [world.ReleaseForm.model_validate(release) for release in wrong])
 
 
 def test_what_a_period_took_is_recorded_once(season: Season) -> None:
     vault, (counted,), session = season.door.vault, season.counted(1), season.session
-    first = keep_counted(vault, session, 0, counted)
-    late = counted.model_copy(update={"period": Period(files={"a": "1", "late": "2"})})
-    assert keep_counted(vault, session, 0, late) == first
-    assert list(periods_counted(vault, session)) == [first]
+    first = world.keep_counted(vault, session, 0, counted)
+    late = counted.model_copy(update={"period": world.Period(files={"a": "1", "late": "2"})})
+    assert world.keep_counted(vault, session, 0, late) == first
+    assert list(world.periods_counted(vault, session)) == [first]

@@ -8,78 +8,64 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.support.at_door import TEACHERS, files_of, opened
 from tests.support.people import changed, tables_of_plan
-from tests.world import (
-    BudgetRefused,
-    Ledger,
-    NotVerified,
-    OptimalRelease,
-    Question,
-    QuestionsAsk,
-    QuestionTerms,
-    Ref,
-    StableVoting,
-    Stores,
-    WrongInput,
-    canonical,
-    check_code,
-    keep_answers,
-)
 
-OPTIMAL = QuestionsAsk(OptimalRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)  # a tie: answered w.p. δ
-STREAM = QuestionsAsk(StableVoting.calibrate(epsilon=4.0, delta=1e-9, cutoff=3), None, TEACHERS)
+# a tie: answered w.p. δ
+OPTIMAL = world.QuestionsAsk(world.OptimalRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)
+STREAM = world.QuestionsAsk(world.StableVoting.calibrate(epsilon=4.0, delta=1e-9, cutoff=3), None, TEACHERS)
 """It refuses what is agreed on as below with probability 2e-12; with half of that ε it would with 2e-6."""
 AGREED = [*["dark"] * 500, *["light"] * 90, *[None] * 10]
 FIRST_ANSWER = "d-1/answers/answer-00000.json"
 TORN = [*["dark"] * 300, *["light"] * 300]
 
 
-def named(name: str) -> Question:
-    return Question(name, str)  # which nothing here asks
+def named(name: str) -> world.Question:
+    return world.Question(name, str)  # which nothing here asks
 
 
-def put(door: Stores, name: str, answers: Sequence[Any]) -> Ref:
-    return keep_answers(door.vault, "d-1", named(name), [canonical(answer) for answer in answers])
+def put(door: world.Stores, name: str, answers: Sequence[Any]) -> world.Ref:
+    return world.keep_answers(door.vault, "d-1", named(name), [world.canonical(answer) for answer in answers])
 
 
-def pass_door(door: Stores, questions: QuestionsAsk, name: str = "q") -> dict[str, Any]:
+def pass_door(door: world.Stores, questions: world.QuestionsAsk, name: str = "q") -> dict[str, Any]:
     """The released answer."""
     *_, ref = files_of(door, opened(door, questions), questions, name)
     found: dict[str, Any] = json.loads(door.released.read(ref))
     return found
 
 
-def asked(door: Stores, questions: QuestionsAsk, answers: Sequence[Any], name: str = "q") -> dict[str, Any]:
+def asked(door: world.Stores, questions: world.QuestionsAsk, answers: Sequence[Any], name: str = "q") -> dict[str, Any]:
     opened(door, questions)
     put(door, name, answers)
     return pass_door(door, questions, name)
 
 
 @pytest.fixture
-def door(home: Path) -> Stores:
+def door(home: Path) -> world.Stores:
     home.mkdir(exist_ok=True)
-    return Stores.of(home)
+    return world.Stores.of(home)
 
 
-def test_that_most_shards_have_no_answer_is_an_answer(door: Stores) -> None:
+def test_that_most_shards_have_no_answer_is_an_answer(door: world.Stores) -> None:
     found = asked(door, OPTIMAL, [None] * TEACHERS)
     assert (found["outcome"], found["answer"], door.ledger.session("d-1").answered) == ("no answer", None, 1)
 
 
-def test_a_stream_pays_by_refusal_and_ends_at_its_cutoff(door: Stores) -> None:
+def test_a_stream_pays_by_refusal_and_ends_at_its_cutoff(door: world.Stores) -> None:
     for at in range(5):
         assert asked(door, STREAM, AGREED, f"agreed {at}")["outcome"] == "answered"
     assert [asked(door, STREAM, TORN, f"torn {at}")["outcome"] for at in range(3)] == ["refused"] * 3
     session = door.ledger.session("d-1")
     assert (session.asked, session.answered, session.refused, session.status) == (8, 5, 3, "spent")
-    with pytest.raises(BudgetRefused):
+    with pytest.raises(world.BudgetRefused):
         asked(door, STREAM, AGREED, "one more")
 
 
-def test_a_shard_that_is_left_out_stops_it(door: Stores) -> None:
+def test_a_shard_that_is_left_out_stops_it(door: world.Stores) -> None:
     """The planted bug: failed shards are dropped, so that how many answer would depend on private rows."""
-    with pytest.raises(NotVerified, match="590 shards answered"):
+    with pytest.raises(world.NotVerified, match="590 shards answered"):
         asked(door, OPTIMAL, [answer for answer in AGREED if answer is not None])
     assert door.ledger.batches("d-1") == ()
 
@@ -92,12 +78,12 @@ def killed(*_: object, **__: object) -> None:
 
 
 def test_what_another_process_began_is_finished_first_and_from_its_own_answers(
-    door: Stores, monkeypatch: pytest.MonkeyPatch
+    door: world.Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(door, STREAM)
     put(door, "begun", AGREED)
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "commit_batch", killed)
+        patch.setattr(world.Ledger, "commit_batch", killed)
         with pytest.raises(KeyboardInterrupt):
             pass_door(door, STREAM, "begun")
     assert asked(door, STREAM, [*["light"] * TEACHERS], "next")["answer"] == "light"
@@ -105,10 +91,10 @@ def test_what_another_process_began_is_finished_first_and_from_its_own_answers(
     assert pass_door(door, STREAM, "begun")["answer"] == "dark"
 
 
-def test_a_ledger_that_was_put_back_is_found(door: Stores) -> None:
+def test_a_ledger_that_was_put_back_is_found(door: world.Stores) -> None:
     opened(door, STREAM)
     door.released.write(FIRST_ANSWER, b"{}")
-    with pytest.raises(NotVerified, match="the ledger was restored from a backup"):
+    with pytest.raises(world.NotVerified, match="the ledger was restored from a backup"):
         asked(door, STREAM, AGREED)
 
 
@@ -116,12 +102,12 @@ def test_other_code_under_a_known_name_is_refused() -> None:
     def one(rows: object) -> object:
         return rows
 
-    asked_by = Question("q", one)
-    assert check_code(asked_by, json.dumps({"code": asked_by.code}).encode(), "d-1")
-    assert not check_code(asked_by, json.dumps({"code": ""}).encode(), "d-1")
-    assert not check_code(named("q"), json.dumps({"code": asked_by.code}).encode(), "d-1")
-    with pytest.raises(WrongInput, match="another name"):
-        check_code(asked_by, json.dumps({"code": "0" * 64}).encode(), "d-1")
+    asked_by = world.Question("q", one)
+    assert world.check_code(asked_by, json.dumps({"code": asked_by.code}).encode(), "d-1")
+    assert not world.check_code(asked_by, json.dumps({"code": ""}).encode(), "d-1")
+    assert not world.check_code(named("q"), json.dumps({"code": asked_by.code}).encode(), "d-1")
+    with pytest.raises(world.WrongInput, match="another name"):
+        world.check_code(asked_by, json.dumps({"code": "0" * 64}).encode(), "d-1")
 
 
 @pytest.mark.parametrize(
@@ -137,8 +123,8 @@ def test_other_code_under_a_known_name_is_refused() -> None:
 def test_terms_that_cannot_be_are_refused(changes: dict[str, Any], said: str) -> None:
     plan = changed(tables_of_plan(Path("nowhere")))
     terms: dict[str, Any] = {"epsilon": None, "form": "optimal", "cutoff": None, "new_session": False, **changes}
-    with pytest.raises(WrongInput, match=said):
-        QuestionsAsk.of(plan, named("q"), 3.5, QuestionTerms(**terms))
+    with pytest.raises(world.WrongInput, match=said):
+        world.QuestionsAsk.of(plan, named("q"), 3.5, world.QuestionTerms(**terms))
 
 
 def test_callers_find_one_question_by_its_name_and_a_stream_by_its_terms() -> None:

@@ -10,19 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.world import (
-    Codes,
-    Empty,
-    NumberField,
-    OneHot,
-    Passed,
-    Scaled,
-    WordField,
-    coarse_bins,
-    interval_cuts,
-    learn_codes,
-    learn_column,
-)
+from tests import world
 
 
 def public(rows: int, seed: int = 0) -> pl.DataFrame:
@@ -36,43 +24,43 @@ def public(rows: int, seed: int = 0) -> pl.DataFrame:
     )
 
 
-def learned(rows: pl.DataFrame, *cuts: int, coarse: int = 8) -> Codes:
-    columns = [learn_column(rows, "age", "numeric"), learn_column(rows, "city", "categorical")]
+def learned(rows: pl.DataFrame, *cuts: int, coarse: int = 8) -> world.Codes:
+    columns = [world.learn_column(rows, "age", "numeric"), world.learn_column(rows, "city", "categorical")]
     frames = [rows[first:last] for first, last in itertools.pairwise((0, *cuts, rows.height))]
-    return learn_codes(frames, columns, coarse=coarse)
+    return world.learn_codes(frames, columns, coarse=coarse)
 
 
 def test_codes_in_one_range_are_refused() -> None:
     """They would make the norm of a row up to F, where √F is paid for."""
-    number = NumberField(kind="numeric", name="a", start=0, cuts=(1.0,))
+    number = world.NumberField(kind="numeric", name="a", start=0, cuts=(1.0,))
     for start in (0, 2, 4):
         with pytest.raises(ValidationError, match="must start at 3"):
-            Codes(fields=(number, number.model_copy(update={"start": start})), coarse=(0, 1), fine=(0, 1))
+            world.Codes(fields=(number, number.model_copy(update={"start": start})), coarse=(0, 1), fine=(0, 1))
     with pytest.raises(ValidationError, match="must be fields 0 to 0"):
-        Codes(fields=(number,), coarse=(0,), fine=(1,))
+        world.Codes(fields=(number,), coarse=(0,), fine=(1,))
 
 
 @given(st.lists(st.floats(-5, 5) | st.sampled_from([0.0, -0.0, 1.0]), max_size=60), st.sampled_from([1, 2, 4, 8]))
 def test_finer_bins_only_cut_further_and_divided_tails_only_the_outermost_bins(numbers: list[float], bins: int) -> None:
     given = np.array(numbers)
-    wide, narrow = (interval_cuts(given, len(given), each) for each in (bins, 4 * bins))
+    wide, narrow = (world.interval_cuts(given, len(given), each) for each in (bins, 4 * bins))
     assert set(wide) <= set(narrow)
     assert list(narrow) == sorted(set(narrow))
     if bins > 1:
-        divided = interval_cuts(given, len(given), bins, tails=True)
+        divided = world.interval_cuts(given, len(given), bins, tails=True)
         assert set(wide) <= set(divided) <= set(narrow)
         assert len(divided) <= len(wide) + 4
 
 
 def test_tails_are_divided_into_a_half_and_two_quarters() -> None:
     numbers = np.arange(1600.0)
-    counts = np.bincount(np.searchsorted(interval_cuts(numbers, 1600, 4, tails=True), numbers, side="right"))
+    counts = np.bincount(np.searchsorted(world.interval_cuts(numbers, 1600, 4, tails=True), numbers, side="right"))
     assert counts.tolist() == [100, 100, 200, 400, 400, 200, 100, 100]
 
 
 def test_frequent_values_are_codes_alone_and_the_rest_are_quantiles() -> None:
     numbers = np.concatenate([np.zeros(500), np.arange(1.0, 401.0), np.full(200, 200.5)])
-    cuts = interval_cuts(numbers, len(numbers), 4)
+    cuts = world.interval_cuts(numbers, len(numbers), 4)
     assert cuts == (1.0, 101.0, 200.5, 201.0, 301.0)
     counts = np.bincount(np.searchsorted(np.array(cuts), numbers, side="right"))
     assert counts.tolist() == [500, 100, 100, 200, 100, 100]
@@ -84,7 +72,7 @@ def test_what_is_learned_does_not_depend_on_frames() -> None:
     assert learned(rows, 1, 700, 701) == whole
     assert learned(rows, 1999).digest == whole.digest
     words = whole.fields[-1]
-    assert isinstance(words, WordField)
+    assert isinstance(words, world.WordField)
     assert words.words == ("Rome", "Oslo", "Lima")  # the rare word is one of the others
     assert (whole.coarse, whole.fine) == ((0, 2), (1, 2))
     assert [field.size for field in whole.fields] == [8 + 1 + 1, 32 + 1 + 1, 3 + 2]  # zero, and a missing cell
@@ -95,8 +83,8 @@ def test_a_wide_table_has_fewer_bins_and_only_its_most_frequent_words(numbers: i
     """Decoding takes as long as the third power of the codes: 300 columns of 32 bins took 9 GB and minutes."""
     rows = pl.DataFrame({f"n{at}": np.arange(500.0) + at for at in range(numbers)} | {"w": few_and_many()})
     number: dict[str, Any] = {"kind": "numeric", "mean": 0, "scale": 1, "fill": 0, "low": 0, "high": 999}
-    columns = [Scaled(name=name, missing=False, **number) for name in rows.columns[:-1]]
-    codes = learn_codes([rows], [*columns, OneHot(name="w", vocabulary=(), missing=False)], coarse=16)
+    columns = [world.Scaled(name=name, missing=False, **number) for name in rows.columns[:-1]]
+    codes = world.learn_codes([rows], [*columns, world.OneHot(name="w", vocabulary=(), missing=False)], coarse=16)
     assert {(codes.fields[a].size, codes.fields[b].size) for a, b in zip(codes.coarse, codes.fine, strict=True)} == {
         (min(16, bins) + 1, bins + 1),
         (words + 2, words + 2),
@@ -109,30 +97,30 @@ def few_and_many() -> list[str]:
 
 
 def test_larger_epsilon_affords_more_bins() -> None:
-    assert (coarse_bins(0.1), coarse_bins(0.99), coarse_bins(1.0)) == (8, 8, 16)
+    assert (world.coarse_bins(0.1), world.coarse_bins(0.99), world.coarse_bins(1.0)) == (8, 8, 16)
 
 
 def test_columns_without_a_value_are_left_out_and_vectors_have_one_field() -> None:
     image = pl.Series([[1, 2]] * 60 + [[9, 9]] * 40, dtype=pl.Array(pl.UInt8, 2))
     rows = public(100).with_columns(image=image)
-    columns = (Passed(name="image", element="uint8", size=2), Empty(name="nothing"))
-    plain = learn_column(rows, "age", "numeric")
-    codes = learn_codes([rows], [*columns, plain], coarse=8, cells=5)
+    columns = (world.Passed(name="image", element="uint8", size=2), world.Empty(name="nothing"))
+    plain = world.learn_column(rows, "age", "numeric")
+    codes = world.learn_codes([rows], [*columns, plain], coarse=8, cells=5)
     assert [field.name for field in codes.fields] == ["image", "age", "age"]
     assert (codes.coarse, codes.fine) == ((0, 1), (0, 2))
     assert codes.fields[0].size == 3  # two cells, and that of a missing vector
     assert len(set(codes.of(rows)[:60, 0])) == len(set(codes.of(rows)[60:, 0])) == 1
     assert codes.of(rows)[0, 0] != codes.of(rows)[99, 0]
     with pytest.raises(ValueError, match="must divide"):
-        learn_codes([rows], [plain], coarse=7)
+        world.learn_codes([rows], [plain], coarse=7)
 
 
 def test_codes_are_the_same_read_back() -> None:
     codes, rows = learned(public(500)), public(300, seed=1)
-    again = Codes.model_validate_json(codes.model_dump_json())
+    again = world.Codes.model_validate_json(codes.model_dump_json())
     assert (again, again.digest) == (codes, codes.digest)
     assert np.array_equal(again.of(rows), codes.of(rows))
     first = codes.fields[0]
-    assert isinstance(first, NumberField)
+    assert isinstance(first, world.NumberField)
     nudged = first.model_copy(update={"cuts": (float(np.nextafter(first.cuts[0], 1)), *first.cuts[1:])})
     assert codes.model_copy(update={"fields": (nudged, *codes.fields[1:])}).digest != codes.digest

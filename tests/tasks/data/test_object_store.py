@@ -12,20 +12,9 @@ import pyarrow.fs
 import pytest
 from prefect.serializers import JSONSerializer
 
+from tests import world
 from tests.support.sources import PASSWORD, plan_over, read, ward
 from tests.support.store import Store, running
-from tests.world import (
-    PRIVATE,
-    EnvironmentFailed,
-    SealedResults,
-    TableFile,
-    Vault,
-    WrongInput,
-    data_places,
-    find_files,
-    open_public,
-    with_snapshots,
-)
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +32,12 @@ def store() -> Iterator[Store]:
         ):
             patch.setenv(name, value)
         yield server
-        data_places._store.cache_clear()
+        world.data_places._store.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def _anew() -> None:
-    data_places._store.cache_clear()
+    world.data_places._store.cache_clear()
 
 
 def put(store: Store, name: str, file: Path) -> None:
@@ -56,7 +45,7 @@ def put(store: Store, name: str, file: Path) -> None:
 
 
 def test_a_table_of_a_store_is_what_its_files_are(store: Store, tmp_path: Path) -> None:
-    vault = Vault(tmp_path / "vault")
+    vault = world.Vault(tmp_path / "vault")
     for number, rows in enumerate((ward(30), ward(20)), start=7):
         folder = tmp_path / "ward" / f"day {number}"
         folder.mkdir(parents=True)
@@ -65,12 +54,12 @@ def test_a_table_of_a_store_is_what_its_files_are(store: Store, tmp_path: Path) 
     there = plan_over("s3://ward/year 1", tmp_path, unit="unit")
     found = read(there, vault, "c", "label")
     assert found == read(plan_over("ward", tmp_path, unit="unit"), vault, "c", "label")
-    local = find_files(str(tmp_path / "ward"), PRIVATE)
-    kept = find_files(with_snapshots(there, vault).path("private"), PRIVATE)
+    local = world.find_files(str(tmp_path / "ward"), world.PRIVATE)
+    kept = world.find_files(world.with_snapshots(there, vault).path("private"), world.PRIVATE)
     assert [vault.digest_file(file.path) for file in kept] == [vault.digest_file(file.path) for file in local]
     del store.objects["ward/year 1/day 7/a.parquet"]
     assert read(there, vault, "c", "label") == found  # as it was when it was read
-    table = open_public("s3://ward/year 1")  # for `concord plan`, which keeps nothing
+    table = world.open_public("s3://ward/year 1")  # for `concord plan`, which keeps nothing
     assert table.kinds(["c", "label"]) == dict.fromkeys(("c", "label"), "categorical")
 
 
@@ -86,40 +75,40 @@ def test_an_object_that_is_written_while_it_is_read_is_not_kept(
         put(store, "moving.parquet", tmp_path / "31.parquet")
         honest(*given)
 
-    vault, plan = Vault(tmp_path / "vault"), plan_over("s3://ward/moving.parquet", tmp_path, unit="unit")
+    vault, plan = world.Vault(tmp_path / "vault"), plan_over("s3://ward/moving.parquet", tmp_path, unit="unit")
     with monkeypatch.context() as patch:
         patch.setattr("shutil.copyfileobj", meanwhile)
-        with pytest.raises(EnvironmentFailed, match="was written while it was read"):
-            with_snapshots(plan, vault)
+        with pytest.raises(world.EnvironmentFailed, match="was written while it was read"):
+            world.with_snapshots(plan, vault)
     assert len(read(plan, vault, "c")) == 31
 
 
 def test_what_a_store_fails_with_is_one_sentence(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vault = Vault(tmp_path / "vault")
+    vault = world.Vault(tmp_path / "vault")
     for address in ("s3://ward/absent", "s3://absent/ward.csv"):
-        with pytest.raises((WrongInput, EnvironmentFailed), match="s3://") as failed:
-            with_snapshots(plan_over(address, tmp_path), vault)
+        with pytest.raises((world.WrongInput, world.EnvironmentFailed), match="s3://") as failed:
+            world.with_snapshots(plan_over(address, tmp_path), vault)
         assert PASSWORD not in str(failed.value)
     (tmp_path / "note.odd").write_text("words")
     put(store, "notes/note.odd", tmp_path / "note.odd")
-    with pytest.raises(WrongInput, match="must be Parquet, Arrow IPC or CSV"):
-        with_snapshots(plan_over("s3://ward/notes", tmp_path), vault)
+    with pytest.raises(world.WrongInput, match="must be Parquet, Arrow IPC or CSV"):
+        world.with_snapshots(plan_over("s3://ward/notes", tmp_path), vault)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     once = pyarrow.fs.S3FileSystem(retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=1))
-    monkeypatch.setattr(data_places, "_store", lru_cache(lambda *_: once))  # it tries ten times, for seconds
-    with pytest.raises(EnvironmentFailed, match=r"cannot be read \(network connection\)"):
-        with_snapshots(plan_over("s3://ward/note", tmp_path), vault)
+    monkeypatch.setattr(world.data_places, "_store", lru_cache(lambda *_: once))  # it tries ten times, for seconds
+    with pytest.raises(world.EnvironmentFailed, match=r"cannot be read \(network connection\)"):
+        world.with_snapshots(plan_over("s3://ward/note", tmp_path), vault)
 
 
 def test_cached_results_in_a_store_are_sealed_as_on_a_disk(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONCORD_RESULTS", "s3://ward/results/")
-    kept = SealedResults(home=tmp_path)
+    kept = world.SealedResults(home=tmp_path)
     record = json.dumps({"metadata": {"serializer": JSONSerializer().model_dump()}, "result": "7"}).encode()
     assert not kept.is_foreign("teach-a")
     kept.write_path("teach-a", content=record)
-    assert SealedResults(home=tmp_path).read_path("teach-a") == record
+    assert world.SealedResults(home=tmp_path).read_path("teach-a") == record
     assert not (tmp_path / "results").exists()
     there = store.objects["ward/results/teach-a"]
     for edited in (there[:-1], b"\0" * 32 + record, record):
@@ -131,9 +120,9 @@ def test_cached_results_in_a_store_are_sealed_as_on_a_disk(
 
 def test_google_s_store_without_a_key_is_refused_in_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setattr(data_places, "RETRY_FOR", timedelta(seconds=1))
-    with pytest.raises(EnvironmentFailed, match="gs://ward/a cannot be read"):
-        with_snapshots(plan_over("gs://ward/a", tmp_path), Vault(tmp_path / "vault"))
+    monkeypatch.setattr(world.data_places, "RETRY_FOR", timedelta(seconds=1))
+    with pytest.raises(world.EnvironmentFailed, match="gs://ward/a cannot be read"):
+        world.with_snapshots(plan_over("gs://ward/a", tmp_path), world.Vault(tmp_path / "vault"))
 
 
 def test_a_store_s_own_words_are_in_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,11 +133,11 @@ def test_a_store_s_own_words_are_in_no_error(tmp_path: Path, monkeypatch: pytest
 
         open_input_file = get_file_info
 
-    monkeypatch.setattr(data_places, "_store", lru_cache(lambda *_: Failing()))
+    monkeypatch.setattr(world.data_places, "_store", lru_cache(lambda *_: Failing()))
     for attempt in (
-        lambda: with_snapshots(plan_over("az://ward/a/b", tmp_path), Vault(tmp_path / "vault")),
-        lambda: list(TableFile(data_places.Remote("az://ward/a/b"), "csv", "data.public").frames(["c"])),
+        lambda: world.with_snapshots(plan_over("az://ward/a/b", tmp_path), world.Vault(tmp_path / "vault")),
+        lambda: list(world.TableFile(world.data_places.Remote("az://ward/a/b"), "csv", "data.public").frames(["c"])),
     ):
-        with pytest.raises((EnvironmentFailed, WrongInput)) as refused:
+        with pytest.raises((world.EnvironmentFailed, world.WrongInput)) as refused:
             attempt()
         assert PASSWORD not in str(refused.value)

@@ -9,26 +9,16 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.relabelling import KEY, K, Small
-from tests.world import (
-    SHARD,
-    Ints,
-    PrivateRows,
-    Vault,
-    asking_relabel,
-    learn_encoding,
-    one_row_a_unit,
-    read_frame,
-    split,
-)
 
 Shards = dict[int, str]
 
 
 def by_shard(rows: pl.DataFrame) -> Shards:
     """What each shard holds, in order; digits tell −0.0 from 0.0."""
-    return {shard: repr(rows.filter(pl.col(SHARD) == shard).rows()) for shard in range(K)}
+    return {shard: repr(rows.filter(pl.col(world.SHARD) == shard).rows()) for shard in range(K)}
 
 
 def differing(before: Shards, after: Shards) -> int:
@@ -38,7 +28,7 @@ def differing(before: Shards, after: Shards) -> int:
 class Rule:
     """A hypothesis that is drawn whatever the rows are, so that neighbours differ by their rows alone."""
 
-    def predict(self, X: np.ndarray) -> Ints:
+    def predict(self, X: np.ndarray) -> world.Ints:
         return (X[:, 0] > 0).astype(np.int64)
 
 
@@ -51,13 +41,13 @@ def alike(rows: int, seed: int) -> pl.DataFrame:
 def left(small: Small, table: pl.DataFrame) -> dict[str, Shards]:
     """What each stage before the door leaves of a private table: by shard, or one row a unit in one order."""
     table.write_csv(small.plan.path("private"))
-    private = PrivateRows(small.plan, small.encoding, small.vault, KEY)
-    aside = split(private, "aside", aside=0.5)
+    private = world.PrivateRows(small.plan, small.encoding, small.vault, KEY)
+    aside = world.split(private, "aside", aside=0.5)
     return {
         "split": by_shard(small.subset(None)),
         "a secret subset": by_shard(small.subset(0.7)),
         "relabelled": by_shard(small.resampled(0.7)),
-        "without those set aside": by_shard(pl.concat(read_frame(ref, small.vault) for ref in aside)),
+        "without those set aside": by_shard(pl.concat(world.read_frame(ref, small.vault) for ref in aside)),
     }
 
 
@@ -65,7 +55,7 @@ def left(small: Small, table: pl.DataFrame) -> dict[str, Shards]:
 def test_one_unit_less_changes_one_shard_after_every_stage_and_no_order_of_rows_changes_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str | None
 ) -> None:
-    monkeypatch.setattr(asking_relabel, "from_description", lambda _: Rule())
+    monkeypatch.setattr(world.asking_relabel, "from_description", lambda _: Rule())
     small, table = Small(tmp_path, alike(60, 1), unit=unit), alike(300, 0)
     whole = left(small, table)
     assert left(small, table.reverse()) == whole
@@ -80,7 +70,9 @@ def test_one_row_a_unit_comes_in_an_order_of_its_own(tmp_path: Path) -> None:
 
     def rows(private: pl.DataFrame) -> str:
         plan = changed(tables_of_plan(write_tables(tmp_path, private)))
-        frames = one_row_a_unit(PrivateRows(plan, learn_encoding(plan), Vault(tmp_path / "vault"), KEY), "units")
+        frames = world.one_row_a_unit(
+            world.PrivateRows(plan, world.learn_encoding(plan), world.Vault(tmp_path / "vault"), KEY), "units"
+        )
         return repr(pl.concat(frames).rows())
 
     assert rows(table.reverse()) == rows(table)

@@ -6,16 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.world import (
-    FEATURES,
-    Encoding,
-    Passed,
-    Pictures,
-    ScoreClassifier,
-    gradients,
-    levels_of,
-    moved,
-)
+from tests.world import FEATURES, Encoding, Passed, Pictures, ScoreClassifier, gradients, levels_of, moved
 
 IMAGE = Encoding(
     columns=(Passed(name="image", element="uint8", size=14 * 14),), label="kind", classes=("across", "down")

@@ -6,18 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.people import changed, tables_of_plan, tallied, write_tables
-from tests.world import (
-    Unmatched,
-    WrongInput,
-    check_types,
-    labelled_rows,
-    learn_encoding,
-    open_private,
-    parse_plan,
-    reading_encoding,
-    unmatched,
-)
 
 ROWS = {
     "size": ["1.5", "x", "", "2"],
@@ -28,13 +18,13 @@ ROWS = {
 }
 
 
-def found(folder: Path, rows: dict[str, Any], suffix: str) -> Unmatched:
+def found(folder: Path, rows: dict[str, Any], suffix: str) -> world.Unmatched:
     tables = tables_of_plan(write_tables(folder))
     frame = pl.DataFrame(rows)
     file = folder / f"odd.{suffix}"
     frame.write_csv(file) if suffix == "csv" else frame.write_parquet(file)
     plan = changed(tables, data__private=file.name)
-    return unmatched(plan, learn_encoding(plan))
+    return world.unmatched(plan, world.learn_encoding(plan))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -49,8 +39,8 @@ def test_shares_by_hand(tmp_path: Path, suffix: str) -> None:
 def test_numbers_beyond_their_bounds_are_seen_and_those_at_them_are_not(tmp_path: Path) -> None:
     pl.DataFrame(ROWS | {"cost": ["0", "4.0", "4.01", "much"]}).write_csv(tmp_path / "odd.csv")
     number: dict[str, Any] = {"label": "cost", "classes": None, "bounds": [0.0, 4.0]}
-    plan = parse_plan(tallied(write_tables(tmp_path), private="odd.csv", **number))
-    assert unmatched(plan, learn_encoding(plan)).label == 0.5
+    plan = world.parse_plan(tallied(write_tables(tmp_path), private="odd.csv", **number))
+    assert world.unmatched(plan, world.learn_encoding(plan)).label == 0.5
 
 
 def test_a_table_without_rows_has_no_share(tmp_path: Path) -> None:
@@ -72,10 +62,10 @@ def test_blanks_around_labels_and_classes_do_not_count_and_case_does(
         file = tmp_path / f"{name}.{suffix}"
         rows.write_csv(file) if suffix == "csv" else rows.write_parquet(file)
     plan = changed(tables, data__private=f"private.{suffix}")
-    encoding = learn_encoding(plan)
-    assert unmatched(plan, encoding).label == 0.0
-    assert labelled_rows(str(tmp_path / f"private.{suffix}"), encoding)[1].tolist() == [1, 1, 0, 0]
-    assert unmatched(changed(tables, data__private=f"loud.{suffix}"), encoding).label == 1.0
+    encoding = world.learn_encoding(plan)
+    assert world.unmatched(plan, encoding).label == 0.0
+    assert world.labelled_rows(str(tmp_path / f"private.{suffix}"), encoding)[1].tolist() == [1, 1, 0, 0]
+    assert world.unmatched(changed(tables, data__private=f"loud.{suffix}"), encoding).label == 1.0
 
 
 def test_what_a_dictionary_declares_to_be_missing_is_not_unknown(tmp_path: Path) -> None:
@@ -100,18 +90,18 @@ def test_what_a_dictionary_declares_to_be_missing_is_not_unknown(tmp_path: Path)
     }
     pl.DataFrame(rows).write_csv(tmp_path / "odd.csv")
     declared: dict[str, Any] = {"private": "odd.csv", "schema": {"fields": fields}}
-    plan = parse_plan(tallied(write_tables(tmp_path), public=None, test=None, unit=None, **declared))
-    assert unmatched(plan, reading_encoding(plan)).features == {"age": 0.25, "day": 0.25}
+    plan = world.parse_plan(tallied(write_tables(tmp_path), public=None, test=None, unit=None, **declared))
+    assert world.unmatched(plan, world.reading_encoding(plan)).features == {"age": 0.25, "day": 0.25}
 
 
 @pytest.mark.parametrize("stored", [pl.Binary, pl.List(pl.Int64), pl.Duration])
 def test_a_feature_of_which_no_cell_can_be_read_is_refused_by_its_stored_type(tmp_path: Path, stored: Any) -> None:
     """Before, each of its cells was missing or undeclared, at full price; whatever its cells are."""
     tables = tables_of_plan(write_tables(tmp_path))
-    encoding = learn_encoding(changed(tables))
+    encoding = world.learn_encoding(changed(tables))
     odd = pl.DataFrame(ROWS).with_columns(shade=pl.Series([None] * 4, dtype=stored))
     odd.write_ipc(tmp_path / "odd.arrow", compat_level=pl.CompatLevel.oldest())
-    with pytest.raises(WrongInput, match=r"'shade' in a type that is not read as categorical, in .*odd\.arrow"):
-        check_types(open_private(str(tmp_path / "odd.arrow")), encoding)
+    with pytest.raises(world.WrongInput, match=r"'shade' in a type that is not read as categorical, in .*odd\.arrow"):
+        world.check_types(world.open_private(str(tmp_path / "odd.arrow")), encoding)
     pl.DataFrame(ROWS).write_parquet(tmp_path / "right.parquet")
-    check_types(open_private(str(tmp_path / "right.parquet")), encoding)
+    world.check_types(world.open_private(str(tmp_path / "right.parquet")), encoding)

@@ -11,23 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from tests import world
 from tests.support.rules import CODES, COLUMNS, ENCODING, GRID, SCHEMA
-from tests.world import (
-    LABEL,
-    TRUTH,
-    DeclaredCategories,
-    DeclaredRange,
-    DeclaredText,
-    DeclaredTruth,
-    TableSchema,
-    WrongInput,
-    cast_rows,
-    check_stored,
-    grid_of,
-    polars_type,
-    read_column,
-    reading_columns,
-)
 
 NAN, INF = float("nan"), float("inf")
 DAY, FIRST = datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2)
@@ -56,7 +41,7 @@ READ: dict[str, list[tuple[pl.Series, list[Any]]]] = {
     ],
     "truth": [
         (pl.Series(["true", "False", "1", "0", "maybe", "ja", None]), [True, False, True, False, None, True, None]),
-        *((pl.Series([word, f" {word} "]), [bool(known)] * 2) for word, known in TRUTH.items()),
+        *((pl.Series([word, f" {word} "]), [bool(known)] * 2) for word, known in world.TRUTH.items()),
         (pl.Series([1, 0, 2]), [True, False, None]),
         (pl.Series([1.0, NAN]), [True, None]),
         *((odd, [None]) for odd in (*FOREIGN, pl.Series([DAY]))),
@@ -87,7 +72,7 @@ def test_a_cell_is_read_by_the_kind_of_its_column_and_has_the_codes_of_what_it_i
     names = {name, "hashed"} if name == "word" else {name}
     others = [pl.lit(None).alias(other) for other in ENCODING.features if other not in names]
     for cells, due in READ[name]:
-        read = cast_rows(cells.alias(name).to_frame(), ENCODING)[name]
+        read = world.cast_rows(cells.alias(name).to_frame(), ENCODING)[name]
         assert read.to_list() == [
             word if name != "word" or word == "Rome" else None for word in due
         ]  # it knows no other
@@ -96,7 +81,7 @@ def test_a_cell_is_read_by_the_kind_of_its_column_and_has_the_codes_of_what_it_i
         codes = [CODES.of_raw(raw, COLUMNS).tolist() for raw in alike]
         assert codes[0] == codes[1], cells
         if name in SCHEMA.names:
-            in_grid = [GRID.of_raw(raw, reading_columns(SCHEMA)).tolist() for raw in alike]
+            in_grid = [GRID.of_raw(raw, world.reading_columns(SCHEMA)).tolist() for raw in alike]
             assert in_grid[0] == in_grid[1], cells
 
 
@@ -114,15 +99,15 @@ LABELS: list[tuple[pl.Series, tuple[str, ...], list[int]]] = [
 def test_labels_of_every_type_and_the_first_class_for_all_others() -> None:
     for cells, classes, due in LABELS:
         encoding = ENCODING.model_copy(update={"classes": classes})
-        assert cast_rows(cells.alias("label").to_frame(), encoding)[LABEL].to_list() == due
+        assert world.cast_rows(cells.alias("label").to_frame(), encoding)[world.LABEL].to_list() == due
 
 
 DECLARED: dict[str, Any] = {
-    "number": DeclaredRange(kind="numeric", name="x", low=0, high=1e6, whole=False),
-    "date": DeclaredRange(kind="date", name="x", low=0, high=40_000, whole=True),
-    "truth": DeclaredTruth(kind="boolean", name="x"),
-    "categories": DeclaredCategories(kind="categorical", name="x", words=("1", "2020-01-01")),
-    "text": DeclaredText(kind="text", name="x"),
+    "number": world.DeclaredRange(kind="numeric", name="x", low=0, high=1e6, whole=False),
+    "date": world.DeclaredRange(kind="date", name="x", low=0, high=40_000, whole=True),
+    "truth": world.DeclaredTruth(kind="boolean", name="x"),
+    "categories": world.DeclaredCategories(kind="categorical", name="x", words=("1", "2020-01-01")),
+    "text": world.DeclaredText(kind="text", name="x"),
 }
 WORDS, MOMENT = ["1", "true", "2020-01-01"], datetime.datetime(2020, 1, 1)
 STORED: dict[str, pa.Array] = {
@@ -146,15 +131,17 @@ def test_a_column_of_which_no_cell_would_be_read_is_refused_before_it_is_charged
 
     That a file stores it as null follows from its cells, which are private: it is never refused.
     """
-    schema = TableSchema(columns=(DECLARED[declared],), undeclared=())
-    grid, (narrow,) = grid_of(schema), grid_of(schema).fine
-    check_stored(schema, {"x": polars_type(pa.null())})
+    schema = world.TableSchema(columns=(DECLARED[declared],), undeclared=())
+    grid, (narrow,) = world.grid_of(schema), world.grid_of(schema).fine
+    world.check_stored(schema, {"x": world.polars_type(pa.null())})
     for cells in STORED.values():
-        dtype = polars_type(cells.type)
-        found = grid.of_raw(pl.DataFrame([read_column("x", cells, cells.type)]), reading_columns(schema))[:, narrow]
+        dtype = world.polars_type(cells.type)
+        found = grid.of_raw(pl.DataFrame([world.read_column("x", cells, cells.type)]), world.reading_columns(schema))[
+            :, narrow
+        ]
         read = (found != grid.span(narrow).stop - 1).any() and dtype != pl.Binary  # of which words are digits
         if read and not (declared == "text" and dtype.is_temporal()):
-            check_stored(schema, {"x": dtype})
+            world.check_stored(schema, {"x": dtype})
         else:
-            with pytest.raises(WrongInput, match="stores the column 'x'"):
-                check_stored(schema, {"x": dtype})
+            with pytest.raises(world.WrongInput, match="stores the column 'x'"):
+                world.check_stored(schema, {"x": dtype})

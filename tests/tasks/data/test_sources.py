@@ -10,30 +10,18 @@ import pyarrow as pa
 import pytest
 
 import concord
+from tests import world
 from tests.support.sentences import facts
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database, file_of, plan_over, read, ward
-from tests.world import (
-    PRIVATE,
-    EnvironmentFailed,
-    NotVerified,
-    Vault,
-    WrongInput,
-    check_index,
-    data_sources,
-    find_files,
-    frame_table,
-    keep_frame,
-    with_snapshots,
-)
 
 
 @pytest.fixture
-def vault(tmp_path: Path) -> Vault:
-    return Vault(tmp_path / "home" / "vault")
+def vault(tmp_path: Path) -> world.Vault:
+    return world.Vault(tmp_path / "home" / "vault")
 
 
 def test_a_query_is_asked_once_for_each_version_of_the_data_and_a_changed_one_is_another_table(
-    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, vault: world.Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = database(tmp_path / "ward.db", ward(40).rows())
     plan = plan_over(asked_of(monkeypatch, address), tmp_path, unit="unit")
@@ -51,37 +39,41 @@ def killed_here(*_: Any) -> None:
 
 
 def test_a_table_that_is_read_again_is_never_mixed_with_the_one_before(
-    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, vault: world.Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = asked_of(monkeypatch, database(tmp_path / "ward.db", ward(40).rows()))
     plan = plan_over(source, tmp_path)
 
     def rows(at: Any) -> int:
-        return sum(frame.height for file in find_files(at.path("private"), PRIVATE) for frame in file.frames(["c"]))
+        return sum(
+            frame.height for file in world.find_files(at.path("private"), world.PRIVATE) for frame in file.frames(["c"])
+        )
 
-    first = with_snapshots(plan, vault)
-    (opened,) = find_files(first.path("private"), PRIVATE)
+    first = world.with_snapshots(plan, vault)
+    (opened,) = world.find_files(first.path("private"), world.PRIVATE)
     file = opened.path.open("rb")
     database(tmp_path / "ward.db", ward(41).rows())
     with monkeypatch.context() as killed:
-        killed.setattr(Vault, "destroy", killed_here)
+        killed.setattr(world.Vault, "destroy", killed_here)
         with pytest.raises(KeyboardInterrupt):
-            with_snapshots(plan, vault, again=True)
-    assert [rows(first), rows(with_snapshots(plan, vault))] == [40, 41]  # of two whole ones the later
-    assert rows(with_snapshots(plan, vault, again=True)) == 41
+            world.with_snapshots(plan, vault, again=True)
+    assert [rows(first), rows(world.with_snapshots(plan, vault))] == [40, 41]  # of two whole ones the later
+    assert rows(world.with_snapshots(plan, vault, again=True)) == 41
     assert len(pa.ipc.open_file(file).read_all()) == 40  # what is open stays as it was
-    with pytest.raises(NotVerified):
+    with pytest.raises(world.NotVerified):
         rows(first)
-    with pytest.raises(NotVerified):
+    with pytest.raises(world.NotVerified):
         list(opened.frames(["c"]))
     (tmp_path / "ward.db").unlink()
-    with pytest.raises(EnvironmentFailed, match="cannot be opened"):
-        with_snapshots(plan, vault, again=True)
-    assert rows(with_snapshots(plan, vault)) == 41  # what could not be read again is there as it was
+    with pytest.raises(world.EnvironmentFailed, match="cannot be opened"):
+        world.with_snapshots(plan, vault, again=True)
+    assert rows(world.with_snapshots(plan, vault)) == 41  # what could not be read again is there as it was
     assert len([*(vault.root / "tables" / "ward").rglob("files.json")]) == 1
 
 
-def test_rows_in_any_order_are_the_same_bytes(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_any_order_are_the_same_bytes(
+    tmp_path: Path, vault: world.Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = ward(300).rows()
     found = []
     for version, ordered in enumerate((rows, rows[::-1], [*rows[7:], *rows[:7]])):
@@ -92,7 +84,7 @@ def test_rows_in_any_order_are_the_same_bytes(tmp_path: Path, vault: Vault, monk
     def as_it_came(contents: Iterable[bytes], *_: Any) -> list[bytes]:
         return [b"\0" * 16 for _ in contents]
 
-    monkeypatch.setattr(data_sources, "hashed", as_it_came)  # the planted fault: the order that rows came in
+    monkeypatch.setattr(world.data_sources, "hashed", as_it_came)  # the planted fault: the order that rows came in
     source = asked_of(monkeypatch, database(tmp_path / "ward.db", rows[::-1]))
     assert file_of(plan_over(source, tmp_path, version="planted"), vault) != found[0]
 
@@ -100,63 +92,71 @@ def test_rows_in_any_order_are_the_same_bytes(tmp_path: Path, vault: Vault, monk
 @pytest.mark.parametrize(
     ("address", "query", "error", "says"),
     [
-        ("", "select 1", EnvironmentFailed, facts(VARIABLE, "address")),
-        ("ward", "select 1", EnvironmentFailed, "must be sqlite:///…, or postgresql"),
+        ("", "select 1", world.EnvironmentFailed, facts(VARIABLE, "address")),
+        ("ward", "select 1", world.EnvironmentFailed, "must be sqlite:///…, or postgresql"),
         (
             f"mysql://root:{PASSWORD}@localhost/ward",
             "select 1",
-            EnvironmentFailed,
+            world.EnvironmentFailed,
             "must be sqlite:///…, or postgresql",
         ),
-        (f"postgresql://u:{PASSWORD}@127.0.0.1:1/ward", "select 1", EnvironmentFailed, "cannot be opened"),
-        (f"postgresql://u:{PASSWORD}#more@127.0.0.1:1/ward", "select 1", EnvironmentFailed, "cannot be opened"),
-        (f"postgresql://u:1/{PASSWORD}@127.0.0.1:1/ward", "select 1", EnvironmentFailed, "cannot be opened"),
-        (f"postgresql://u@127.0.0.1:{PASSWORD}/ward", "select 1", EnvironmentFailed, "must be sqlite:///…, or"),
-        ("sqlite:////nowhere/ward.db", "select 1", EnvironmentFailed, "cannot be opened"),
+        (f"postgresql://u:{PASSWORD}@127.0.0.1:1/ward", "select 1", world.EnvironmentFailed, "cannot be opened"),
+        (f"postgresql://u:{PASSWORD}#more@127.0.0.1:1/ward", "select 1", world.EnvironmentFailed, "cannot be opened"),
+        (f"postgresql://u:1/{PASSWORD}@127.0.0.1:1/ward", "select 1", world.EnvironmentFailed, "cannot be opened"),
+        (f"postgresql://u@127.0.0.1:{PASSWORD}/ward", "select 1", world.EnvironmentFailed, "must be sqlite:///…, or"),
+        ("sqlite:////nowhere/ward.db", "select 1", world.EnvironmentFailed, "cannot be opened"),
         (
             "sqlite:///OURS",
             "select * from absent",
-            WrongInput,
+            world.WrongInput,
             facts("query", "no such table: absent"),
         ),
-        ("sqlite:///OURS", "drop table ward", WrongInput, "does not understand the query"),
+        ("sqlite:///OURS", "drop table ward", world.WrongInput, "does not understand the query"),
     ],
 )
 def test_what_a_database_fails_with_is_one_sentence_without_a_password(
-    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch, address: str, query: str, error: type, says: str
+    tmp_path: Path,
+    vault: world.Vault,
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    query: str,
+    error: type,
+    says: str,
 ) -> None:
     ours = database(tmp_path / "ward.db", ward(4).rows()).removeprefix("sqlite:///")
     source = asked_of(monkeypatch, address.replace("OURS", ours), query)
     with pytest.raises(error, match=says) as failed:
-        with_snapshots(plan_over(source, tmp_path), vault)
+        world.with_snapshots(plan_over(source, tmp_path), vault)
     assert PASSWORD not in str(failed.value)
     assert failed.value.__cause__ is None
     assert failed.value.__context__ is None or failed.value.__suppress_context__
 
 
 def test_a_query_that_fails_on_a_value_does_not_say_which(
-    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, vault: world.Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = asked_of(
         monkeypatch,
         database(tmp_path / "ward.db", ward(4).rows()),
         "select json_extract('SECRET' || c, '$') as c from ward",
     )
-    with pytest.raises(EnvironmentFailed, match="failed while the query was read") as failed:
-        with_snapshots(plan_over(source, tmp_path), vault)
+    with pytest.raises(world.EnvironmentFailed, match="failed while the query was read") as failed:
+        world.with_snapshots(plan_over(source, tmp_path), vault)
     assert "SECRET" not in str(failed.value)
     assert failed.value.__context__ is None
 
 
-def test_a_snapshot_that_was_changed_is_not_read(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_that_was_changed_is_not_read(
+    tmp_path: Path, vault: world.Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = plan_over(asked_of(monkeypatch, database(tmp_path / "ward.db", ward(300).rows())), tmp_path, unit="unit")
     for name in ("00000", "files.json"):
         for change in (lambda content: content[:-1], lambda content: bytes(len(content)), lambda _: b""):
-            files = find_files(with_snapshots(plan, vault).path("private"), PRIVATE)
+            files = world.find_files(world.with_snapshots(plan, vault).path("private"), world.PRIVATE)
             (stored,) = (vault.root / "tables" / "ward").rglob(name)
             stored.write_bytes(change(stored.read_bytes()))
             if name == "00000":
-                with pytest.raises(NotVerified, match="the vault file"):
+                with pytest.raises(world.NotVerified, match="the vault file"):
                     list(files[0].frames(["c"]))
             assert len(read(plan, vault, "c")) == 300  # it is read again
 
@@ -166,7 +166,7 @@ def frames(rows: pl.DataFrame) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["polars", "Arrow", "pandas"])
-def test_a_frame_is_what_the_same_rows_in_a_file_are(tmp_path: Path, vault: Vault, kind: str) -> None:
+def test_a_frame_is_what_the_same_rows_in_a_file_are(tmp_path: Path, vault: world.Vault, kind: str) -> None:
     rows = ward(100).with_columns(
         number=pl.col("c").cast(pl.Float64),
         whole=pl.int_range(100),
@@ -175,8 +175,8 @@ def test_a_frame_is_what_the_same_rows_in_a_file_are(tmp_path: Path, vault: Vaul
         truth=pl.col("label") == "no",
     )
     rows.write_parquet(tmp_path / "rows.parquet")
-    source = keep_frame(frames(rows)[kind], vault, "private", "ward")
-    assert source == keep_frame(frames(rows)[kind], vault, "private", "ward")
+    source = world.keep_frame(frames(rows)[kind], vault, "private", "ward")
+    assert source == world.keep_frame(frames(rows)[kind], vault, "private", "ward")
     asked = ("c", "number", "whole", "word", "day", "truth", "label")
     stored = read(plan_over("rows.parquet", tmp_path, unit="unit"), vault, *asked)
     assert read(plan_over(source, tmp_path, unit="unit"), vault, *asked) == stored
@@ -194,16 +194,16 @@ def test_a_cell_of_a_derived_type_is_what_it_derives_from() -> None:
             raise ValueError("SECRET")
 
     column = pandas.DataFrame({"c": pandas.Series([Answer("no"), Loud(7)], dtype="object")})
-    assert frame_table(column, "data.private").column("c").to_pylist() == ["no", "7"]
+    assert world.frame_table(column, "data.private").column("c").to_pylist() == ["no", "7"]
 
 
-def test_words_of_several_dictionaries_are_kept(vault: Vault, tmp_path: Path) -> None:
+def test_words_of_several_dictionaries_are_kept(vault: world.Vault, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     chunks = pa.chunked_array([pa.array(words).dictionary_encode() for words in (["a", "b"], ["c"])])
     frame = pandas.DataFrame({"c": pandas.Series(pandas.arrays.ArrowExtensionArray(chunks)), "label": "no"})
     stored = pl.DataFrame({"c": ["a", "b", "c"], "label": "no"})
     stored.write_parquet(tmp_path / "rows.parquet")
-    kept = plan_over(keep_frame(frame, vault, "private", "ward"), tmp_path)
+    kept = plan_over(world.keep_frame(frame, vault, "private", "ward"), tmp_path)
     assert read(kept, vault, "c") == read(plan_over("rows.parquet", tmp_path), vault, "c")
 
 
@@ -219,21 +219,21 @@ UNREAD = {
 def test_a_column_that_arrow_does_not_know_is_refused_by_name_unless_the_plan_leaves_it_out(kind: str) -> None:
     """Beside `features` without it, the frame was refused, and no column was named."""
     for named in (None, {"c", "odd"}):
-        with pytest.raises(WrongInput, match=facts("data.private", "'odd'", "data.features")):
-            frame_table(UNREAD[kind], "data.private", named)
-    assert frame_table(UNREAD[kind], "data.private", {"c"}) == pa.table({"c": [1]})
+        with pytest.raises(world.WrongInput, match=facts("data.private", "'odd'", "data.features")):
+            world.frame_table(UNREAD[kind], "data.private", named)
+    assert world.frame_table(UNREAD[kind], "data.private", {"c"}) == pa.table({"c": [1]})
 
 
 @pytest.mark.parametrize("kind", ["parquet", "ipc"])
 def test_a_file_with_a_type_that_arrow_lacks_is_read_or_refused_in_a_sentence(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"rows.{kind}"
     getattr(UNREAD["Int128"], f"write_{kind}")(path)
-    (file,) = find_files(str(path), "data.private")
+    (file,) = world.find_files(str(path), "data.private")
     if kind == "parquet":
         assert [frame["c"].to_list() for frame in file.frames(["c"])] == [[1]]
         assert file.type_of("odd") == pl.Binary  # which is no number
     else:
-        with pytest.raises(WrongInput, match=facts("data.private", "rows.ipc", "Arrow lacks", "Int128")):
+        with pytest.raises(world.WrongInput, match=facts("data.private", "rows.ipc", "Arrow lacks", "Int128")):
             list(file.frames(["c"]))
 
 
@@ -242,14 +242,14 @@ def test_ids_in_the_index_of_a_frame_are_named_with_the_remedy(tmp_path: Path) -
     frame = pd.DataFrame({"c": [1, 2], "label": ["no", "yes"]}, index=pd.Index(["p1", "p2"], name="unit"))
     known: dict[str, Any] = {"label": "label", "classes": ["no", "yes"], "domain": "ward", "rows": 2, "unit": "unit"}
     schema = {"fields": [{"name": "c", "type": "integer", "constraints": {"minimum": 0, "maximum": 9}}]}
-    with pytest.raises(WrongInput, match=facts("data.private", "'unit'", "index", "frame.reset_index()")):
+    with pytest.raises(world.WrongInput, match=facts("data.private", "'unit'", "index", "frame.reset_index()")):
         concord.run(frame, **known, schema=schema, home=tmp_path)
-    check_index(frame.reset_index(), "data.private", ["unit", None])
-    check_index(frame, "data.private", ["c", None])
+    world.check_index(frame.reset_index(), "data.private", ["unit", None])
+    world.check_index(frame, "data.private", ["c", None])
 
 
-def test_a_frame_that_was_erased_is_asked_for_again(tmp_path: Path, vault: Vault) -> None:
-    source = keep_frame(ward(10), vault, "private", "ward")
+def test_a_frame_that_was_erased_is_asked_for_again(tmp_path: Path, vault: world.Vault) -> None:
+    source = world.keep_frame(ward(10), vault, "private", "ward")
     vault.destroy("tables/ward")
-    with pytest.raises(WrongInput, match=facts("vault", "concord.run")):
-        with_snapshots(plan_over(source, tmp_path), vault)
+    with pytest.raises(world.WrongInput, match=facts("vault", "concord.run")):
+        world.with_snapshots(plan_over(source, tmp_path), vault)

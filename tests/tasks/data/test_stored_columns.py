@@ -13,23 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import world
 from tests.support.raw import CELLS, TYPES, Cell, column, exact
 from tests.support.rules import CODES, COLUMNS, ENCODING
-from tests.world import (
-    PRIVATE,
-    cast_labels,
-    cast_rows,
-    columns_by_words,
-    data_files,
-    data_stored_columns,
-    find_files,
-    open_private,
-    polars_type,
-    read_column,
-    words_as_enum,
-)
 
-KNOWN = [stored for stored in TYPES if polars_type(stored) != pl.Unknown]
+KNOWN = [stored for stored in TYPES if world.polars_type(stored) != pl.Unknown]
 BATCH = 70_000
 """Rows of a batch that is cut when it is read."""
 
@@ -75,7 +63,7 @@ def written(path: Path, cells: pa.Array) -> Path:
 
 
 def read(path: Path) -> pl.Series:
-    return pl.concat(open_private(str(path)).frames({"c": "data.features"}))["c"]
+    return pl.concat(world.open_private(str(path)).frames({"c": "data.features"}))["c"]
 
 
 @pytest.mark.parametrize("rows", [2, BATCH])
@@ -95,15 +83,15 @@ def test_a_column_of_a_type_that_is_no_feature_is_null_whatever_it_holds(tmp_pat
     for stored in set(TYPES) - set(KNOWN):
         for cells in ([], [b"\x01"], [b"\x01", b"\xff" * 40, None]):
             made = column(stored, cells)
-            frames = open_private(str(written(tmp_path / "t.arrow", made))).frames({"c": "data.features"})
+            frames = world.open_private(str(written(tmp_path / "t.arrow", made))).frames({"c": "data.features"})
             assert [cell for frame in frames for cell in frame["c"]] == [None] * len(cells)
 
 
 def test_decimals_become_the_nearest_number_however_wide_their_type_is() -> None:
     """A writer widens a column over one long number: no other cell may change by that."""
     numbers = [Decimal(10 * at + 1).scaleb(-20) * (-1) ** at * 7**at for at in range(40)]
-    short = read_column("c", pa.array(numbers, pa.decimal128(38, 20)), pa.decimal128(38, 20))
-    wide = read_column("c", pa.array(numbers, pa.decimal256(76, 20)), pa.decimal256(76, 20))
+    short = world.read_column("c", pa.array(numbers, pa.decimal128(38, 20)), pa.decimal128(38, 20))
+    wide = world.read_column("c", pa.array(numbers, pa.decimal256(76, 20)), pa.decimal256(76, 20))
     assert exact(short.cast(pl.String).cast(pl.Float64)) == exact(wide)
     assert wide.to_list() == [float(number) for number in numbers]
 
@@ -125,10 +113,10 @@ def words_written(path: Path, cells: Sequence[bytes | None], rows: int, **how: A
 
 
 def read_words(path: Path, rows: int) -> Iterator[pl.DataFrame]:
-    (file,) = find_files(str(path), PRIVATE)
+    (file,) = world.find_files(str(path), world.PRIVATE)
     names = (*ENCODING.features, ENCODING.label)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data_files, "ROWS_IN_MEMORY", rows)
+        patch.setattr(world.data_files, "ROWS_IN_MEMORY", rows)
         yield from file.frames(names, once=names)
 
 
@@ -137,7 +125,7 @@ def coded(frames: Iterator[pl.DataFrame]) -> list[tuple[bytes, int]]:
     return [
         (row.tobytes(), int(index))
         for raw in frames
-        for row, index in zip(CODES.of_raw(raw, COLUMNS), cast_labels(raw["label"], ENCODING), strict=True)
+        for row, index in zip(CODES.of_raw(raw, COLUMNS), world.cast_labels(raw["label"], ENCODING), strict=True)
     ]
 
 
@@ -154,7 +142,9 @@ def test_cells_have_the_same_codes_however_a_file_holds_them(tmp_path: Path, row
     assert together == coded(read_words(each, rows))
     assert len(set(together)) > 10
     assert [raw.height for raw in read_words(once, rows)] == [raw.height for raw in read_words(each, rows)]
-    cast = [row.tobytes() for raw in read_words(each, rows) for row in CODES.of(cast_rows(raw, ENCODING)).astype("u1")]
+    cast = [
+        row.tobytes() for raw in read_words(each, rows) for row in CODES.of(world.cast_rows(raw, ENCODING)).astype("u1")
+    ]
     assert cast == [row for row, _ in together]
 
 
@@ -166,9 +156,9 @@ def test_a_word_by_the_dictionary_of_another_row_group_would_be_seen(
     true = coded(read_words(path, 4096))
 
     def by_the_first(name: str, parts: Sequence[Any]) -> pl.Series:
-        return words_as_enum(name, [(parts[0][0], places) for _, places in parts])
+        return world.words_as_enum(name, [(parts[0][0], places) for _, places in parts])
 
-    monkeypatch.setattr(data_files, "words_as_enum", by_the_first)
+    monkeypatch.setattr(world.data_files, "words_as_enum", by_the_first)
     assert coded(read_words(path, 4096)) != true
 
 
@@ -177,10 +167,10 @@ def test_columns_of_many_words_and_of_other_types_are_read_cell_by_cell(tmp_path
     columns = {"few": ["a", "b"] * 500, "many": many, "number": list(range(1000)), "bytes": [b"a"] * 1000}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet", row_group_size=500)
     footer = pq.read_metadata(tmp_path / "t.parquet")
-    assert columns_by_words(footer, [*columns, "absent"]) == ["few"]
+    assert world.columns_by_words(footer, [*columns, "absent"]) == ["few"]
     pq.write_table(pa.table(columns), tmp_path / "plain.parquet", use_dictionary=["many"])
-    assert columns_by_words(pq.read_metadata(tmp_path / "plain.parquet"), columns) == []
-    assert data_stored_columns.columns_by_words(footer, []) == []
+    assert world.columns_by_words(pq.read_metadata(tmp_path / "plain.parquet"), columns) == []
+    assert world.data_stored_columns.columns_by_words(footer, []) == []
 
 
 def test_a_column_whose_writer_went_over_to_pages_without_words_is_read_cell_by_cell(tmp_path: Path) -> None:
@@ -195,4 +185,4 @@ def test_a_column_whose_writer_went_over_to_pages_without_words_is_read_cell_by_
     known = {name: getattr(own, name) for name in ("has_dictionary_page", "total_uncompressed_size", "num_values")}
     for encodings, read_once in ((own.encodings, True), ((*own.encodings, "DELTA_BYTE_ARRAY"), False)):
         chunk: Any = SimpleNamespace(encodings=encodings, **known)
-        assert data_stored_columns._of_few_words(chunk) == read_once
+        assert world.data_stored_columns._of_few_words(chunk) == read_once

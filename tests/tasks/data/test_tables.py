@@ -5,18 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.sources import plan_over, ward
-from tests.world import (
-    PRIVATE,
-    EnvironmentFailed,
-    WrongInput,
-    data_files,
-    find_files,
-    open_private,
-    open_public,
-    parse_plan,
-    private_table,
-)
 
 FRAME = pl.DataFrame({"age": [30, 41, None], "city": ["Rome", "Bonn", None], "active": [True, None, False]})
 NAMES = ("t.parquet", "t.arrow", "t.csv")
@@ -37,7 +27,7 @@ def test_every_format_as_file_folder_and_glob(tmp_path: Path, name: str) -> None
     write(FRAME, tmp_path / name)
     (tmp_path / "_SUCCESS").touch()
     for path in (tmp_path / name, tmp_path, tmp_path / "t.*"):
-        table = open_public(str(path))
+        table = world.open_public(str(path))
         assert table.names == ("age", "city", "active")
         assert table.kinds(table.names) == {"age": "numeric", "city": "categorical", "active": "boolean"}
         read = pl.concat(table.frames(["city", "age"]))
@@ -45,13 +35,14 @@ def test_every_format_as_file_folder_and_glob(tmp_path: Path, name: str) -> None
         assert read["city"].to_list() == FRAME["city"].to_list()
         assert read["age"].cast(pl.Int64).to_list() == FRAME["age"].to_list()
     write(FRAME.clear(), tmp_path / name)  # a private table may be empty
-    assert [frame.height for frame in open_private(str(tmp_path / name)).frames({"age": "data.features"})] in ([], [0])
+    frames = world.open_private(str(tmp_path / name)).frames({"age": "data.features"})
+    assert [frame.height for frame in frames] in ([], [0])
 
 
 def test_a_text_column_is_what_all_of_it_is(tmp_path: Path) -> None:
     rows = ["1,1,2020-01-02,x,,True"] * 100_000 + ["3.5,Rome, 2020-01-02 03:04:05 , NA,nan,false"]
     (tmp_path / "t.csv").write_text("a,b,c,d,e,f\n" + "\n".join(rows))
-    table = open_public(str(tmp_path / "t.csv"))
+    table = world.open_public(str(tmp_path / "t.csv"))
     kinds = {"a": "numeric", "b": "categorical", "c": "date", "d": "categorical", "e": "null", "f": "boolean"}
     assert table.kinds(list("abcdef")) == kinds
 
@@ -63,14 +54,14 @@ def test_a_file_nobody_may_open_is_the_environment_s_fault(tmp_path: Path, monke
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(EnvironmentFailed, match="Permission denied"):
-        open_public(str(tmp_path / "t.csv"))
+    with pytest.raises(world.EnvironmentFailed, match="Permission denied"):
+        world.open_public(str(tmp_path / "t.csv"))
 
 
 def test_frames_are_small_however_long_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_files, "ROWS_IN_MEMORY", 10)
+    monkeypatch.setattr(world.data_files, "ROWS_IN_MEMORY", 10)
     (tmp_path / "t.csv").write_text("age\n" + "\n".join(map(str, range(35))))
-    frames = list(open_private(str(tmp_path / "t.csv")).frames({"age": "data.features"}))
+    frames = list(world.open_private(str(tmp_path / "t.csv")).frames({"age": "data.features"}))
     assert [frame.height for frame in frames] == [10, 10, 10, 5]
     assert pl.concat(frames)["age"].cast(pl.Int64).to_list() == list(range(35))
 
@@ -83,8 +74,8 @@ def put(folder: Path, path: str, rows: pl.DataFrame) -> None:
 def test_a_folder_above_the_table_may_be_called_anything(tmp_path: Path) -> None:
     put(tmp_path, "run=1/ward/a=b.csv", ward(3))
     for path in ("run=1", "run=1/ward", "run=1/ward/a=b.csv"):
-        assert len(find_files(str(tmp_path / path), PRIVATE)) == 1
-    assert len(find_files(str(tmp_path / "run=1" / "*" / "*.csv"), PRIVATE)) == 1
+        assert len(world.find_files(str(tmp_path / path), world.PRIVATE)) == 1
+    assert len(world.find_files(str(tmp_path / "run=1" / "*" / "*.csv"), world.PRIVATE)) == 1
 
 
 def test_where_only_labels_are_secret_no_path_names_them(tmp_path: Path) -> None:
@@ -92,9 +83,9 @@ def test_where_only_labels_are_secret_no_path_names_them(tmp_path: Path) -> None
     for label in ("no", "yes"):
         put(tmp_path / "ward", f"label={label}/a.parquet", ward(10))
     tables = plan_over("ward/*/*.parquet", tmp_path).model_dump(exclude_unset=True)
-    assert len(private_table(parse_plan(tables)).files) == 2
+    assert len(world.private_table(world.parse_plan(tables)).files) == 2
     tables["privacy"]["secret"] = "labels"
-    with pytest.raises(WrongInput, match="must hold the label within its files if"):
-        private_table(parse_plan(tables))
+    with pytest.raises(world.WrongInput, match="must hold the label within its files if"):
+        world.private_table(world.parse_plan(tables))
     tables["data"]["label"] = "outcome"
-    assert len(private_table(parse_plan(tables)).files) == 2
+    assert len(world.private_table(world.parse_plan(tables)).files) == 2

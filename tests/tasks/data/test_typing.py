@@ -10,36 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.console import Terminal
 from tests.support.console import concord as without_home
 from tests.support.sentences import facts, says
-from tests.world import (
-    ALL_DIFFER,
-    DATES,
-    FREE_TEXT,
-    LEADING_ZEROS,
-    MAY_BE_NAMES,
-    MAY_NAME_ROWS,
-    MOSTLY_NUMBERS,
-    NUMBERS_DIFFER,
-    ONE_VALUE,
-    TOO_MANY,
-    UNREAD,
-    Empty,
-    Encoding,
-    Hashed,
-    OneHot,
-    Scaled,
-    WrongInput,
-    cast_rows,
-    check_target,
-    column_types,
-    encode,
-    learn_columns,
-    load_plan,
-    open_public,
-    remarks_on,
-)
 
 ROWS = 400
 WARDS = pl.DataFrame(
@@ -67,50 +41,54 @@ def test_digits_with_a_zero_in_front_are_words_in_any_part_of_a_table(tmp_path: 
     """Quoted or not: 00011 and 11 were one number."""
     (tmp_path / "a.csv").write_text('zip,half,year\n"12345",0.5,2020\n')
     (tmp_path / "b.csv").write_text('zip,half,year\n00011,-0.25,2\n"11",0,3\n')
-    table = open_public(str(tmp_path))
+    table = world.open_public(str(tmp_path))
     assert table.kinds(table.names) == {"zip": "categorical", "half": "numeric", "year": "numeric"}
-    assert learn_columns(table, ["zip"]) == (OneHot(name="zip", vocabulary=("00011", "11", "12345"), missing=False),)
+    assert world.learn_columns(table, ["zip"]) == (
+        world.OneHot(name="zip", vocabulary=("00011", "11", "12345"), missing=False),
+    )
 
 
 def test_further_rows_of_a_column_of_numbers_may_have_leading_zeros(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("zip\n00011\n")
-    number = Scaled(kind="numeric", name="zip", mean=0, scale=1, fill=0, low=0, high=9, missing=False)
-    open_public(str(tmp_path / "t.csv")).check(Encoding(columns=(number,), label="l", classes=("a", "b")))
+    number = world.Scaled(kind="numeric", name="zip", mean=0, scale=1, fill=0, low=0, high=9, missing=False)
+    world.open_public(str(tmp_path / "t.csv")).check(world.Encoding(columns=(number,), label="l", classes=("a", "b")))
 
 
 @pytest.mark.parametrize(
     ("cells", "found"),
     [
-        ([f"P{at}" for at in range(40)], ALL_DIFFER),
+        ([f"P{at}" for at in range(40)], world.ALL_DIFFER),
         ([f"P{at}" for at in range(10)], None),  # too few to tell
         ([f"P{at % 30}" for at in range(40)], None),
-        ([f"{at:03d}" for at in range(40)], ALL_DIFFER),  # zeros in front do not make it worth learning
-        ([f"she came back {at}" for at in range(40)], FREE_TEXT),
-        (["0011"] * 40, ONE_VALUE),
-        ([*map(str, range(30)), "n.a."], NUMBERS_DIFFER),
-        ([str(at % 9 / 2) for at in range(30)] + ["unknown"], MOSTLY_NUMBERS),
-        ([str(at % 9) for at in range(30)] + ["unknown"], MOSTLY_NUMBERS),  # or wards: only their owner knows
+        ([f"{at:03d}" for at in range(40)], world.ALL_DIFFER),  # zeros in front do not make it worth learning
+        ([f"she came back {at}" for at in range(40)], world.FREE_TEXT),
+        (["0011"] * 40, world.ONE_VALUE),
+        ([*map(str, range(30)), "n.a."], world.NUMBERS_DIFFER),
+        ([str(at % 9 / 2) for at in range(30)] + ["unknown"], world.MOSTLY_NUMBERS),
+        ([str(at % 9) for at in range(30)] + ["unknown"], world.MOSTLY_NUMBERS),  # or wards: only their owner knows
         ([str(at % 9) for at in range(30)] + ["unknown", "ICU"], None),  # wards, say: as words they are right
         ([str(250 + at % 40) for at in range(600)] + ["V57", "E11.9", "V58"] * 9, None),  # diagnoses
         ([f"{at % 30}" for at in range(200)] + ["3b", "12A"] * 3, None),  # wards and their parts
-        ([str(at % 90 / 4) for at in range(300)] + ["<5", "n.d."] * 3, MOSTLY_NUMBERS),
+        ([str(at % 90 / 4) for at in range(300)] + ["<5", "n.d."] * 3, world.MOSTLY_NUMBERS),
         (["V57", "428", "V58", "E11"] * 9, None),
-        ([f"P{at // 3}" for at in range(1200)], TOO_MANY),
+        ([f"P{at // 3}" for at in range(1200)], world.TOO_MANY),
         ([f"P{at % 100}" for at in range(1200)], None),
-        ([str(at) for at in range(300)] * 3 + ["n.a."], NUMBERS_DIFFER),
+        ([str(at) for at in range(300)] * 3 + ["n.a."], world.NUMBERS_DIFFER),
     ],
 )
 def test_words_that_name_rows_are_left_out(tmp_path: Path, cells: list[str], found: str | None) -> None:
     pl.DataFrame({"name": cells}).write_parquet(tmp_path / "t.parquet")
-    assert remarks_on(open_public(str(tmp_path / "t.parquet")), {"name": "categorical"}).get("name") == found
+    assert (
+        world.remarks_on(world.open_public(str(tmp_path / "t.parquet")), {"name": "categorical"}).get("name") == found
+    )
 
 
 def test_numbers_that_may_name_people_became_features_without_a_word(tmp_path: Path) -> None:
     """Each of 200 people has two rows: nothing said so, and each row was protected by itself."""
     columns = {"person": [1000 + at // 2 for at in range(400)], "age": [at % 90 for at in range(400)]}
     pl.DataFrame(columns | {"size": [at / 7 for at in range(400)]}).write_csv(tmp_path / "t.csv")
-    table = open_public(str(tmp_path / "t.csv"))
-    assert remarks_on(table, table.kinds(table.names)) == {"person": MAY_NAME_ROWS}
+    table = world.open_public(str(tmp_path / "t.csv"))
+    assert world.remarks_on(table, table.kinds(table.names)) == {"person": world.MAY_NAME_ROWS}
 
 
 DAYS = [date(2023, 1, 1) + timedelta(days=at % 200) for at in range(ROWS)]
@@ -136,21 +114,23 @@ def test_init_says_what_it_takes_each_column_for_and_leaves_out_what_is_not_wort
     status, shown, error = init()
     assert status == 0, error
     assert "parsed as categories: 'town'" in shown
-    left_out = {"parts": ONE_VALUE, "remark": FREE_TEXT} | {f"day {at}": DATES for at in range(len(FORMS))}
+    left_out = {"parts": world.ONE_VALUE, "remark": world.FREE_TEXT} | {
+        f"day {at}": world.DATES for at in range(len(FORMS))
+    }
     text = (folder / "plan.toml").read_text()
     for name, why in left_out.items():
         assert f"column '{name}': categorical; {why}" in shown
         assert f'# "{name}", # categorical; {why}' in text
     assert "column 'age'" not in shown
-    assert f'"zip", # categorical; {LEADING_ZEROS}' in text
-    assert f'"ward", # numeric; {MAY_BE_NAMES}' in text
-    assert load_plan(folder / "plan.toml").data.features == ("zip", "ward", "age", "size", "town")
+    assert f'"zip", # categorical; {world.LEADING_ZEROS}' in text
+    assert f'"ward", # numeric; {world.MAY_BE_NAMES}' in text
+    assert world.load_plan(folder / "plan.toml").data.features == ("zip", "ward", "age", "size", "town")
     WARDS.with_columns(parts=pl.struct("age", "size"), bits=pl.lit(b"1")).write_parquet(folder / "public.parquet")
     status, shown, error = init("--categories", "ward,age", "--out", "other.toml", "--json", public="public.parquet")
     assert status == 0, error
-    assert json.loads(shown)["columns"]["remark"] == f"categorical; {FREE_TEXT}"
-    assert load_plan(folder / "other.toml").data.categories == ("ward", "age")
-    assert all(f'# "{name}", # {UNREAD}' in (folder / "other.toml").read_text() for name in ("parts", "bits"))
+    assert json.loads(shown)["columns"]["remark"] == f"categorical; {world.FREE_TEXT}"
+    assert world.load_plan(folder / "other.toml").data.categories == ("ward", "age")
+    assert all(f'# "{name}", # {world.UNREAD}' in (folder / "other.toml").read_text() for name in ("parts", "bits"))
 
 
 @pytest.mark.usefixtures("folder")
@@ -160,14 +140,17 @@ def test_init_asks_about_few_whole_numbers_at_a_terminal() -> None:
     assert status == 0, error
     assert says(error, "'ward'", "few different whole numbers")
     assert "'age'" not in error
-    assert load_plan(Path("plan.toml")).data.categories == ("ward",)
+    assert world.load_plan(Path("plan.toml")).data.categories == ("ward",)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_a_public_table_without_a_column_to_learn_from_is_refused_with_each_reason(folder: Path, form: str) -> None:
     one = pl.DataFrame({"age": [41], "ward": ["surgery"]})
     several = pl.DataFrame({"size": [1] * 30, "remark": ["20.12.2023"] * 29 + ["21.12.2023"]})
-    for rows, said in ((one, ("'age'", ONE_VALUE)), (several, ("'size'", ONE_VALUE, "'remark'", DATES))):
+    for rows, said in (
+        (one, ("'age'", world.ONE_VALUE)),
+        (several, ("'size'", world.ONE_VALUE, "'remark'", world.DATES)),
+    ):
         rows.write_csv(folder / "public.csv") if form == "csv" else rows.write_parquet(folder / "public.parquet")
         status, _, error = init(public=f"public.{form}")
         assert (status, says(error, *said)) == (2, True), error
@@ -187,19 +170,19 @@ def test_init_refuses_a_measured_label_of_the_test_table_whatever_classes_are_gi
 def test_a_run_without_a_plan_of_init_spent_on_dates_as_words(tmp_path: Path, form: str, suffix: str) -> None:
     path, frame = tmp_path / f"t.{suffix}", pl.DataFrame({"day": pl.Series(DAYS).dt.strftime(form), "town": "Ulm"})
     frame.write_csv(path) if suffix == "csv" else frame.write_parquet(path)
-    day, town = learn_columns(open_public(str(path)), ["day", "town"])
-    assert day == Empty(name="day")
-    assert isinstance(town, OneHot)
-    (listed,) = learn_columns(open_public(str(path)), ["day"], ["day"])
-    assert isinstance(listed, OneHot)
+    day, town = world.learn_columns(world.open_public(str(path)), ["day", "town"])
+    assert day == world.Empty(name="day")
+    assert isinstance(town, world.OneHot)
+    (listed,) = world.learn_columns(world.open_public(str(path)), ["day"], ["day"])
+    assert isinstance(listed, world.OneHot)
 
 
 def test_a_day_that_is_read_as_one_is_a_feature(tmp_path: Path) -> None:
     for name, cells in (("csv", [str(day) for day in DAYS]), ("addresses", [f"10.0.{at}.7" for at in range(ROWS)])):
         pl.DataFrame({"cell": cells}).write_csv(tmp_path / f"{name}.csv")
-    days, addresses = (open_public(str(tmp_path / f"{name}.csv")) for name in ("csv", "addresses"))
-    assert remarks_on(days, days.kinds(["cell"])) == {}
-    assert remarks_on(addresses, addresses.kinds(["cell"])) == {"cell": ALL_DIFFER}
+    days, addresses = (world.open_public(str(tmp_path / f"{name}.csv")) for name in ("csv", "addresses"))
+    assert world.remarks_on(days, days.kinds(["cell"])) == {}
+    assert world.remarks_on(addresses, addresses.kinds(["cell"])) == {"cell": world.ALL_DIFFER}
 
 
 def test_numbers_that_name_things_are_words_wherever_they_are_stored(tmp_path: Path) -> None:
@@ -207,22 +190,22 @@ def test_numbers_that_name_things_are_words_wherever_they_are_stored(tmp_path: P
     for name, dtype in stored.items():
         WARDS.select(pl.col("ward").cast(dtype)).write_parquet(tmp_path / f"{name}.parquet")
     learned = {
-        name: learn_columns(open_public(str(tmp_path / f"{name}.parquet")), ["ward"], ["ward"])
+        name: world.learn_columns(world.open_public(str(tmp_path / f"{name}.parquet")), ["ward"], ["ward"])
         for name in ("whole", "text")
     }
     (column,) = learned["whole"]
-    assert isinstance(column, OneHot)
+    assert isinstance(column, world.OneHot)
     assert column.vocabulary[:3] == ("0", "1", "10")
-    encoding = Encoding(columns=(column,), label="l", classes=("a", "b"))
+    encoding = world.Encoding(columns=(column,), label="l", classes=("a", "b"))
     for name in ("whole", "text"):
-        table = open_public(str(tmp_path / f"{name}.parquet"))
+        table = world.open_public(str(tmp_path / f"{name}.parquet"))
         table.check(encoding)
         (frame,) = table.frames(["ward"])
-        assert cast_rows(frame, encoding)["ward"].to_list() == [str(ward) for ward in WARDS["ward"]]
-    assert column_types(str(tmp_path / "decimal.parquet"), encoding) == {"ward": "any"}
-    towns = OneHot(name="ward", vocabulary=("Ulm",), missing=True)
-    with pytest.raises(WrongInput, match=facts("categorical", "numeric")):
-        open_public(str(tmp_path / "whole.parquet")).check(encoding.model_copy(update={"columns": (towns,)}))
+        assert world.cast_rows(frame, encoding)["ward"].to_list() == [str(ward) for ward in WARDS["ward"]]
+    assert world.column_types(str(tmp_path / "decimal.parquet"), encoding) == {"ward": "any"}
+    towns = world.OneHot(name="ward", vocabulary=("Ulm",), missing=True)
+    with pytest.raises(world.WrongInput, match=facts("categorical", "numeric")):
+        world.open_public(str(tmp_path / "whole.parquet")).check(encoding.model_copy(update={"columns": (towns,)}))
 
 
 TARGETS: dict[str, tuple[tuple[str, ...], str | None]] = {
@@ -242,26 +225,26 @@ TARGETS: dict[str, tuple[tuple[str, ...], str | None]] = {
 def test_measured_numbers_are_no_classes(what: str) -> None:
     words, sentence = TARGETS[what]
     if sentence is None:
-        check_target("--label", "price", words)
+        world.check_target("--label", "price", words)
         return
-    with pytest.raises(WrongInput, match=re.escape(sentence)):
-        check_target("--label", "price", words)
+    with pytest.raises(world.WrongInput, match=re.escape(sentence)):
+        world.check_target("--label", "price", words)
 
 
 def test_words_are_hashed_by_a_rule_that_needs_no_other_row(folder: Path) -> None:
-    table = open_public(str(folder / "public.csv"))
-    columns = learn_columns(table, ["town", "remark"], texts=["remark"])
-    assert columns[1] == Hashed(name="remark")
-    encoding = Encoding(columns=columns, label="outcome", classes=("no", "yes"))
+    table = world.open_public(str(folder / "public.csv"))
+    columns = world.learn_columns(table, ["town", "remark"], texts=["remark"])
+    assert columns[1] == world.Hashed(name="remark")
+    encoding = world.Encoding(columns=columns, label="outcome", classes=("no", "yes"))
     rows = pl.DataFrame({"town": ["Ulm"] * 4, "remark": ["A cough. Again: a COUGH", "again cough", None, "  "]})
-    matrix = encode(cast_rows(rows, encoding), encoding)[:, columns[0].width :]
+    matrix = world.encode(world.cast_rows(rows, encoding), encoding)[:, columns[0].width :]
     assert matrix.shape == (4, 256)
     assert matrix.sum(axis=1).tolist() == [2, 2, 0, 0]
     assert (matrix[0] == matrix[1]).all()
     assert set(encoding.outputs[-256:]) == {f"remark#{at}" for at in range(256)}
-    assert column_types(str(folder / "public.csv"), encoding)["remark"] == "string"
-    with pytest.raises(WrongInput, match=facts("text", "'age'", "numeric")):
-        learn_columns(table, ["age"], texts=["age"])
+    assert world.column_types(str(folder / "public.csv"), encoding)["remark"] == "string"
+    with pytest.raises(world.WrongInput, match=facts("text", "'age'", "numeric")):
+        world.learn_columns(table, ["age"], texts=["age"])
     digits = pl.DataFrame({"town": ["Ulm"], "remark": ["12"]})
     digits.write_csv(folder / "later.csv")
-    open_public(str(folder / "later.csv")).check(encoding)
+    world.open_public(str(folder / "later.csv")).check(encoding)

@@ -11,28 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from tests.world import (
-    FEATURES,
-    LARGEST_PICTURE,
-    Ints,
-    Layer,
-    Passed,
-    Pictures,
-    Tallies,
-    VectorField,
-    WrongInput,
-    centres_of,
-    data_vectors,
-    learn_codes,
-    learn_layer,
-    learn_view,
-    nearest,
-    planned_rounds,
-    student_questions,
-)
+from tests import world
 
-IMAGE = Passed(name="image", element="uint8", size=28 * 28)
-WAVE = Passed(name="wave", element="float32", size=3)
+IMAGE = world.Passed(name="image", element="uint8", size=28 * 28)
+WAVE = world.Passed(name="wave", element="float32", size=3)
 
 
 def pictures(rows: int, seed: int = 0) -> NDArray[np.uint8]:
@@ -51,9 +33,9 @@ def series(vectors: NDArray[np.generic]) -> pl.Series:
     return pl.Series("image" if vectors.dtype == np.uint8 else "wave", vectors, dtype=pl.Array(inner, vectors.shape[1]))
 
 
-def waves() -> VectorField:
+def waves() -> world.VectorField:
     draw = np.random.default_rng(0)
-    return learn_view(WAVE, series(draw.normal(size=(200, 3)).astype(np.float32)), start=5, most=8)
+    return world.learn_view(WAVE, series(draw.normal(size=(200, 3)).astype(np.float32)), start=5, most=8)
 
 
 def gradients_by_hand(picture: list[list[int]]) -> list[int]:
@@ -84,49 +66,51 @@ def gradients_by_hand(picture: list[list[int]]) -> list[int]:
 
 def test_features_of_pictures_are_those_of_plain_whole_numbers() -> None:
     shown = pictures(6)
-    field = learn_view(IMAGE, series(shown), start=0, most=4)
+    field = world.learn_view(IMAGE, series(shown), start=0, most=4)
     assert field.view == "gradients"
     assert field.features(shown).tolist() == [gradients_by_hand(each.reshape(28, 28).tolist()) for each in shown]
     noise = np.random.default_rng(1).integers(0, 256, (2, 784)).astype(np.uint8)
     assert field.features(noise).tolist() == [gradients_by_hand(each.reshape(28, 28).tolist()) for each in noise]
 
 
-def layer_of(weights: Ints, biases: Ints) -> Layer:
-    return Layer(weights=b64encode(weights.astype("<i2").tobytes()).decode(), biases=tuple(biases.tolist()))
+def layer_of(weights: world.Ints, biases: world.Ints) -> world.Layer:
+    return world.Layer(weights=b64encode(weights.astype("<i2").tobytes()).decode(), biases=tuple(biases.tolist()))
 
 
-@pytest.mark.parametrize("largest", [10, LARGEST_PICTURE])
+@pytest.mark.parametrize("largest", [10, world.LARGEST_PICTURE])
 def test_a_layer_is_that_of_plain_whole_numbers_where_they_are_largest_as_well(largest: int) -> None:
     """Planted: floats give other numbers than the layer's whole ones."""
     draw = np.random.default_rng(4)
-    weights, biases = draw.integers(-largest, largest + 1, (FEATURES, 5)), draw.integers(-(2**40), 2**40, 5)
-    weights[:, 0], biases[0] = LARGEST_PICTURE, 2**40
-    features = np.vstack([draw.integers(0, largest + 1, (7, FEATURES)), np.full((1, FEATURES), LARGEST_PICTURE)])
+    weights, biases = draw.integers(-largest, largest + 1, (world.FEATURES, 5)), draw.integers(-(2**40), 2**40, 5)
+    weights[:, 0], biases[0] = world.LARGEST_PICTURE, 2**40
+    features = np.vstack(
+        [draw.integers(0, largest + 1, (7, world.FEATURES)), np.full((1, world.FEATURES), world.LARGEST_PICTURE)]
+    )
     expected = []
     for row in features.tolist():
         products = [sum(x * w for x, w in zip(row, column, strict=True)) for column in weights.T.tolist()]
         hidden = [max(0, product + bias) for product, bias in zip(products, biases.tolist(), strict=True)]
-        even = [each * LARGEST_PICTURE // max(1, *hidden) for each in hidden]
+        even = [each * world.LARGEST_PICTURE // max(1, *hidden) for each in hidden]
         norm = max(1, math.isqrt(sum(each**2 for each in even)))
-        expected.append([each * LARGEST_PICTURE // norm for each in even])
+        expected.append([each * world.LARGEST_PICTURE // norm for each in even])
     found = layer_of(weights, biases)
     assert found.of(features).tolist() == expected
     assert [found.of(row[None]).tolist()[0] for row in features] == expected
     rough = np.maximum(0, features.astype(np.float32) @ weights.astype(np.float32) + biases.astype(np.float32))
-    floats = rough * LARGEST_PICTURE / np.maximum(1, np.linalg.norm(rough, axis=1, keepdims=True))
+    floats = rough * world.LARGEST_PICTURE / np.maximum(1, np.linalg.norm(rough, axis=1, keepdims=True))
     assert floats.astype(np.int64).tolist() != expected
-    assert layer_of(weights, -np.abs(biases)).of(np.zeros((1, FEATURES), np.int64)).tolist() == [[0] * 5]
+    assert layer_of(weights, -np.abs(biases)).of(np.zeros((1, world.FEATURES), np.int64)).tolist() == [[0] * 5]
 
 
 def test_a_space_is_learned_from_scores_of_public_pictures_and_each_has_one_cell_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(data_vectors, "Pictures", partial(Pictures, hidden=8, steps=20))
+    monkeypatch.setattr(world.data_vectors, "Pictures", partial(world.Pictures, hidden=8, steps=20))
     shown = np.vstack([pictures(60), np.random.default_rng(2).integers(0, 256, (4, 784)).astype(np.uint8)])
     cells = series(shown).append(pl.Series("image", [None], dtype=pl.Array(pl.UInt8, 784)))
-    field = learn_view(IMAGE, cells, start=9, most=6)
+    field = world.learn_view(IMAGE, cells, start=9, most=6)
     scores = np.eye(2)[[*(shown.max(axis=1) > 120).astype(int), 0]]
-    learned = learn_layer(field, cells, scores, most=5)
+    learned = world.learn_layer(field, cells, scores, most=5)
     assert learned.layer is not None
     assert (learned.size, learned.points.shape) == (6, (5, learned.layer.hidden))
     together = learned.of(cells)
@@ -134,11 +118,11 @@ def test_a_space_is_learned_from_scores_of_public_pictures_and_each_has_one_cell
     assert [learned.of(cells[at : at + 1]).tobytes() for at in range(65)] == [
         each.tobytes() for each in together[:, None]
     ]
-    again = VectorField.model_validate_json(learned.model_dump_json())
+    again = world.VectorField.model_validate_json(learned.model_dump_json())
     assert again.of(cells).tobytes() == together.tobytes()
     for change in ({"view": "values"}, {"layer": {"weights": learned.layer.weights, "biases": (0,)}}):
         with pytest.raises(ValidationError, match="a layer"):
-            VectorField(**{**dict(learned), **change})
+            world.VectorField(**{**dict(learned), **change})
 
 
 @pytest.mark.parametrize(("most", "used"), [(1 << 16, 30), (10, 10), (29, 15)])
@@ -148,20 +132,20 @@ def test_a_space_is_learned_from_as_many_pictures_as_there_is_room_for(
     """Every second row is missing, and none of those is among them: it would fail after the round was paid for."""
     learned_from = list[int]()
 
-    class Noting(Pictures):
-        def fit(self, X: Any, y: Any) -> Pictures:
+    class Noting(world.Pictures):
+        def fit(self, X: Any, y: Any) -> world.Pictures:
             learned_from.append(len(X))
             return super().fit(X, y)
 
-    monkeypatch.setattr(data_vectors, "Pictures", partial(Noting, hidden=4, components=4, steps=10))
-    monkeypatch.setattr(student_questions, "PICTURES", most)
+    monkeypatch.setattr(world.data_vectors, "Pictures", partial(Noting, hidden=4, components=4, steps=10))
+    monkeypatch.setattr(world.student_questions, "PICTURES", most)
     shown = [cell for picture in pictures(30).tolist() for cell in (None, picture)]
     public = pl.DataFrame({"image": pl.Series(shown, dtype=pl.Array(pl.UInt8(), 784))})
-    codes = learn_codes([public], [IMAGE], coarse=8, cells=6)
-    rounds = planned_rounds(classes=2, fields=1, codes=codes.size, rounds=2, spaces=True)
-    mechanism = Tallies.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds)
+    codes = world.learn_codes([public], [IMAGE], coarse=8, cells=6)
+    rounds = world.planned_rounds(classes=2, fields=1, codes=codes.size, rounds=2, spaces=True)
+    mechanism = world.Tallies.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds)
     planner, released = (
-        student_questions.RoundPlanner(mechanism, codes, codes.of(public), public=public),
+        world.student_questions.RoundPlanner(mechanism, codes, codes.of(public), public=public),
         list[Any](),
     )
     for each in mechanism.rounds:
@@ -175,30 +159,30 @@ def test_centres_are_means_of_public_rows_and_the_same_for_the_same_rows() -> No
     draw = np.random.default_rng(3)
     groups = np.array([[0, 0], [1000, 0], [0, 1000]])
     features = groups[draw.integers(0, 3, 300)] + draw.integers(0, 20, (300, 2))
-    found = centres_of(features, 3)
-    own = nearest(features, found)
+    found = world.centres_of(features, 3)
+    own = world.nearest(features, found)
     for group in range(3):
         mean = features[own == group].mean(axis=0)
         assert np.abs(found[group] - mean).max() <= 0.5 + 1e-9
     assert sorted((found // 500).tolist()) == [[0, 0], [0, 2], [2, 0]]
-    assert centres_of(features, 3).tobytes() == found.tobytes()
-    assert len(centres_of(np.tile(groups, (5, 1)), 50)) == 3  # no more centres than there are rows that differ
+    assert world.centres_of(features, 3).tobytes() == found.tobytes()
+    assert len(world.centres_of(np.tile(groups, (5, 1)), 50)) == 3  # no more centres than there are rows that differ
 
 
 def test_a_constant_vector_and_small_pictures_have_views() -> None:
-    flat = learn_view(WAVE, series(np.ones((4, 3), np.float32)), start=0, most=5)
+    flat = world.learn_view(WAVE, series(np.ones((4, 3), np.float32)), start=0, most=5)
     assert flat.size == 2
-    small = Passed(name="image", element="uint8", size=9)
-    assert learn_view(small, series(pictures(5)[:, :9]), start=0, most=5).view == "values"
-    with pytest.raises(WrongInput, match="must hold vectors"):
-        learn_view(WAVE, pl.Series("wave", [None], dtype=pl.Array(pl.Float32(), 3)), start=0, most=5)
+    small = world.Passed(name="image", element="uint8", size=9)
+    assert world.learn_view(small, series(pictures(5)[:, :9]), start=0, most=5).view == "values"
+    with pytest.raises(world.WrongInput, match="must hold vectors"):
+        world.learn_view(WAVE, pl.Series("wave", [None], dtype=pl.Array(pl.Float32(), 3)), start=0, most=5)
 
 
 def test_it_reads_back_to_the_bit_and_impossible_views_are_refused() -> None:
     field = waves()
-    again = VectorField.model_validate_json(field.model_dump_json())
+    again = world.VectorField.model_validate_json(field.model_dump_json())
     assert again == field
     assert again.points.tobytes() == field.points.tobytes()
     for changed in ({"view": "gradients"}, {"centres": ""}, {"centres": "/////w=="}, {"length": 0}):
         with pytest.raises((ValidationError, ValueError)):
-            VectorField(**{**field.model_dump(), **changed})
+            world.VectorField(**{**field.model_dump(), **changed})

@@ -8,32 +8,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, parted, public_rows, tables, vault_of
 from tests.support.sentences import facts
-from tests.world import (
-    LABEL,
-    SHARD,
-    Ledger,
-    Plan,
-    PrivateRows,
-    RowTable,
-    Vault,
-    WrongInput,
-    learn_encoding,
-    open_private,
-    read_frame,
-    split,
-    start,
-    units_split,
-    with_public,
-)
 
 KEY = bytes(range(32))
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> world.Plan:
     return changed(tables(tmp_path / "data"))
 
 
@@ -86,11 +70,10 @@ def shards_of_csv(folder: Path, table: pl.DataFrame, unit: str | None) -> list[R
     """What ten teachers get of a CSV table whose labels alone are secret."""
     found = tables(folder, table, private="private.csv", unit=unit, public="public.parquet", public_share=None)
     table.select("size", "shade", "visits", "outcome", "person").write_csv(folder / "private.csv")
-    plan, vault = changed(found, teachers__count=10), Vault(folder / "vault")
-    rows = pl.concat(
-        [read_frame(ref, vault) for ref in split(PrivateRows(plan, learn_encoding(plan), vault, KEY), "shards")]
-    )
-    return [rows.filter(rows[SHARD] == shard).drop(SHARD).rows() for shard in range(10)]
+    plan, vault = changed(found, teachers__count=10), world.Vault(folder / "vault")
+    refs = world.split(world.PrivateRows(plan, world.learn_encoding(plan), vault, KEY), "shards")
+    rows = pl.concat([world.read_frame(ref, vault) for ref in refs])
+    return [rows.filter(rows[world.SHARD] == shard).drop(world.SHARD).rows() for shard in range(10)]
 
 
 @pytest.mark.parametrize(("unit", "changed_shards"), [("person", 2), (None, 10)])
@@ -98,19 +81,19 @@ def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, unit: str | None, changed_shards: int
 ) -> None:
     private = people(300, 1)
-    with pytest.raises(WrongInput, match=facts("CSV", "Parquet")):
+    with pytest.raises(world.WrongInput, match=facts("CSV", "Parquet")):
         shards_of_csv(tmp_path, private, unit)
     for public in ({"public": "public.parquet", "public_share": None}, {}):
         found = tables(tmp_path, private, private="private.csv", unit=unit, **public)
         private.write_csv(tmp_path / "private.csv")
-        with pytest.raises(WrongInput, match="write it as Parquet"):
-            start(changed(found), home)
-    assert Ledger.of(home).domains() == ()
+        with pytest.raises(world.WrongInput, match="write it as Parquet"):
+            world.start(changed(found), home)
+    assert world.Ledger.of(home).domains() == ()
 
-    def believed(plan: Plan) -> RowTable:
-        return open_private(plan.path("private"), unit=plan.data.unit)
+    def believed(plan: world.Plan) -> world.RowTable:
+        return world.open_private(plan.path("private"), unit=plan.data.unit)
 
-    monkeypatch.setattr(units_split, "private_table", believed)
+    monkeypatch.setattr(world.units_split, "private_table", believed)
     before, after = (shards_of_csv(tmp_path, table, unit) for table in (private, broken(private, 5)))
     assert sum(shard != other for shard, other in zip(before, after, strict=True)) >= changed_shards
 
@@ -137,9 +120,9 @@ def put_elsewheres(folder: Path) -> None:
 def test_public_rows_that_were_edited_are_made_again(tmp_path: Path, change: Callable[[Path], None]) -> None:
     plan, vault, said = changed(tables(tmp_path, people(300, 1))), vault_of(tmp_path / "vault"), list[str]()
 
-    def made(private: str, seed: int = 1) -> Plan:
+    def made(private: str, seed: int = 1) -> world.Plan:
         write_tables(tmp_path, people(300, seed))
-        return with_public(plan, vault, [private], say=said.append)
+        return world.with_public(plan, vault, [private], say=said.append)
 
     before = made("digest")
     rows, place = public_rows(before), (vault.root / before.path("public").partition("#")[2]).parent
@@ -160,9 +143,9 @@ def test_by_content_a_label_would_move_its_row(tmp_path: Path) -> None:
     moved = []
     for table in (private, flipped(private, pl.int_range(pl.len()) < 20)):
         plan = changed(tables_of_plan(write_tables(tmp_path, table)), data__unit=None)
-        vault = Vault(tmp_path / "vault")
-        refs = split(PrivateRows(plan, learn_encoding(plan), vault, KEY), "shards")
-        moved.append(sorted(pl.concat([read_frame(ref, vault) for ref in refs]).drop(LABEL).rows()))
+        vault = world.Vault(tmp_path / "vault")
+        refs = world.split(world.PrivateRows(plan, world.learn_encoding(plan), vault, KEY), "shards")
+        moved.append(sorted(pl.concat([world.read_frame(ref, vault) for ref in refs]).drop(world.LABEL).rows()))
     assert moved[0] != moved[1]
 
 
@@ -171,5 +154,5 @@ def test_a_column_that_can_be_no_feature_is_named_by_its_type(tmp_path: Path) ->
     private = people(40, 1).with_columns(odd=pl.struct("size"))
     found = tables(tmp_path, private.drop("odd"), private="private.arrow", features=["size", "odd"])
     private.write_ipc(tmp_path / "private.arrow")
-    with pytest.raises(WrongInput, match=facts("data.private", "numbers", "'odd'", "struct")):
-        with_public(changed(found), vault_of(tmp_path / "vault"), ["digest"])
+    with pytest.raises(world.WrongInput, match=facts("data.private", "numbers", "'odd'", "struct")):
+        world.with_public(changed(found), vault_of(tmp_path / "vault"), ["digest"])

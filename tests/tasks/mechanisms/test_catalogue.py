@@ -7,24 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.support.recorded import ADDED, DRAWN, RECORDED
-from tests.world import (
-    CATALOGUE,
-    KINDS,
-    MECHANISMS,
-    ROUTES,
-    KindSettings,
-    NotVerified,
-    PrivateTest,
-    Relabelled,
-    Unknown,
-    recorded,
-    recorded_as,
-)
 
 
 def test_each_has_its_referee_and_is_tried() -> None:
-    assert CATALOGUE.keys() == KINDS.keys() == ROUTES.keys() == RECORDED.keys()
+    assert world.CATALOGUE.keys() == world.KINDS.keys() == world.ROUTES.keys() == RECORDED.keys()
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -32,12 +20,12 @@ def test_it_is_read_back_to_the_bit_from_what_is_recorded_of_it(name: str) -> No
     """Nothing is dropped or read as another value: neither its own settings, nor those that say what is asked."""
     made: Any = DRAWN[name]
     settings = RECORDED[made.name]
-    again: Any = recorded(settings)
+    again: Any = world.recorded(settings)
     assert json.loads(again.model_dump_json()) == settings
-    inner = again.inner if isinstance(again, Relabelled) else again
+    inner = again.inner if isinstance(again, world.Relabelled) else again
     assert type(inner) is type(made)
     assert inner.cost == made.cost
-    assert recorded(made.model_dump(mode="json")) == made
+    assert world.recorded(made.model_dump(mode="json")) == made
     assert (inner == made) is (not ADDED.get(made.name, {}).keys() - {"relabel"})
 
 
@@ -54,25 +42,25 @@ def of_another_version(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", RECORDED)
 def test_settings_of_another_version_are_not_taken_for_those_of_this_one(name: str) -> None:
     for other in (*of_another_version(name), RECORDED[name] | {"epsilon": "1.0"}):
-        with pytest.raises(NotVerified, match="are not those of a session of that kind: "):
-            recorded(other)
+        with pytest.raises(world.NotVerified, match="are not those of a session of that kind: "):
+            world.recorded(other)
 
 
 @pytest.mark.parametrize("relabel", [{"rate": 0.05}, {}, "later", None])
 def test_a_relabelling_of_another_version_is_not_read_as_none(relabel: Any) -> None:
-    with pytest.raises(NotVerified, match="are not those of a session of that kind: "):
-        recorded({**RECORDED["stable"], "relabel": relabel})
+    with pytest.raises(world.NotVerified, match="are not those of a session of that kind: "):
+        world.recorded({**RECORDED["stable"], "relabel": relabel})
 
 
 def test_a_mechanism_of_another_type_than_is_due_is_refused() -> None:
-    with pytest.raises(NotVerified, match="settings of 'tallies' are not those of a session of that kind"):
-        recorded_as(PrivateTest, RECORDED["tallies"])
+    with pytest.raises(world.NotVerified, match="settings of 'tallies' are not those of a session of that kind"):
+        world.recorded_as(world.PrivateTest, RECORDED["tallies"])
 
 
 def test_the_list_of_plans_is_what_ends_each_mechanism_of_votes() -> None:
     """`artifacts.sections` may import no mechanism, so it lists them."""
-    for name, ends in MECHANISMS.items():
-        made: Any = CATALOGUE[name]
+    for name, ends in world.MECHANISMS.items():
+        made: Any = world.CATALOGUE[name]
         taken = signature(made.calibrate).parameters
         assert tuple(end for end in ("cutoff", "queries") if end in taken) == ends
 
@@ -88,16 +76,16 @@ def test_a_changed_setting_is_validated_like_any() -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_kind_has_every_setting_that_is_recorded(name: str) -> None:
     """Nothing is dropped or read as another value, and what is not recorded has its default."""
-    kind = KindSettings.of(RECORDED[name])
-    assert type(kind) is KINDS[name]
+    kind = world.KindSettings.of(RECORDED[name])
+    assert type(kind) is world.KINDS[name]
     assert json.loads(kind.model_dump_json(by_alias=True, exclude_unset=True)) == RECORDED[name]
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_of_another_version_no_more_than_the_name_is_known(name: str) -> None:
     for other in of_another_version(name):
-        found = KindSettings.of(other)
-        assert isinstance(found, Unknown)
+        found = world.KindSettings.of(other)
+        assert isinstance(found, world.Unknown)
         assert (found.classes, found.session, found.season, found.rounds) == (None, None, None, ())
-        with pytest.raises(NotVerified, match="are not those of a session of that kind"):
-            found.only(KINDS[name])
+        with pytest.raises(world.NotVerified, match="are not those of a session of that kind"):
+            found.only(world.KINDS[name])

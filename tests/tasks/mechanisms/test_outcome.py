@@ -8,17 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.world import (
-    PROFILE_ROWS,
-    ConfidentGNMax,
-    LaplaceVotes,
-    Mechanism,
-    NoisyVotes,
-    SparseVector,
-    StableVoting,
-    expectation,
-    profile,
-)
+from tests import world
 
 SEED = 20240229
 GENERATOR = np.random.default_rng(SEED)
@@ -50,13 +40,15 @@ def agree(found: np.ndarray, expected: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("votes", [PAIRS, VOTES])
-@pytest.mark.parametrize("kind", [NoisyVotes, LaplaceVotes])
+@pytest.mark.parametrize("kind", [world.NoisyVotes, world.LaplaceVotes])
 def test_odds_of_a_changed_label_are_those_of_the_mechanism(
-    votes: np.ndarray, kind: type[NoisyVotes] | type[LaplaceVotes]
+    votes: np.ndarray, kind: type[world.NoisyVotes] | type[world.LaplaceVotes]
 ) -> None:
     classes = votes.shape[1]
     mechanism = kind(epsilon=1.0, delta=1e-5, queries=10, classes=classes, scale=60.0)
-    noise = (gaussian if kind is NoisyVotes else laplace)(60.0, (TRIALS * len(votes), 1 if classes == 2 else classes))
+    noise = (gaussian if kind is world.NoisyVotes else laplace)(
+        60.0, (TRIALS * len(votes), 1 if classes == 2 else classes)
+    )
     labels, _ = mechanism.answer(np.tile(votes, (TRIALS, 1)), noise)
     changed = (labels != 0).reshape(TRIALS, len(votes)).mean(axis=0)
     assert agree(changed, mechanism.odds(votes.astype(float)).changed)
@@ -64,7 +56,7 @@ def test_odds_of_a_changed_label_are_those_of_the_mechanism(
 
 
 def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
-    mechanism = ConfidentGNMax(
+    mechanism = world.ConfidentGNMax(
         epsilon=1.0, delta=1e-5, queries=10, classes=3, answers=TRIALS * 4, threshold=200, test_scale=50.0, scale=40.0
     )
     rows = np.tile(VOTES, (TRIALS, 1))
@@ -76,21 +68,21 @@ def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
 
 
 def test_odds_of_stable_voting_are_its_table() -> None:
-    mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5)
+    mechanism = world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5)
     expected = [int(mechanism.refusal[min(d, len(mechanism.refusal) - 1)]) / 2**64 for d in (149, 59, 4, 39)]
     assert mechanism.odds(PAIRS.astype(float)).refused.tolist() == expected
 
 
-SESSIONS: list[tuple[Mechanism, list[list[int]], tuple[int, ...], float, float]] = [
+SESSIONS: list[tuple[world.Mechanism, list[list[int]], tuple[int, ...], float, float]] = [
     (
-        StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=10),
+        world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=10),
         [[300, 0], [270, 30], [230, 70], [160, 140]],
         (20, 60, 400),
         0.95,
         1.05,
     ),
     (  # a noisy threshold answers more than expected, never fewer
-        SparseVector.calibrate(epsilon=4.0, delta=1e-5, cutoff=5),
+        world.SparseVector.calibrate(epsilon=4.0, delta=1e-5, cutoff=5),
         [[300, 0], [280, 20], [240, 60], [225, 75]],
         (30, 200),
         0.95,
@@ -106,11 +98,11 @@ def test_rows_answered_are_those_of_whole_sessions(
     mechanism: Any, votes: list[list[int]], several: tuple[int, ...], least: float, most: float
 ) -> None:
     for queries in several:
-        expected = expectation(mechanism, np.array(votes, float), queries).answered
+        expected = world.expectation(mechanism, np.array(votes, float), queries).answered
         answered = []
         for _ in range(300):
             rows = np.array(votes)[GENERATOR.integers(0, len(votes), queries)]
-            if isinstance(mechanism, StableVoting):
+            if isinstance(mechanism, world.StableVoting):
                 labels = mechanism.answer(rows, GENERATOR.integers(0, 2**64, queries, np.uint64))
             else:
                 noise = laplace(mechanism.query_scale, (queries,))
@@ -123,10 +115,10 @@ def test_rows_answered_are_those_of_whole_sessions(
 def test_a_figure_becomes_rows_of_shares_with_that_mean(classes: int) -> None:
     """What the winner lacks goes to as few rivals as can hold it."""
     for mean in (0.6, 0.9, 1.0):
-        shares = profile(mean, classes)
-        assert shares.shape == (PROFILE_ROWS, classes)
-        assert shares.sum(axis=1) == pytest.approx(np.ones(PROFILE_ROWS))
+        shares = world.profile(mean, classes)
+        assert shares.shape == (world.PROFILE_ROWS, classes)
+        assert shares.sum(axis=1) == pytest.approx(np.ones(world.PROFILE_ROWS))
         assert (np.diff(shares, axis=1) <= 1e-12).all()
         assert shares[:, 0].mean() == pytest.approx(mean, abs=2e-3)
-    first, second = profile(0.6, 4)[0][:2]
+    first, second = world.profile(0.6, 4)[0][:2]
     assert second == first < 0.4

@@ -15,23 +15,12 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
+from tests import world
 from tests.support.console import concord
 from tests.support.encodings import THREE
 from tests.support.published import CLASSES, SESSION, World
 from tests.support.sentences import facts
 from tests.support.students import republish
-from tests.world import (
-    CsvFile,
-    ScoreClassifier,
-    TextFormat,
-    WrongInput,
-    as_named,
-    at_point,
-    csv_text,
-    in_spreadsheet,
-    load_student,
-    published_student,
-)
 
 
 def predict(home: Path, table: str, target: Path, *more: str) -> tuple[int, str, str]:
@@ -55,7 +44,7 @@ def test_a_table_in_and_a_table_out(small: World, tmp_path: Path, read: str, wri
         if written == "parquet"
         else pl.read_csv(target, separator=";" if excel else ",", decimal_comma=excel)
     )
-    student = load_student(SESSION, home=small.home)
+    student = world.load_student(SESSION, home=small.home)
     assert found.columns == ["class", *(f"probability {name}" for name in CLASSES)]
     assert found["class"].to_list() == student.predict(rows).tolist()
     assert np.allclose(
@@ -108,7 +97,7 @@ def test_what_is_wrong_is_one_sentence_and_leaves_no_file(small: World, tmp_path
 
 @pytest.mark.parametrize("least", [0.01, 0.3, 1.0])
 def test_a_threshold_finds_more_or_fewer_rows_of_a_class(small: World, tmp_path: Path, least: float) -> None:
-    target, student = tmp_path / "c.parquet", load_student(SESSION, home=small.home)
+    target, student = tmp_path / "c.parquet", world.load_student(SESSION, home=small.home)
     assert predict(small.home, str(small.home / "public.parquet"), target, "--threshold", f"yes={least}")[0] == 0
     found, likely = pl.read_parquet(target), student.predict_proba(small.rows)[:, 1] >= least
     assert found["class"].to_list() == np.where(likely, "yes", "no").tolist()
@@ -122,8 +111,8 @@ def test_a_threshold_leaves_other_rows_to_the_likeliest_other_class() -> None:
         def predict_proba(self, _: object) -> object:
             return np.array([[0.5, 0.2, 0.3], [0.6, 0.3, 0.1], [0.8, 0.1, 0.1]])
 
-    assert at_point(Odds(), threshold="a=0.7").predict(None).tolist() == ["c", "b", "a"]
-    assert at_point(Odds(), threshold="b=0.2").predict(None).tolist() == ["b", "b", "a"]
+    assert world.at_point(Odds(), threshold="a=0.7").predict(None).tolist() == ["c", "b", "a"]
+    assert world.at_point(Odds(), threshold="b=0.2").predict(None).tolist() == ["b", "b", "a"]
 
 
 def test_a_column_of_the_table_goes_along_and_no_cell_of_it_is_a_formula(small: World, tmp_path: Path) -> None:
@@ -152,12 +141,12 @@ def test_a_column_of_the_table_goes_along_and_no_cell_of_it_is_a_formula(small: 
 
 def test_a_student_of_a_number_has_no_other_point() -> None:
     for more in ({"point": "prior-odds"}, {"threshold": "yes=0.2"}):
-        with pytest.raises(WrongInput, match="this one gives a number"):
-            at_point(object(), **more)
+        with pytest.raises(world.WrongInput, match="this one gives a number"):
+            world.at_point(object(), **more)
 
 
 def test_a_student_takes_rows_as_they_come(small: World) -> None:
-    student, rows = load_student(SESSION, home=small.home), small.rows.head(20)
+    student, rows = world.load_student(SESSION, home=small.home), small.rows.head(20)
     expected = student.predict_proba(rows)
     dicts = rows.to_dicts()
     as_arrays = rows.select(student.feature_names_in_.tolist()).to_numpy()
@@ -175,7 +164,7 @@ UNREAD = "most cells of column 'size' are no numbers such as 1234.5: they count 
 
 
 def test_numbers_as_german_words_were_predicted_for_in_silence(small: World, tmp_path: Path) -> None:
-    student, table = load_student(SESSION, home=small.home), tmp_path / "rows.parquet"
+    student, table = world.load_student(SESSION, home=small.home), tmp_path / "rows.parquet"
     rows = small.rows.head(20).with_columns(size=pl.Series(GERMAN))
     for given in (rows, rows.to_pandas(), rows.to_dicts(), rows.to_dicts()[0]):
         with pytest.warns(UserWarning, match=UNREAD):
@@ -190,20 +179,20 @@ def test_numbers_as_german_words_were_predicted_for_in_silence(small: World, tmp
 
 @pytest.mark.parametrize("width", [1, 2, 4, 6])
 def test_an_array_of_another_width_was_refused_by_zip(small: World, width: int) -> None:
-    student = load_student(SESSION, home=small.home)
-    with pytest.raises(WrongInput, match=facts("3 columns", "'size', 'shade', 'note'", f"(5, {width})")):
+    student = world.load_student(SESSION, home=small.home)
+    with pytest.raises(world.WrongInput, match=facts("3 columns", "'size', 'shade', 'note'", f"(5, {width})")):
         student.predict(np.zeros((5, width)))
 
 
 def test_a_misspelt_key_of_a_row_was_a_missing_cell_in_silence(small: World) -> None:
-    student = load_student(SESSION, home=small.home)
+    student = world.load_student(SESSION, home=small.home)
     with pytest.warns(UserWarning, match=facts("'size'", "'Size'", "missing")):
         student.predict({"Size": 30.0, "shade": "dark", "note": 1})
     student.predict([{"shade": "dark"}, {"size": 1.0, "note": 3, "id": 7}])
 
 
 def test_cross_validation_of_a_published_student_asked_the_same_student(small: World) -> None:
-    student, rows = load_student(SESSION, home=small.home), small.rows.to_pandas()
+    student, rows = world.load_student(SESSION, home=small.home), small.rows.to_pandas()
     before = student.predict(rows).tolist()
     with pytest.raises(NotImplementedError, match="a published student is not fitted again"):
         student.fit(rows, before[::-1])
@@ -215,7 +204,7 @@ def test_cross_validation_of_a_published_student_asked_the_same_student(small: W
 def test_scores_become_the_nearest_probabilities() -> None:
     rng = np.random.default_rng(3)
     X, scores = rng.normal(size=(200, 3)), rng.normal(0.3, 1.0, size=(200, 4))
-    student = ScoreClassifier(Ridge(alpha=0.1), ["a", "b", "c", "d"]).fit(X, scores)
+    student = world.ScoreClassifier(Ridge(alpha=0.1), ["a", "b", "c", "d"]).fit(X, scores)
     raw, odds = student.regressor_.predict(X), student.predict_proba(X)
     assert (odds >= 0).all()
     assert np.abs(odds.sum(axis=1) - 1).max() < 1e-12
@@ -237,7 +226,7 @@ def test_a_class_that_begins_like_a_formula_is_none_in_a_spreadsheet_and_is_read
     rng = np.random.default_rng(4)
     learned = KNeighborsClassifier(1).fit(rng.normal(size=(len(classes), THREE.width)), classes)
     folder = Path(shutil.copytree(small.released.root / SESSION, tmp_path / SESSION))
-    republish(folder, published_student(THREE, learned))
+    republish(folder, world.published_student(THREE, learned))
     rows = pl.DataFrame({"size": rng.normal(size=400) * 9, "shade": ["dark", "light"] * 200})
     rows.with_columns(image=pl.Series(rng.integers(0, 999, (400, 4)).tolist())).write_parquet(tmp_path / "rows.parquet")
     for suffix in ("csv", "parquet"):
@@ -247,7 +236,7 @@ def test_a_class_that_begins_like_a_formula_is_none_in_a_spreadsheet_and_is_read
     with (tmp_path / "c.csv").open(newline="", encoding="utf-8") as file:
         head, *written = csv.reader(file)
     assert head == ["class", *(f"probability {name}" for name in sorted(classes.tolist()))]
-    assert [as_named(cell) for cell, *_ in written] == exact
+    assert [world.as_named(cell) for cell, *_ in written] == exact
     assert len({*exact} & {*FORMULAS}) > 2
     assert not any(re.match(r"\s*[=+\-@＝]", cell) and not is_number(cell) for cell, *_ in written)
 
@@ -260,25 +249,25 @@ def is_number(cell: str) -> bool:
 
 
 def test_only_such_classes_are_written_otherwise_and_each_is_read_back() -> None:
-    assert {name for name in (*FORMULAS, *PLAIN_CLASSES) if in_spreadsheet(name) != name} == {*FORMULAS}
+    assert {name for name in (*FORMULAS, *PLAIN_CLASSES) if world.in_spreadsheet(name) != name} == {*FORMULAS}
     names = [f"{'@' * at}{name}{quotes}" for name in FORMULAS for at in range(2) for quotes in ("", "'", "''")]
     for name in (*names, *(f"'{name}" for name in names), *PLAIN_CLASSES):
-        assert as_named(in_spreadsheet(name)) == name
-    assert len({in_spreadsheet(name) for name in names}) == len({*names})
+        assert world.as_named(world.in_spreadsheet(name)) == name
+    assert len({world.in_spreadsheet(name) for name in names}) == len({*names})
 
 
 def test_no_name_and_no_word_of_a_table_is_a_formula_or_hides_letters() -> None:
     """Before, synthetic rows were written unescaped, although the author of a schema chooses their names and words."""
     for kind in (pl.String, pl.Categorical):
         rows = pl.DataFrame({"=name": pl.Series(["=1+1", "-5", None, "\u202eno\x1b[2J"], dtype=kind), "size": 0.1})
-        assert [*csv.reader(csv_text(rows).splitlines())] == [
+        assert [*csv.reader(world.csv_text(rows).splitlines())] == [
             ["'=name", "size"], ["'=1+1", "0.1"], ["-5", "0.1"], ["", "0.1"], ["�no�[2J", "0.1"]
         ]  # fmt: skip
 
 
 def test_a_student_that_answers_another_class_than_its_own_is_not_believed(small: World, tmp_path: Path) -> None:
     learned = KNeighborsClassifier(1).fit(np.ones((2, THREE.width)), np.array(["no", "yes"]))
-    made = published_student(THREE, learned)
+    made = world.published_student(THREE, learned)
     made["student"].classes_, made["student"].outputs_2d_ = np.array(["=a", "=b", "=c"]), False
     made["student"]._y = np.array([7, 7])
     folder = Path(shutil.copytree(small.released.root / SESSION, tmp_path / SESSION))
@@ -288,12 +277,12 @@ def test_a_student_that_answers_another_class_than_its_own_is_not_believed(small
     assert (found[0], "not one that Concord writes" in found[2], (tmp_path / "c.csv").exists()) == (4, True, False)
 
 
-@pytest.mark.parametrize("form", [TextFormat(separator=";", decimal=",", encoding="cp1252"), TextFormat()])
+@pytest.mark.parametrize("form", [world.TextFormat(separator=";", decimal=",", encoding="cp1252"), world.TextFormat()])
 def test_csv_is_written_as_the_rows_are_and_no_number_has_more_than_seven_digits(
-    tmp_path: Path, form: TextFormat
+    tmp_path: Path, form: world.TextFormat
 ) -> None:
     table = pa.table({"class": ["böse", "nein"], "probability böse": [2 / 3, 1e-9 / 3]})
-    with CsvFile(tmp_path / "t.csv", form) as file:
+    with world.CsvFile(tmp_path / "t.csv", form) as file:
         file.write_table(table)
         file.write_table(table)
     lines = (tmp_path / "t.csv").read_bytes().decode(form.encoding).splitlines()

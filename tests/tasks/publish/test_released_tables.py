@@ -9,24 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.rounds import all_rounds, under_noise
-from tests.world import (
-    NORMAL_95,
-    Codes,
-    Ints,
-    RoundQuestion,
-    Sketch,
-    SketchPlanner,
-    TableSchema,
-    grid_of,
-    reading_columns,
-    recoded,
-    released_tables,
-    schema_of,
-    sketch_rounds,
-    tables_files,
-    tally,
-)
 
 ROWS = 400
 FIELDS: list[dict[str, Any]] = [
@@ -64,25 +48,25 @@ def rows_of_all_kinds() -> pl.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def planner() -> SketchPlanner:
-    return planner_of(schema_of({"fields": FIELDS}))
+def planner() -> world.SketchPlanner:
+    return planner_of(world.schema_of({"fields": FIELDS}))
 
 
-def planner_of(schema: TableSchema) -> SketchPlanner:
-    grid = grid_of(schema)
+def planner_of(schema: world.TableSchema) -> world.SketchPlanner:
+    grid = world.grid_of(schema)
     narrow = [grid.fields[at].size for at in grid.fine]
     wide = [grid.fields[at].size for at, one in zip(grid.coarse, grid.fine, strict=True) if at != one]
-    rounds = sketch_rounds(classes=2, narrow=narrow, wide=wide)
-    return SketchPlanner(Sketch.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds), schema)
+    rounds = world.sketch_rounds(classes=2, narrow=narrow, wide=wide)
+    return world.SketchPlanner(world.Sketch.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds), schema)
 
 
-def steps_of(planner: SketchPlanner, frame: pl.DataFrame, *, noise: bool) -> list[bytes]:
+def steps_of(planner: world.SketchPlanner, frame: pl.DataFrame, *, noise: bool) -> list[bytes]:
     """The files of the steps that count, with noise or without."""
-    cells = planner.grid.of_raw(frame, reading_columns(planner.schema)).astype(np.int32)
+    cells = planner.grid.of_raw(frame, world.reading_columns(planner.schema)).astype(np.int32)
     labels = np.zeros(frame.height, np.int64)
 
-    def exact(asked: RoundQuestion, codes: Codes) -> Ints:
-        return tally(asked, cells if codes is planner.grid else recoded(cells, planner.grid, codes), labels)
+    def exact(asked: world.RoundQuestion, codes: world.Codes) -> world.Ints:
+        return world.tally(asked, cells if codes is planner.grid else world.recoded(cells, planner.grid, codes), labels)
 
     noisy = under_noise(exact, 0)
     files = all_rounds(planner, lambda asked, codes, scale: noisy(asked, codes, scale if noise else 0.0))
@@ -106,9 +90,9 @@ def holds(rows: pl.DataFrame, name: str, cell: str, cells: list[str]) -> pl.Expr
     return (first | (column >= low)) & (last | (column < high if interval else column <= high))
 
 
-def test_each_count_is_that_of_the_rows_in_its_cell(planner: SketchPlanner) -> None:
+def test_each_count_is_that_of_the_rows_in_its_cell(planner: world.SketchPlanner) -> None:
     rows = rows_of_all_kinds()
-    tables = released_tables(steps_of(planner, rows, noise=False))
+    tables = world.released_tables(steps_of(planner, rows, noise=False))
     assert tables.filter(pl.col("table") == 0)["count"].to_list() == [ROWS]
     one = tables.filter(pl.col("column").is_not_null() & pl.col("other_column").is_null())
     assert {*one["column"]} == {*rows.columns}
@@ -130,13 +114,13 @@ def test_each_count_is_that_of_the_rows_in_its_cell(planner: SketchPlanner) -> N
     assert (two.group_by("table").agg(pl.col("count").sum())["count"] == ROWS).all()
 
 
-def test_intervals_hold_nineteen_of_twenty_exact_counts(planner: SketchPlanner) -> None:
+def test_intervals_hold_nineteen_of_twenty_exact_counts(planner: world.SketchPlanner) -> None:
     rows = rows_of_all_kinds()
-    both = (released_tables(steps_of(planner, rows, noise=noise)) for noise in (False, True))
+    both = (world.released_tables(steps_of(planner, rows, noise=noise)) for noise in (False, True))
     exact, noisy = (tables.filter(pl.col("other_column").is_null()) for tables in both)  # others follow from the noise
     inside = (noisy["low"] <= exact["count"]) & (exact["count"] <= noisy["high"])
     assert inside.mean() == pytest.approx(0.95, abs=4 * (0.95 * 0.05 / inside.len()) ** 0.5)
-    spread = (noisy["high"] - noisy["low"]) / (2 * NORMAL_95)
+    spread = (noisy["high"] - noisy["low"]) / (2 * world.NORMAL_95)
     assert spread.to_list() == pytest.approx(noisy["deviation"].to_list())
     one = noisy.filter(pl.col("column").is_not_null())
     unit, first = planner.mechanism.steps, planner.mechanism.rounds[0]
@@ -146,10 +130,10 @@ def test_intervals_hold_nineteen_of_twenty_exact_counts(planner: SketchPlanner) 
 def test_the_files_are_written_for_people() -> None:
     """A formula in a category stays a word; the guide says how many tables there are."""
     formula = FIELDS[4] | {"constraints": {"enum": ["=1+1", "Male", "missing"]}}
-    schema = schema_of({"fields": [*FIELDS[:2], formula]})
+    schema = world.schema_of({"fields": [*FIELDS[:2], formula]})
     odd = planner_of(schema)
     rows = rows_of_all_kinds().with_columns(pl.col("sex").replace("Female", "=1+1"))
-    files = tables_files(steps_of(odd, rows, noise=True))
+    files = world.tables_files(steps_of(odd, rows, noise=True))
     lines = files["tables.csv"].decode().splitlines()
     assert lines[0] == "table,column,cell,other_column,other_cell,count,deviation,low,high"
     assert any(",sex,'=1+1," in line for line in lines)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.published import certified, world
+from tests.support.published import certified, world_in
 from tests.world import StableVoting
 
 CHROMIUM = shutil.which("chromium")
@@ -87,7 +87,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The report of a session that was refused now and then, as it lies in the released folder, all unfolded."""
-    small = world(tmp_path_factory.mktemp("world"))
+    small = world_in(tmp_path_factory.mktemp("world"))
     labels = small.truth.copy()
     labels[np.arange(0, 300, 40)] = -1
     _, written = certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), labels)

@@ -10,42 +10,26 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from tests import world
 from tests.support.coded import CODES, STEPS, hear, labels_of, question_of, rows_of, truth
-from tests.world import (
-    STEPS_A_NAT,
-    CodeMatrix,
-    Decoded,
-    Floats,
-    IntegerModel,
-    NoisyRound,
-    decode,
-    estimated_units,
-    joined,
-    logits,
-    next_fields,
-    next_model,
-    reporting,
-    scores,
-    tally,
-)
 
 Labels = NDArray[np.int64]
 FRESH = rows_of(5_000, 3)
 
 
-def rounds(private: CodeMatrix, labels: Labels, public: CodeMatrix, noise: float) -> list[NoisyRound]:
+def rounds(private: world.CodeMatrix, labels: Labels, public: world.CodeMatrix, noise: float) -> list[world.NoisyRound]:
     """Three rounds of two classes, each with the model that the ones before it decode to."""
     heard = [hear(question_of(CODES.coarse), private, labels, noise)]
     for least, seed in ((STEPS // 4, 1), (STEPS // 20, 2)):
-        decoded = decode(heard, public, CODES)
-        asked = question_of(next_fields(decoded, CODES, 2), least=least, model=next_model(decoded))
+        decoded = world.decode(heard, public, CODES)
+        asked = question_of(world.next_fields(decoded, CODES, 2), least=least, model=world.next_model(decoded))
         heard.append(hear(asked, private, labels, noise, seed))
     return heard
 
 
-def error(decoded: Decoded) -> float:
+def error(decoded: world.Decoded) -> float:
     """Root mean square of its logits' error on rows that it never saw."""
-    off: Floats = logits(decoded, FRESH)[:, 0] - truth()[FRESH].sum(axis=1)[:, 0]
+    off: world.Floats = world.logits(decoded, FRESH)[:, 0] - truth()[FRESH].sum(axis=1)[:, 0]
     return float(np.sqrt(np.mean(off**2)))
 
 
@@ -56,10 +40,10 @@ def error(decoded: Decoded) -> float:
 def test_known_weights_are_found_and_later_rounds_add_to_the_first(noise: float, most: float) -> None:
     private, public = rows_of(60_000, 0), rows_of(8000, 1)
     heard = rounds(private, labels_of(private, truth(), 2), public, noise)
-    one, decoded = decode(heard[:1], public, CODES), decode(heard, public, CODES)
+    one, decoded = world.decode(heard[:1], public, CODES), world.decode(heard, public, CODES)
     assert error(decoded) < min(most, 0.8 * error(one))
     assert decoded.units == pytest.approx(60_000, rel=0.03)
-    assert next_fields(decoded, CODES, 2) == (1, 2)
+    assert world.next_fields(decoded, CODES, 2) == (1, 2)
     assert decoded.importance[3] < 0.05 < decoded.importance[2]
 
 
@@ -69,12 +53,12 @@ def test_more_classes_are_each_decoded_against_the_rest_and_it_says_how_far_it_i
     weights = truth(classes=4)
     labels = labels_of(private, weights, 2)
     heard = [hear(question_of(CODES.coarse, 4, STEPS // 4), private, labels, 10.0)]
-    with reporting(lambda done, size: told.append((done, size))):
-        decoded = decode(heard, public, CODES)
+    with world.reporting(lambda done, size: told.append((done, size))):
+        decoded = world.decode(heard, public, CODES)
     assert told == [(0, 4), (1, 4), (2, 4), (3, 4)]
-    asked = question_of(CODES.fine, 4, STEPS * 3 // 40, model=next_model(decoded))
-    decoded = decode([*heard, hear(asked, private, labels, 10.0, 1)], public, CODES)
-    found, best = scores(decoded, FRESH), weights[FRESH].sum(axis=1)
+    asked = question_of(CODES.fine, 4, STEPS * 3 // 40, model=world.next_model(decoded))
+    decoded = world.decode([*heard, hear(asked, private, labels, 10.0, 1)], public, CODES)
+    found, best = world.scores(decoded, FRESH), weights[FRESH].sum(axis=1)
     assert np.allclose(found.sum(axis=1), 1)
     assert decoded.weights.shape == (CODES.size, 4)
     assert np.mean(np.argmax(found, axis=1) == np.argmax(best, axis=1)) > 0.9
@@ -86,7 +70,7 @@ def test_more_classes_are_each_decoded_against_the_rest_and_it_says_how_far_it_i
 UNITS, NOISE = (30_000, 2_000, 20_000), (100.0, 75.0, 75.0)
 
 
-def seasons(seed: int) -> list[list[NoisyRound]]:
+def seasons(seed: int) -> list[list[world.NoisyRound]]:
     """One round each, of other people."""
     found = []
     for at, (units, noise) in enumerate(zip(UNITS, NOISE, strict=True)):
@@ -96,7 +80,7 @@ def seasons(seed: int) -> list[list[NoisyRound]]:
     return found
 
 
-def added(several: list[list[NoisyRound]]) -> list[NoisyRound]:
+def added(several: list[list[world.NoisyRound]]) -> list[world.NoisyRound]:
     """The same sums, plainly added: nothing that is read as one may be worse."""
     each = [season[0] for season in several]
     scale = float(np.sqrt(sum(one.scale**2 for one in each)))
@@ -106,21 +90,21 @@ def added(several: list[list[NoisyRound]]) -> list[NoisyRound]:
 def test_all_seasons_say_more_than_one_and_a_noisy_one_misleads_nobody() -> None:
     public, found = rows_of(8000, 1), [seasons(seed) for seed in range(4)]
     alone, whole, plain = (
-        np.mean([error(decode(heard(each), public, CODES)) for each in found])
-        for heard in (lambda several: several[0], joined, added)
+        np.mean([error(world.decode(heard(each), public, CODES)) for each in found])
+        for heard in (lambda several: several[0], world.joined, added)
     )
     assert whole < min(0.9 * alone, 1.02 * plain)
 
 
 def test_what_seasons_stand_for_is_said_by_their_count_and_noise_and_one_is_as_it_was_released() -> None:
     first, *_ = several = seasons(0)
-    (heard,) = joined(several)
-    units, noise = estimated_units([heard])
+    (heard,) = world.joined(several)
+    units, noise = world.estimated_units([heard])
     assert 30_000 < units < sum(UNITS)  # a season that says less of each unit counts for fewer
     assert noise == pytest.approx(heard.scale / heard.question.count)
     assert heard.noise < np.sqrt(sum(each**2 for each in NOISE))
-    assert joined([first])[0] is first[0]
-    (twice,) = joined([first, first])
+    assert world.joined([first])[0] is first[0]
+    (twice,) = world.joined([first, first])
     assert twice.sums == pytest.approx(2 * first[0].sums)
     assert twice.scale == pytest.approx(np.sqrt(2) * first[0].scale)
 
@@ -132,13 +116,13 @@ def test_the_next_model_depends_on_released_sums_alone_and_says_nearly_the_same(
     """In whole steps: again, and with public rows in another order, the same ones."""
     private, public = rows_of(20_000, 0), rows_of(2000, 1)
     heard = rounds(private, labels_of(private, truth(), 2), public, 20.0)
-    decoded = decode(heard, public, CODES)
-    model = next_model(decoded)
-    assert model.digest == next_model(decode(heard, public[::-1], CODES)).digest
+    decoded = world.decode(heard, public, CODES)
+    model = world.next_model(decoded)
+    assert model.digest == world.next_model(world.decode(heard, public[::-1], CODES)).digest
     assert not model.weights[CODES.span(0)].any()  # a coarse view has no weights of its own
-    whole = (model.intercept + model.weights[public].sum(axis=1)) / STEPS_A_NAT
-    assert np.abs(whole - logits(decoded, public)).max() <= 4 / (2 * STEPS_A_NAT)
-    again = Decoded.from_record(json.loads(json.dumps(decoded.record())))
+    whole = (model.intercept + model.weights[public].sum(axis=1)) / world.STEPS_A_NAT
+    assert np.abs(whole - world.logits(decoded, public)).max() <= 4 / (2 * world.STEPS_A_NAT)
+    again = world.Decoded.from_record(json.loads(json.dumps(decoded.record())))
     for name in decoded.record():
         assert np.asarray(getattr(again, name)).tobytes() == np.asarray(getattr(decoded, name)).tobytes()
 
@@ -148,15 +132,15 @@ def test_units_are_counted_by_all_that_was_released() -> None:
     labels = labels_of(rows, truth(), 1)
     totals, first = question_of(CODES.coarse, what="codes"), question_of(CODES.coarse)
     heard = [hear(totals, rows, labels, 0.5), hear(first, rows, labels, 0.5)]
-    found, noise = estimated_units(heard)
+    found, noise = world.estimated_units(heard)
     assert abs(found - 1000) < 6 * noise
     precision = sum(0.5**-2 / size for size in (5, 5, 4)) + (0.5 * STEPS / first.count) ** -2
     assert noise == pytest.approx(precision**-0.5)
-    nothing = IntegerModel(np.zeros((CODES.size, 1), np.int64), np.zeros(1, np.int64))
+    nothing = world.IntegerModel(np.zeros((CODES.size, 1), np.int64), np.zeros(1, np.int64))
     with pytest.raises(ValueError, match="number of units must be given"):
-        estimated_units([hear(question_of(CODES.fine, model=nothing), rows, labels, 1.0)])
+        world.estimated_units([hear(question_of(CODES.fine, model=nothing), rows, labels, 1.0)])
     with pytest.raises(ValueError, match="asked for labels"):
-        decode(heard[:1], rows, CODES)
+        world.decode(heard[:1], rows, CODES)
 
 
 @pytest.mark.parametrize(("public", "units"), [(500, 10**9), (5, 10**7)])
@@ -165,7 +149,7 @@ def test_many_units_beside_little_noise_are_decoded(public: int, units: int) -> 
     rows, private = rows_of(public, 1), rows_of(3_000, 2, (0.1, 0.2, 0.3, 0.4))
     labels, scale = labels_of(private, truth(), 3), 0.04 * STEPS
     heard = [
-        NoisyRound(asked, scale, units // 3_000 * tally(asked, private, labels))
+        world.NoisyRound(asked, scale, units // 3_000 * world.tally(asked, private, labels))
         for asked in (question_of(CODES.coarse, least=0, what="codes"), question_of(CODES.coarse))
     ]
-    assert np.isfinite(decode(heard, rows, CODES).weights).all()
+    assert np.isfinite(world.decode(heard, rows, CODES).weights).all()

@@ -10,38 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import multivariate_normal
 
+from tests import world
 from tests.support.coded import CODES, STEPS, hear, labels_of, one_hot, question_of, rows_of, truth
-from tests.world import (
-    SPREADS,
-    CodeMatrix,
-    CrossedRows,
-    IntegerModel,
-    Linear,
-    MeasuredRounds,
-    NoisyRound,
-    NumberField,
-    Passed,
-    Prior,
-    RoundQuestion,
-    Search,
-    WordField,
-    correlations,
-    decode,
-    decode_measured,
-    evidence,
-    expected,
-    guess_of,
-    improved,
-    learn_view,
-    likelihood,
-    posterior,
-    prior_of,
-    straightened,
-    straighter,
-    student_joint,
-    student_prior,
-    whitened,
-)
 
 Floats = NDArray[np.float64]
 
@@ -51,9 +21,9 @@ def compact(weights: Floats) -> Floats:
     return np.concatenate([weights[CODES.span(field)] for field in CODES.fine])
 
 
-def crossed_rows(rows: int) -> tuple[CrossedRows, CodeMatrix, Floats]:
+def crossed_rows(rows: int) -> tuple[world.CrossedRows, world.CodeMatrix, Floats]:
     """Public rows as the decoder takes them, their codes, and as a dense matrix Z."""
-    crossed, codes = CrossedRows.of(rows_of(rows, 0), CODES)
+    crossed, codes = world.CrossedRows.of(rows_of(rows, 0), CODES)
     return crossed, codes, one_hot(codes)
 
 
@@ -72,14 +42,16 @@ def test_sums_and_their_noise_are_those_of_dense_matrices(later: Sequence[int]) 
         question_of(asked[1]),
         *(question_of(each, least=STEPS // 4, model=model) for each, model in zip(asked[2:], models, strict=True)),
     ]
-    heard = [NoisyRound(each, (2.0 + at) * STEPS, some_sums(each, at)) for at, each in enumerate(questions)]
-    rounds = MeasuredRounds(
-        [decode_measured(each, guess_of(each.question, codes), CODES, 0) for each in heard], crossed, units=3000
+    heard = [world.NoisyRound(each, (2.0 + at) * STEPS, some_sums(each, at)) for at, each in enumerate(questions)]
+    rounds = world.MeasuredRounds(
+        [world.decode_measured(each, world.guess_of(each.question, codes), CODES, 0) for each in heard],
+        crossed,
+        units=3000,
     )
     weights, share = some_weights(crossed.size), 3000 / 400
     parts = rounds.linearised(weights)
     p = expit(hot @ weights)
-    guesses = [None, *(expected(each, codes)[:, 0] / STEPS for each in questions[1:])]
+    guesses = [None, *(world.expected(each, codes)[:, 0] / STEPS for each in questions[1:])]
     own = [one_hot(codes, each.fields) for each in questions]
     off = [np.ones(len(p)) if guess is None else p - guess for guess in guesses]
     added = share * np.hstack([x * each[:, None] for x, each in zip(own, off, strict=True)])
@@ -93,52 +65,53 @@ def test_sums_and_their_noise_are_those_of_dense_matrices(later: Sequence[int]) 
     assert np.allclose(parts.noise, np.repeat([4.0, 9.0, 16.0, 25.0], [x.shape[1] for x in own]))
 
 
-def wild_model(seed: int) -> IntegerModel:
+def wild_model(seed: int) -> world.IntegerModel:
     weights = np.random.default_rng(seed).integers(-300, 300, (CODES.size, 1))
     weights[CODES.span(0)] = 0  # a coarse view has no weights of its own
-    return IntegerModel(weights, np.array([100]))
+    return world.IntegerModel(weights, np.array([100]))
 
 
-def some_sums(question: RoundQuestion, seed: int) -> NDArray[np.int64]:
+def some_sums(question: world.RoundQuestion, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).integers(-(10**7), 10**7, question.size)
 
 
-def problem(seed: int = 0) -> tuple[Floats, Floats, Floats, Prior]:
+def problem(seed: int = 0) -> tuple[Floats, Floats, Floats, world.Prior]:
     """A jacobian, sums, the noise's covariance, and a prior."""
     draw = np.random.default_rng(seed)
-    prior = prior_of([CODES.fields[at] for at in CODES.fine])
+    prior = world.prior_of([CODES.fields[at] for at in CODES.fine])
     spread = np.array([0.3, 1.0, 0.05, 3.0])
     size = len(prior.owner)
     jacobian, mixed = draw.normal(size=(12, size)), draw.normal(size=(12, 12))
-    return jacobian, 3 * draw.normal(size=12), mixed @ mixed.T + np.eye(12), Prior(prior.basis, prior.owner, spread)
+    wide = world.Prior(prior.basis, prior.owner, spread)
+    return jacobian, 3 * draw.normal(size=12), mixed @ mixed.T + np.eye(12), wide
 
 
 def test_posterior_and_evidence_are_those_of_the_normal_law() -> None:
     """W = K Jᵀ (J K Jᵀ + V)⁻¹ z, and the density of z."""
     jacobian, target, noise, prior = problem()
-    linear = whitened(jacobian @ prior.basis, target, noise)
+    linear = world.whitened(jacobian @ prior.basis, target, noise)
     scaled = prior.basis * prior.sd
     covariance = scaled @ scaled.T
     total = jacobian @ covariance @ jacobian.T + noise
-    mean, variance = posterior(linear, prior)
+    mean, variance = world.posterior(linear, prior)
     assert np.allclose(prior.basis @ mean, covariance @ jacobian.T @ np.linalg.solve(total, target))
     seen = jacobian @ prior.basis
     left = np.diag(prior.sd**2) - (prior.sd**2 * seen).T @ np.linalg.solve(total, seen * prior.sd**2)
     assert np.allclose(variance, np.diag(left))
     density = multivariate_normal(np.zeros(12), total).logpdf(target)
-    assert evidence(linear, prior) == pytest.approx(density + 6 * np.log(2 * np.pi))
-    assert likelihood(target, total) == pytest.approx(density + 6 * np.log(2 * np.pi))
+    assert world.evidence(linear, prior) == pytest.approx(density + 6 * np.log(2 * np.pi))
+    assert world.likelihood(target, total) == pytest.approx(density + 6 * np.log(2 * np.pi))
 
 
 def test_expectation_and_maximisation_never_lower_the_evidence() -> None:
     for seed in range(5):
         jacobian, target, noise, prior = problem(seed)
-        linear = whitened(jacobian @ prior.basis, target, noise)
-        found = [evidence(linear, prior)]
+        linear = world.whitened(jacobian @ prior.basis, target, noise)
+        found = [world.evidence(linear, prior)]
         for _ in range(40):
-            prior = improved(linear, prior)
-            found.append(evidence(linear, prior))
-            assert np.all((SPREADS[0] <= prior.spread) & (prior.spread <= SPREADS[1]))
+            prior = world.improved(linear, prior)
+            found.append(world.evidence(linear, prior))
+            assert np.all((world.SPREADS[0] <= prior.spread) & (prior.spread <= world.SPREADS[1]))
         assert np.all(np.diff(found) >= -1e-9)
         assert found[-1] > found[0] + 0.1
         assert prior.spread[-1] == problem(seed)[3].spread[-1]  # the intercept's stays
@@ -147,22 +120,22 @@ def test_expectation_and_maximisation_never_lower_the_evidence() -> None:
 def test_the_planted_maximisation_lowers_the_evidence() -> None:
     """Without the posterior's variance τ collapses, and the evidence with it."""
     jacobian, target, noise, prior = problem()
-    linear = whitened(jacobian @ prior.basis, target, noise)
-    found = [evidence(linear, prior)]
+    linear = world.whitened(jacobian @ prior.basis, target, noise)
+    found = [world.evidence(linear, prior)]
     for _ in range(40):
-        mean, _ = posterior(linear, prior)
+        mean, _ = world.posterior(linear, prior)
         second = np.bincount(prior.owner, mean**2) / np.bincount(prior.owner)
-        prior = Prior(prior.basis, prior.owner, np.append(np.sqrt(second)[:-1], prior.spread[-1]))
-        found.append(evidence(linear, prior))
+        prior = world.Prior(prior.basis, prior.owner, np.append(np.sqrt(second)[:-1], prior.spread[-1]))
+        found.append(world.evidence(linear, prior))
     assert np.diff(found).min() < -1e-3
 
 
 @pytest.mark.parametrize("cuts", [(1.0, 2.0, 4.0), (1.0, np.nextafter(1.0, 2), 2.0), (-1.7e308, 0.0, 1.7e308)])
 def test_correlations_are_a_normal_law_s_and_a_share_of_a_number_is_a_straight_line(cuts: tuple[float, ...]) -> None:
     """The line is in proportion to the middles of intervals, of any width; other weights are as they are without it."""
-    age = NumberField(kind="numeric", name="age", start=0, cuts=cuts)
+    age = world.NumberField(kind="numeric", name="age", start=0, cuts=cuts)
     for field in (age, *CODES.fields):
-        curved, found = correlations(field), correlations(field, 0.9)
+        curved, found = world.correlations(field), world.correlations(field, 0.9)
         assert np.all(np.diag(curved) == 1)
         assert not curved[-1, :-1].any()  # a missing cell is like no other
         assert min(np.linalg.eigvalsh(each).min() for each in (curved, found)) > 0
@@ -174,12 +147,12 @@ def test_correlations_are_a_normal_law_s_and_a_share_of_a_number_is_a_straight_l
             assert np.allclose(
                 found, np.where(np.outer(numbers, numbers), 0.1, 1) * curved + 0.9 * np.outer(line, line)
             )
-        elif isinstance(field, WordField):
+        elif isinstance(field, world.WordField):
             assert np.allclose(found, curved)
-    assert np.allclose(correlations(CODES.fields[1])[0, 1], 0.9 * np.exp(-1 / 2))
-    binary = NumberField(kind="numeric", name="age", start=0, cuts=(0.5,))
-    assert np.array_equal(correlations(binary, 0.9), correlations(binary))
-    assert not list(straighter([binary, *CODES.fields[2:]]))
+    assert np.allclose(world.correlations(CODES.fields[1])[0, 1], 0.9 * np.exp(-1 / 2))
+    binary = world.NumberField(kind="numeric", name="age", start=0, cuts=(0.5,))
+    assert np.array_equal(world.correlations(binary, 0.9), world.correlations(binary))
+    assert not list(world.straighter([binary, *CODES.fields[2:]]))
 
 
 def shaped(straight: bool) -> Floats:
@@ -191,19 +164,19 @@ def shaped(straight: bool) -> Floats:
 
 @pytest.mark.parametrize("straight", [True, False])
 def test_the_sums_say_whether_a_number_is_straight(monkeypatch: pytest.MonkeyPatch, straight: bool) -> None:
-    taken = list[Prior]()
+    taken = list[world.Prior]()
 
-    def spied(*given: Any) -> tuple[Linear, Prior]:
-        found = straightened(*given)
+    def spied(*given: Any) -> tuple[world.Linear, world.Prior]:
+        found = world.straightened(*given)
         taken.append(found[1])
         return found
 
-    monkeypatch.setattr(student_joint, "straightened", spied)
-    curved = prior_of([CODES.fields[at] for at in CODES.fine])
+    monkeypatch.setattr(world.student_joint, "straightened", spied)
+    curved = world.prior_of([CODES.fields[at] for at in CODES.fine])
     for seed in range(2):
         private, public = rows_of(60_000, seed), rows_of(8_000, 10 + seed)
         labels = labels_of(private, shaped(straight), 2)
-        decode([hear(question_of(CODES.fine), private, labels, 30.0, seed)], public, CODES)
+        world.decode([hear(question_of(CODES.fine), private, labels, 30.0, seed)], public, CODES)
         assert np.array_equal(taken.pop().basis, curved.basis) is not straight
         assert not taken
 
@@ -211,8 +184,8 @@ def test_the_sums_say_whether_a_number_is_straight(monkeypatch: pytest.MonkeyPat
 def test_neighbouring_cells_of_a_vector_are_alike_by_how_far_their_centres_lie() -> None:
     levels = np.array([[0, 0, 0], [3, 4, 0], [250, 250, 250]], dtype=np.uint8)
     cells = pl.Series("v", levels, dtype=pl.Array(pl.UInt8(), 3))
-    field = learn_view(Passed(name="v", element="uint8", size=3), cells, start=0, most=9)
-    found = correlations(field)
+    field = world.learn_view(world.Passed(name="v", element="uint8", size=3), cells, start=0, most=9)
+    found = world.correlations(field)
     order = [int(np.flatnonzero((field.points == row).all(axis=1))[0]) for row in levels.astype(np.int64)]
     squares = ((levels[:, None].astype(float) - levels) ** 2).sum(axis=2)
     near = np.sort(squares, axis=1)[:, 2].mean()  # of three cells, the farthest stands for the eighth nearest
@@ -224,16 +197,16 @@ def test_neighbouring_cells_of_a_vector_are_alike_by_how_far_their_centres_lie()
 
 def test_without_noise_on_the_same_rows_it_is_the_penalised_logistic_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zᵀ(y − p) = K⁻¹W, where the slope of the likelihood meets that of a prior that stays."""
-    monkeypatch.setattr(student_joint, "MAXIMISATIONS", 0)
-    monkeypatch.setattr(student_prior, "STRAIGHT", ())
+    monkeypatch.setattr(world.student_joint, "MAXIMISATIONS", 0)
+    monkeypatch.setattr(world.student_prior, "STRAIGHT", ())
     rows = rows_of(4000, 0)
     labels = labels_of(rows, truth(), 1)
-    decoded = decode(
-        [hear(question_of(CODES.fine), rows, labels, 1e-4)], rows, CODES, units=4000, search=Search((0.0,))
+    decoded = world.decode(
+        [hear(question_of(CODES.fine), rows, labels, 1e-4)], rows, CODES, units=4000, search=world.Search((0.0,))
     )
     hot, weights = one_hot(rows), np.append(compact(decoded.weights)[:, 0], decoded.intercept)
     slope = hot.T @ (labels - expit(hot @ weights))
-    prior = prior_of([CODES.fields[at] for at in CODES.fine])
+    prior = world.prior_of([CODES.fields[at] for at in CODES.fine])
     scaled = prior.basis * decoded.spread[prior.owner, 0]
     assert np.allclose(slope, np.linalg.solve(scaled @ scaled.T, weights), atol=0.02)
     assert np.abs(hot.T @ (labels - 0.5)).max() > 300  # what the tolerance is small against

@@ -15,18 +15,9 @@ import polars.selectors as cs
 import pytest
 from sklearn.dummy import DummyClassifier
 
+from tests import world
 from tests.support import postgresql
 from tests.support.students import encoding_of, fitted, hashed, linear
-from tests.world import (
-    POINTS,
-    Thresholded,
-    bucket,
-    has_scorecard,
-    has_statement,
-    scorecard,
-    scorecard_json,
-    scorecard_sql,
-)
 
 ODD = 'it\'s a "word"'
 """A word, a class, and a name of a column, that SQL must quote."""
@@ -154,10 +145,10 @@ def answer(request: pytest.FixtureRequest) -> Iterator[Answer]:
 
 def check_agrees(student: Any, answer: Answer, rows: pl.DataFrame) -> None:
     """At every operating point that it has; and its head is a comment, whatever names stand in it."""
-    for point in POINTS if hasattr(student, "classes_") else ("default",):
+    for point in world.POINTS if hasattr(student, "classes_") else ("default",):
         if point != "default":
             student.set_params(student__point=point)
-        expected, statement = student.predict(rows), scorecard_sql(student)
+        expected, statement = student.predict(rows), world.scorecard_sql(student)
         found = answer(statement, rows)
         assert found == (pytest.approx(expected.tolist()) if expected.dtype.kind == "f" else expected.tolist())
         assert len(set(found)) > 1
@@ -174,7 +165,7 @@ def test_the_statement_scores_a_table_as_the_student_does(case: str, answer: Ans
 
 def test_a_table_that_lacks_a_column_is_not_scored(answer: Answer) -> None:
     """SQLite takes a name in double quotes for text if there is no such column."""
-    statement = scorecard_sql(student(*THREE))
+    statement = world.scorecard_sql(student(*THREE))
     for column in table(0, 1).columns:
         with pytest.raises(Exception, match=r"(?i)no such column|does not (have|exist)"):
             answer(statement, table(3).drop(column))
@@ -187,27 +178,29 @@ def test_the_statement_predicts_at_a_threshold_as_well(answer: Answer, classes: 
     made, rows = student(*classes), table(3)
     at = [*made.classes_].index(ODD)
     least = float(np.quantile(made.predict_proba(rows)[:, at], 0.3)) + 1e-6
-    statement = scorecard_sql(made, {ODD: least, "no such class": 0.1})
+    statement = world.scorecard_sql(made, {ODD: least, "no such class": 0.1})
     assert answer(statement, rows) == made.predict(rows).tolist()
     lower = f"SELECT number, concord_at_threshold_{at} FROM (\n{statement.rstrip().removesuffix(';')}\n) AS scored"
-    assert answer(lower, rows) == Thresholded(made, ODD, least).predict(rows).tolist() != made.predict(rows).tolist()
+    assert (
+        answer(lower, rows) == world.Thresholded(made, ODD, least).predict(rows).tolist() != made.predict(rows).tolist()
+    )
     head, _, _ = statement.partition(HEAD)
     assert all(line.startswith("--") for line in head.splitlines())
     assert "concord_at_threshold_" in head
     assert "no such class" not in statement
-    assert "concord_at_threshold_" not in scorecard_sql(made)
+    assert "concord_at_threshold_" not in world.scorecard_sql(made)
 
 
 def test_of_hashed_text_there_are_points_by_bucket_and_no_statement() -> None:
     made, rows = hashed(table(0)), table(3).with_columns(shade=pl.lit("Rome"))
-    (column,) = (each for each in scorecard(made)["columns"] if each["kind"] == "hashed")
-    assert {*column["words"]} == {bucket(word, 4) for word in table(0)["shade"].drop_nulls()}
-    known = rows.with_columns(shade=pl.lit(bucket("Rome", 4)))
+    (column,) = (each for each in world.scorecard(made)["columns"] if each["kind"] == "hashed")
+    assert {*column["words"]} == {world.bucket(word, 4) for word in table(0)["shade"].drop_nulls()}
+    known = rows.with_columns(shade=pl.lit(world.bucket("Rome", 4)))
     assert (made.predict_proba(rows) == made.predict_proba(known)).all()
     hides = linear(table(0), encoding_of(table(0), ("no", "\u202eyes")))  # which would hide a part of the statement
     nearest = student("no", "yes", together=True)
-    assert [has_statement(each) for each in (student("no", "yes"), made, hides, nearest)] == [True, *[False] * 3]
-    assert [has_scorecard(each) for each in (made, fitted(table(0), DummyClassifier()))] == [True, False]
+    assert [world.has_statement(each) for each in (student("no", "yes"), made, hides, nearest)] == [True, *[False] * 3]
+    assert [world.has_scorecard(each) for each in (made, fitted(table(0), DummyClassifier()))] == [True, False]
 
 
 # The JSON -------------------------------------------------------------------------------------------------------------
@@ -250,7 +243,7 @@ def place(column: dict[str, Any], cell: Any) -> int:
 @pytest.mark.parametrize("kind", [*STUDENTS, "numbers together"])
 def test_the_json_says_the_same_to_whoever_reads_it(kind: str) -> None:
     made, rows = STUDENTS.get(kind, partial(student, *THREE, paired=True, together=True))(), table(3)
-    card = json.loads(scorecard_json(made))
+    card = json.loads(world.scorecard_json(made))
     assert card["format"] == "concord scorecard 2"
     scores, predicts = np.array([score(card, row) for row in rows.iter_rows(named=True)]), card["predicts"]
     if "bounds" in predicts:
@@ -263,11 +256,13 @@ def test_the_json_says_the_same_to_whoever_reads_it(kind: str) -> None:
         expected = made.set_params(student__point=point).predict(rows)
         assert [predicts["classes"][at] for at in best] == expected.tolist()
     made.set_params(student__point="default")
-    at = json.loads(scorecard_json(made, {ODD: 0.2}))["predicts"]["at probabilities"]
+    at = json.loads(world.scorecard_json(made, {ODD: 0.2}))["predicts"]["at probabilities"]
     two = scores.shape[1] == 1
     assert (at["classes"], "1 / (1 + exp(-score))" in at["rule"]) == ({ODD: 0.2}, two)
     found = np.exp(np.column_stack([np.zeros(len(rows)), scores]) if two else scores)
     odds = found / found.sum(axis=1, keepdims=True)
     others = np.array(predicts["classes"])[odds[:, :-1].argmax(axis=1)]
-    assert np.where(odds[:, -1] >= 0.2, ODD, others).tolist() == Thresholded(made, ODD, 0.2).predict(rows).tolist()
-    assert "at probabilities" not in scorecard_json(made)
+    assert (
+        np.where(odds[:, -1] >= 0.2, ODD, others).tolist() == world.Thresholded(made, ODD, 0.2).predict(rows).tolist()
+    )
+    assert "at probabilities" not in world.scorecard_json(made)

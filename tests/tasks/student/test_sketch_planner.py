@@ -12,64 +12,37 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import world
 from tests.support.declared import WAGES, people
 from tests.support.rounds import all_rounds, under_noise
-from tests.world import (
-    Codes,
-    DeclaredCategories,
-    DeclaredColumn,
-    DeclaredRange,
-    DeclaredText,
-    DeclaredTruth,
-    Decoded,
-    Encoding,
-    Ints,
-    RoundQuestion,
-    Sketch,
-    SketchPlanner,
-    TableSchema,
-    as_declared,
-    cast_rows,
-    grid_of,
-    inferred,
-    linear_student,
-    published_cells,
-    reading_columns,
-    recoded,
-    rehearse_steps,
-    scores,
-    sketch_rounds,
-    student_sketch,
-    student_synthetic,
-    synthetic_features,
-    synthetic_file,
-    tally,
-    values_in,
-)
 
 
-def planner(schema: TableSchema = WAGES, classes: int = 2, epsilon: float = 1.0) -> SketchPlanner:
-    grid = grid_of(schema)
+def planner(schema: world.TableSchema = WAGES, classes: int = 2, epsilon: float = 1.0) -> world.SketchPlanner:
+    grid = world.grid_of(schema)
     narrow = [grid.fields[at].size for at in grid.fine]
     wide = [grid.fields[at].size for at, one in zip(grid.coarse, grid.fine, strict=True) if at != one]
-    rounds = sketch_rounds(classes=classes, narrow=narrow, wide=wide)
-    return SketchPlanner(Sketch.calibrate(epsilon=epsilon, delta=1e-5, classes=classes, rounds=rounds), schema)
+    rounds = world.sketch_rounds(classes=classes, narrow=narrow, wide=wide)
+    return world.SketchPlanner(
+        world.Sketch.calibrate(epsilon=epsilon, delta=1e-5, classes=classes, rounds=rounds), schema
+    )
 
 
-def released(of: SketchPlanner, frame: pl.DataFrame, labels: Ints) -> list[dict[str, Any]]:
+def released(of: world.SketchPlanner, frame: pl.DataFrame, labels: world.Ints) -> list[dict[str, Any]]:
     """All steps, each as its file would be read again."""
-    cells = of.grid.of_raw(frame, reading_columns(of.schema)).astype(np.int32)
-    return all_rounds(of, under_noise(lambda asked, codes: tally(asked, recoded(cells, of.grid, codes), labels), 0))
+    cells = of.grid.of_raw(frame, world.reading_columns(of.schema)).astype(np.int32)
+    return all_rounds(
+        of, under_noise(lambda asked, codes: world.tally(asked, world.recoded(cells, of.grid, codes), labels), 0)
+    )
 
 
 @pytest.mark.parametrize(("classes", "least"), [(2, 0.80), (4, 0.55)])
 def test_a_model_is_learned_without_a_public_row(classes: int, least: float) -> None:
     of = planner(classes=classes)
     files = released(of, *people(20_000, classes))
-    decoded, codes = Decoded.from_record(files[-1]["decoded"]), of.codes_after(files)
+    decoded, codes = world.Decoded.from_record(files[-1]["decoded"]), of.codes_after(files)
     frame, labels = people(5_000, classes)
-    rows = codes.of_raw(frame, reading_columns(WAGES)).astype(np.int32)
-    assert (scores(decoded, rows).argmax(axis=1) == labels).mean() > least
+    rows = codes.of_raw(frame, world.reading_columns(WAGES)).astype(np.int32)
+    assert (world.scores(decoded, rows).argmax(axis=1) == labels).mean() > least
     assert decoded.units == files[0]["units"]
     assert files[0]["units"] == pytest.approx(20_000, rel=0.01)
 
@@ -86,8 +59,8 @@ def test_questions_and_rows_follow_from_published_files_alone(classes: int) -> N
             assert json.loads(json.dumps(of.question(files[:number]).record())) == files[number]["question"]
     assert files[-1]["next"] is None
     assert ["synthetic" in file for file in files] == [False, classes <= 2, classes > 2, False, False]
-    synthetic, read = published_cells(of.grid, files), of.grid.of_raw(frame, reading_columns(of.schema))
-    assert (synthetic == published_cells(of.grid, json.loads(json.dumps(files)))).all()
+    synthetic, read = world.published_cells(of.grid, files), of.grid.of_raw(frame, world.reading_columns(of.schema))
+    assert (synthetic == world.published_cells(of.grid, json.loads(json.dumps(files)))).all()
     for at in of.grid.coarse:
         ours, theirs = (np.bincount(rows[:, at], minlength=of.grid.size) / len(rows) for rows in (synthetic, read))
         assert np.abs(ours - theirs).sum() / 2 < 0.1
@@ -96,12 +69,12 @@ def test_questions_and_rows_follow_from_published_files_alone(classes: int) -> N
 def test_changed_labels_change_what_a_session_is_known_by() -> None:
     of = planner()
     frame, labels = people(100)
-    cells = of.grid.of_raw(frame, reading_columns(WAGES)).astype(np.int32)
+    cells = of.grid.of_raw(frame, world.reading_columns(WAGES)).astype(np.int32)
     first, identity = of.first_questions()
     assert first.record() == of.question(()).record()
     assert identity.what == "labels"
-    assert (tally(first, cells, labels) == tally(first, cells, 1 - labels)).all()
-    assert (tally(identity, cells, labels) != tally(identity, cells, 1 - labels)).any()
+    assert (world.tally(first, cells, labels) == world.tally(first, cells, 1 - labels)).all()
+    assert (world.tally(identity, cells, labels) != world.tally(identity, cells, 1 - labels)).any()
 
 
 def test_a_student_reads_a_row_as_private_rows_were_counted() -> None:
@@ -110,11 +83,13 @@ def test_a_student_reads_a_row_as_private_rows_were_counted() -> None:
     odd = np.random.default_rng(2).choice(["Female", "Male", "divers", ""], 3_000)
     frame = frame.with_columns(sex=pl.Series(odd).replace("", None))
     files = released(of, frame, labels)
-    decoded, codes = Decoded.from_record(files[-1]["decoded"]), of.codes_after(files)
-    encoding = Encoding(columns=as_declared(reading_columns(WAGES), WAGES), label="y", classes=("a", "b"))
-    cells = of.grid.of_raw(frame, reading_columns(WAGES)).astype(np.int32)
-    counted = recoded(cells, of.grid, codes)[:, list(codes.fine)]
-    assert (linear_student(decoded, encoding, codes)["encode"].transform(frame.to_pandas()) == counted).all()
+    decoded, codes = world.Decoded.from_record(files[-1]["decoded"]), of.codes_after(files)
+    encoding = world.Encoding(
+        columns=world.as_declared(world.reading_columns(WAGES), WAGES), label="y", classes=("a", "b")
+    )
+    cells = of.grid.of_raw(frame, world.reading_columns(WAGES)).astype(np.int32)
+    counted = world.recoded(cells, of.grid, codes)[:, list(codes.fine)]
+    assert (world.linear_student(decoded, encoding, codes)["encode"].transform(frame.to_pandas()) == counted).all()
 
     claim = {
         "session": "s",
@@ -124,9 +99,9 @@ def test_a_student_reads_a_row_as_private_rows_were_counted() -> None:
         "neighbours": "add",
         "mechanism": "sketch",
     }
-    table = pq.read_table(io.BytesIO(synthetic_file(WAGES, files, encoding, claim)))
-    rows = codes.of(cast_rows(pl.DataFrame(pl.from_arrow(table.drop_columns(["y"]))), encoding))
-    of_rows = pa.ipc.open_file(b"".join(inferred(decoded, [rows], encoding, claim))).read_all()
+    table = pq.read_table(io.BytesIO(world.synthetic_file(WAGES, files, encoding, claim)))
+    rows = codes.of(world.cast_rows(pl.DataFrame(pl.from_arrow(table.drop_columns(["y"]))), encoding))
+    of_rows = pa.ipc.open_file(b"".join(world.inferred(decoded, [rows], encoding, claim))).read_all()
     scores_of_rows, drawn = np.stack(of_rows["scores"].to_numpy()), np.array(table["y"]) == "b"
     own = np.where(drawn, scores_of_rows[:, 1], scores_of_rows[:, 0])
     assert table["probability of this y"].to_numpy() == pytest.approx(own, abs=1e-4)
@@ -140,17 +115,19 @@ def test_classes_of_synthetic_rows_are_as_frequent_as_among_private_rows(classes
     rare = source.random(20_000) < 0.12 * (frame["age"] / 90).to_numpy()
     labels = np.where(rare, classes - 1, source.integers(0, classes - 1, 20_000))
     files, names = released(of, frame, labels), ("a", "b", "c")[:classes]
-    encoding = Encoding(columns=as_declared(reading_columns(WAGES), WAGES), label="y", classes=names)
-    file = synthetic_file(WAGES, files, encoding, {})
-    assert file == synthetic_file(WAGES, json.loads(json.dumps(files)), encoding, {})
+    encoding = world.Encoding(columns=world.as_declared(world.reading_columns(WAGES), WAGES), label="y", classes=names)
+    file = world.synthetic_file(WAGES, files, encoding, {})
+    assert file == world.synthetic_file(WAGES, json.loads(json.dumps(files)), encoding, {})
     table = pl.read_parquet(io.BytesIO(file))
     for at, name in enumerate(names):
         assert (table["y"] == name).mean() == pytest.approx((labels == at).mean(), abs=0.05)
     assert table.filter(pl.col("y") == names[-1])["probability of this y"].to_numpy().mean() < 0.3
-    assert synthetic_features(file, "y").columns == ["wage", "age", "sex"]
+    assert world.synthetic_features(file, "y").columns == ["wage", "age", "sex"]
 
 
-TEXT = TableSchema(columns=(DeclaredText(kind="text", name="town", buckets=8), *WAGES.columns), undeclared=())
+TEXT = world.TableSchema(
+    columns=(world.DeclaredText(kind="text", name="town", buckets=8), *WAGES.columns), undeclared=()
+)
 
 
 @pytest.mark.parametrize("towns", [True, False])
@@ -160,40 +137,44 @@ def test_a_student_hashes_texts_as_private_rows_were_counted_and_as_synthetic_ro
     own = [f"town {at}" if towns else None for at in np.random.default_rng(2).integers(0, 300, 3_000)]
     frame = frame.with_columns(town=pl.Series(own, dtype=pl.String))
     files = released(of, frame, labels)
-    decoded, codes = Decoded.from_record(files[-1]["decoded"]), of.codes_after(files)
-    encoding = Encoding(columns=as_declared(reading_columns(TEXT), TEXT), label="y", classes=("a", "b"))
+    decoded, codes = world.Decoded.from_record(files[-1]["decoded"]), of.codes_after(files)
+    encoding = world.Encoding(
+        columns=world.as_declared(world.reading_columns(TEXT), TEXT), label="y", classes=("a", "b")
+    )
     new = frame.with_columns(town=pl.col("town") + " and more")
-    cells = of.grid.of_raw(new, reading_columns(TEXT)).astype(np.int32)
-    counted = recoded(cells, of.grid, codes)[:, list(codes.fine)]
+    cells = of.grid.of_raw(new, world.reading_columns(TEXT)).astype(np.int32)
+    counted = world.recoded(cells, of.grid, codes)[:, list(codes.fine)]
     for rows in (new, new.to_pandas()):
-        assert (linear_student(decoded, encoding, codes)["encode"].transform(rows) == counted).all()
-    assert (codes.of(cast_rows(new, encoding))[:, list(codes.fine)] == counted).all()
-    synthetic = published_cells(of.grid, files)
-    values = values_in(TEXT, of.grid, synthetic, b"seed")
+        assert (world.linear_student(decoded, encoding, codes)["encode"].transform(rows) == counted).all()
+    assert (codes.of(world.cast_rows(new, encoding))[:, list(codes.fine)] == counted).all()
+    synthetic = world.published_cells(of.grid, files)
+    values = world.values_in(TEXT, of.grid, synthetic, b"seed")
     assert set(values["town"]) <= {None, *(f"bucket {at} of 8" for at in range(1, 9))}
-    assert (of.grid.of_raw(values, reading_columns(TEXT)) == synthetic).all()
+    assert (of.grid.of_raw(values, world.reading_columns(TEXT)) == synthetic).all()
 
 
-def some_column(source: np.random.Generator, name: str) -> DeclaredColumn:
+def some_column(source: np.random.Generator, name: str) -> world.DeclaredColumn:
     """A column of any kind, with any range or number of words."""
     match source.integers(0, 5):
         case 0:
-            return DeclaredTruth(kind="boolean", name=name)
+            return world.DeclaredTruth(kind="boolean", name=name)
         case 1:
             words = tuple(f"word {at}" for at in range(source.integers(2, source.choice([4, 40, 150]))))
-            return DeclaredCategories(kind="categorical", name=name, words=words)
+            return world.DeclaredCategories(kind="categorical", name=name, words=words)
         case 2:
-            return DeclaredText(kind="text", name=name, buckets=int(2 ** source.integers(1, 9)))
+            return world.DeclaredText(kind="text", name=name, buckets=int(2 ** source.integers(1, 9)))
         case 3:
             kind, low = ("numeric", "date")[source.integers(0, 2)], int(source.integers(-(10**6), 10**6))
             high, whole = low + int(10 ** source.uniform(0, 6)), bool(source.integers(0, 2))
-            return DeclaredRange.model_validate({"kind": kind, "name": name, "low": low, "high": high, "whole": whole})
+            return world.DeclaredRange.model_validate(
+                {"kind": kind, "name": name, "low": low, "high": high, "whole": whole}
+            )
     unit = 10.0 ** source.integers(-300, 90)
     start = source.normal() * source.integers(0, 2)
-    return DeclaredRange(kind="numeric", name=name, low=unit * start, high=unit * (start + 1), whole=False)
+    return world.DeclaredRange(kind="numeric", name=name, low=unit * start, high=unit * (start + 1), whole=False)
 
 
-def some_sums(source: np.random.Generator, asked: RoundQuestion, _: Codes, scale: float) -> Ints:
+def some_sums(source: np.random.Generator, asked: world.RoundQuestion, _: world.Codes, scale: float) -> world.Ints:
     """Sums of noise, of people, or of nobody, such as none or one with more people than there are."""
     size = asked.size
     signs, powers = source.choice([-1, 1], size), 2.0 ** source.integers(1, 62, size)
@@ -221,16 +202,16 @@ def test_no_plan_and_no_sums_keep_a_session_that_has_paid_from_its_end(
     monkeypatch: pytest.MonkeyPatch, seeds: range
 ) -> None:
     """Random plans, with sums that may be impossible."""
-    monkeypatch.setattr(SketchPlanner, "updates", 8)
-    monkeypatch.setattr(student_synthetic, "ROWS", 256)
+    monkeypatch.setattr(world.SketchPlanner, "updates", 8)
+    monkeypatch.setattr(world.student_synthetic, "ROWS", 256)
     for seed in seeds:
         source = np.random.default_rng(seed)
         columns = [some_column(source, f"c{at}") for at in range(source.choice([1, 2, 3, 5]))]
-        schema, classes = TableSchema(columns=tuple(columns), undeclared=()), int(source.choice([0, 2, 3, 5]))
+        schema, classes = world.TableSchema(columns=tuple(columns), undeclared=()), int(source.choice([0, 2, 3, 5]))
         of = planner(schema, classes, float(10 ** source.uniform(-2, 1)))
         assert of.tables == min(2, len(columns))
         files = all_rounds(of, partial(some_sums, source))
-        assert np.isfinite(Decoded.from_record(files[-1]["decoded"]).weights).all()
+        assert np.isfinite(world.Decoded.from_record(files[-1]["decoded"]).weights).all()
 
 
 @pytest.mark.parametrize("broken", ["bins_of", "label_codes", "synthetic_cells", "decode", "next_model"])
@@ -238,7 +219,7 @@ def test_a_step_that_cannot_be_taken_fails_before_anything_is_charged(
     monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     planners = [planner(schema, 3) for schema in (WAGES, TEXT)]
-    monkeypatch.setattr(student_sketch, broken, Mock(side_effect=ValueError("broken")))
+    monkeypatch.setattr(world.student_sketch, broken, Mock(side_effect=ValueError("broken")))
     for of in planners:
         with pytest.raises(ValueError, match="broken"):
-            rehearse_steps(of)
+            world.rehearse_steps(of)

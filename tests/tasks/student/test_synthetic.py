@@ -9,46 +9,16 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.declared import WAGES
-from tests.world import (
-    FINER_FROM,
-    MOST_CODES,
-    ROWS,
-    UPDATES,
-    CodedField,
-    Codes,
-    DeclaredCategories,
-    DeclaredRange,
-    DeclaredTruth,
-    Floats,
-    Ints,
-    Margins,
-    Mixture,
-    NoisyTables,
-    NumberField,
-    TableSchema,
-    TwoWay,
-    WordField,
-    bins_of,
-    coarser,
-    fitted_mixture,
-    grid_of,
-    groups_of,
-    label_codes,
-    margins_of,
-    reading_columns,
-    synthetic_cells,
-    table_codes,
-    values_in,
-)
 
 # Margins --------------------------------------------------------------------------------------------------------------
 
-WAGE_GRID = grid_of(WAGES)
+WAGE_GRID = world.grid_of(WAGES)
 STEPS, COUNT = 1024, 1100
 
 
-def exact(units: int, seed: int = 3) -> tuple[list[Floats], Ints]:
+def exact(units: int, seed: int = 3) -> tuple[list[world.Floats], world.Ints]:
     """Counts by column of narrow cells, and the sums of all views with the count."""
     source = np.random.default_rng(seed)
     counts, tables = [], {}
@@ -58,13 +28,13 @@ def exact(units: int, seed: int = 3) -> tuple[list[Floats], Ints]:
         counts.append(own.astype(np.float64))
         tables[narrow] = own
         if wide != narrow:
-            tables[wide] = np.bincount(groups_of(WAGE_GRID.fields[narrow], WAGE_GRID.fields[wide]), own)
+            tables[wide] = np.bincount(world.groups_of(WAGE_GRID.fields[narrow], WAGE_GRID.fields[wide]), own)
     sums = np.concatenate([tables[at] for at in range(WAGE_GRID.width)]) * STEPS
     return counts, np.append(sums, units * COUNT).astype(np.int64)
 
 
-def of(sums: Ints, scale: float) -> Margins:
-    return margins_of(WAGE_GRID, sums, steps=STEPS, scale=scale, count=COUNT)
+def of(sums: world.Ints, scale: float) -> world.Margins:
+    return world.margins_of(WAGE_GRID, sums, steps=STEPS, scale=scale, count=COUNT)
 
 
 def test_noise_is_averaged_over_both_views_and_all_totals() -> None:
@@ -72,7 +42,7 @@ def test_noise_is_averaged_over_both_views_and_all_totals() -> None:
     noise = np.random.default_rng(4)
     units, wide_errors, plain = [], [], []
     wide, narrow = WAGE_GRID.coarse[0], WAGE_GRID.fine[0]
-    groups = groups_of(WAGE_GRID.fields[narrow], WAGE_GRID.fields[wide])
+    groups = world.groups_of(WAGE_GRID.fields[narrow], WAGE_GRID.fields[wide])
     for _ in range(60):
         noisy = sums + np.rint(noise.normal(0, 50 * STEPS, len(sums))).astype(np.int64)
         found = of(noisy, 50 * STEPS)
@@ -85,22 +55,22 @@ def test_noise_is_averaged_over_both_views_and_all_totals() -> None:
     assert found.noise == 50
 
 
-def wide_range(own: Floats) -> tuple[Codes, Ints, Floats]:
+def wide_range(own: world.Floats) -> tuple[world.Codes, world.Ints, world.Floats]:
     """The grid of a range that is twenty times too wide, exact sums of all its views, and its cells' middles."""
-    column = DeclaredRange(kind="numeric", name="x", low=0, high=20 * 16_000, whole=False)
-    grid = grid_of(TableSchema(columns=(column,), undeclared=()))
+    column = world.DeclaredRange(kind="numeric", name="x", low=0, high=20 * 16_000, whole=False)
+    grid = world.grid_of(world.TableSchema(columns=(column,), undeclared=()))
     wide, narrow = grid.fields[grid.coarse[0]], grid.fields[grid.fine[0]]
-    assert isinstance(narrow, NumberField)
+    assert isinstance(narrow, world.NumberField)
     counts = np.bincount(np.searchsorted(narrow.cuts, own, side="right"), minlength=narrow.size)
-    sums = np.concatenate([np.bincount(coarser(narrow, wide), counts), counts]) * STEPS
+    sums = np.concatenate([np.bincount(world.coarser(narrow, wide), counts), counts]) * STEPS
     edges = np.array([0, *narrow.cuts, column.high])
     return grid, np.append(sums, len(own) * COUNT), (edges[1:] + edges[:-1]) / 2
 
 
-def released(grid: Codes, sums: Ints, noise: float, source: np.random.Generator) -> Floats:
+def released(grid: world.Codes, sums: world.Ints, noise: float, source: np.random.Generator) -> world.Floats:
     """Counts of the cells of a column, without missing ones."""
     noisy = sums + np.rint(source.normal(0, noise * STEPS, len(sums))).astype(np.int64)
-    return margins_of(grid, noisy, steps=STEPS, scale=noise * STEPS, count=COUNT).counts[0][:-1]
+    return world.margins_of(grid, noisy, steps=STEPS, scale=noise * STEPS, count=COUNT).counts[0][:-1]
 
 
 @pytest.mark.parametrize("shape", ["normal", "gamma", "lognormal"])
@@ -110,7 +80,7 @@ def test_a_range_that_is_much_too_wide_puts_nobody_where_nobody_is(shape: str) -
     drawn_of = {"normal": (3000, 800), "gamma": (2, 1500), "lognormal": (7.8, 0.6)}
     grid, sums, middles = wide_range(getattr(source, shape)(*drawn_of[shape], 9000).clip(0))
 
-    def said(counts: Floats) -> list[float]:
+    def said(counts: world.Floats) -> list[float]:
         mean, total = np.average(middles, weights=counts), counts.cumsum() / counts.sum()
         deviation = np.average((middles - mean) ** 2, weights=counts) ** 0.5
         return [deviation, *np.interp([0.5, 0.95], total, middles)]
@@ -132,7 +102,7 @@ def test_many_equal_numbers_stay_in_a_tail() -> None:
 OF_GROUPS = (4, 3, 5)
 
 
-def noisy_tables(rows: Ints, noise: float, seed: int = 0) -> NoisyTables:
+def noisy_tables(rows: world.Ints, noise: float, seed: int = 0) -> world.NoisyTables:
     """Noisy noisy_tables of rows (rows, columns) of groups."""
     source = np.random.default_rng(seed)
     pairs = {}
@@ -145,12 +115,12 @@ def noisy_tables(rows: Ints, noise: float, seed: int = 0) -> NoisyTables:
         for at, size in enumerate(OF_GROUPS)
     ]
     alike = [np.eye(size) for size in OF_GROUPS]
-    return NoisyTables(
+    return world.NoisyTables(
         float(len(rows)), margins, [max(noise, 0.1)] * 3, pairs, dict.fromkeys(pairs, max(noise, 0.1)), alike
     )
 
 
-def dependent(rows: int) -> Ints:
+def dependent(rows: int) -> world.Ints:
     """Rows whose second column follows the first, and whose third is drawn by itself."""
     source = np.random.default_rng(1)
     first = source.integers(0, 4, rows)
@@ -158,14 +128,14 @@ def dependent(rows: int) -> Ints:
     return np.column_stack([first, second, source.integers(0, 5, rows)])
 
 
-def shares_of(found: Mixture, one: int, other: int) -> Floats:
+def shares_of(found: world.Mixture, one: int, other: int) -> world.Floats:
     return (found.parts[one].T * found.weights) @ found.parts[other]
 
 
 @pytest.mark.parametrize(("noise", "error"), [(0.0, 0.004), (30.0, 0.01)])
 def test_it_has_the_dependence_that_tables_show(noise: float, error: float) -> None:
     rows = dependent(20_000)
-    found = fitted_mixture(noisy_tables(rows, noise), UPDATES)
+    found = world.fitted_mixture(noisy_tables(rows, noise), world.UPDATES)
     truth = np.zeros((4, 3))
     np.add.at(truth, (rows[:, 0], rows[:, 1]), 1 / len(rows))
     independent = np.outer(truth.sum(1), truth.sum(0))
@@ -179,11 +149,11 @@ def test_it_has_the_dependence_that_tables_show(noise: float, error: float) -> N
 # Rows -----------------------------------------------------------------------------------------------------------------
 
 
-def of_range(name: str, low: float, high: float, *, whole: bool = False, kind: str = "numeric") -> DeclaredRange:
-    return DeclaredRange.model_validate({"kind": kind, "name": name, "low": low, "high": high, "whole": whole})
+def of_range(name: str, low: float, high: float, *, whole: bool = False, kind: str = "numeric") -> world.DeclaredRange:
+    return world.DeclaredRange.model_validate({"kind": kind, "name": name, "low": low, "high": high, "whole": whole})
 
 
-SCHEMA = TableSchema(
+SCHEMA = world.TableSchema(
     columns=(
         of_range("age", 17, 90, whole=True),
         of_range("wage", -1e3, 1e6),
@@ -191,46 +161,50 @@ SCHEMA = TableSchema(
         of_range("tiny", 0.1, 0.3),
         of_range("far", 1e12, 1e12 + 1),
         of_range("huge", -1e100, 1e100),
-        DeclaredTruth(kind="boolean", name="member"),
+        world.DeclaredTruth(kind="boolean", name="member"),
         of_range("day", -20_000, 20_000, whole=True, kind="date"),
         of_range("moment", 10_000, 20_000, kind="date"),
-        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male", "undeclared")),
+        world.DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male", "undeclared")),
     ),
     undeclared=(),
 )
-GRID = grid_of(SCHEMA)
+GRID = world.grid_of(SCHEMA)
 
 
 SIZES = [GRID.fields[at].size for at in GRID.fine]
 
 
-def margins(units: float = 30_000, sizes: Sequence[int] = SIZES) -> Margins:
+def margins(units: float = 30_000, sizes: Sequence[int] = SIZES) -> world.Margins:
     """Skewed counts, with missing cells."""
     source = np.random.default_rng(0)
-    return Margins(units, 57.0, tuple(units * source.dirichlet(np.full(size, 0.2)) for size in sizes))
+    return world.Margins(units, 57.0, tuple(units * source.dirichlet(np.full(size, 0.2)) for size in sizes))
 
 
 EVERY = {
     "skewed": margins(),
-    "nothing": Margins(1.0, 57.0, tuple(np.full(size, 1 / size) for size in SIZES)),
-    "missing cells": Margins(500.0, 57.0, tuple(np.where(np.arange(size) == size - 1, 500.0, 0.0) for size in SIZES)),
+    "nothing": world.Margins(1.0, 57.0, tuple(np.full(size, 1 / size) for size in SIZES)),
+    "missing cells": world.Margins(
+        500.0, 57.0, tuple(np.where(np.arange(size) == size - 1, 500.0, 0.0) for size in SIZES)
+    ),
 }
 
 
 @pytest.mark.parametrize("found", EVERY.values(), ids=EVERY)
 @pytest.mark.parametrize(("bins", "most"), [(4, 6), (32, 34)])
-def test_groups_of_tables_are_few_enough_and_later_codes_nest_in_them(found: Margins, bins: int, most: int) -> None:
-    coarse = table_codes(GRID, found, bins, most)
+def test_groups_of_tables_are_few_enough_and_later_codes_nest_in_them(
+    found: world.Margins, bins: int, most: int
+) -> None:
+    coarse = world.table_codes(GRID, found, bins, most)
     assert all(field.size <= most for field in coarse)
-    codes = label_codes(GRID, found, coarse, bins)
+    codes = world.label_codes(GRID, found, coarse, bins)
     for at, group in zip(GRID.fine, coarse, strict=True):
         own = [field for field in codes.fields if field.name == group.name]
-        assert all(len(groups_of(GRID.fields[at], field)) == GRID.fields[at].size for field in own)
-        cuts = [field.cuts for field in (group, *own) if isinstance(field, NumberField)]
+        assert all(len(world.groups_of(GRID.fields[at], field)) == GRID.fields[at].size for field in own)
+        cuts = [field.cuts for field in (group, *own) if isinstance(field, world.NumberField)]
         assert cuts[:1] == cuts[1:2]
         assert {*cuts[0]} <= {*cuts[-1]} if cuts else True
-    assert sum(codes.fields[at].size for at in codes.fine) <= MOST_CODES
-    assert bins >= FINER_FROM or codes.coarse != codes.fine
+    assert sum(codes.fields[at].size for at in codes.fine) <= world.MOST_CODES
+    assert bins >= world.FINER_FROM or codes.coarse != codes.fine
 
 
 def test_frequent_cells_and_words_are_groups_of_their_own() -> None:
@@ -238,40 +212,42 @@ def test_frequent_cells_and_words_are_groups_of_their_own() -> None:
     age, sex = np.full(GRID.fields[GRID.fine[0]].size, 100.0), np.array([20_000.0, 9_500, 100, 300, 100])
     age[5] = 15_000.0
     counts = (age, *found.counts[1:-1], sex)
-    coarse = table_codes(GRID, Margins(30_000, 57.0, counts), 8, 34)
+    coarse = world.table_codes(GRID, world.Margins(30_000, 57.0, counts), 8, 34)
     first, last = coarse[0], coarse[-1]
-    assert isinstance(first, NumberField)
+    assert isinstance(first, world.NumberField)
     assert {22.0, 23.0} <= {*first.cuts}
-    assert isinstance(last, WordField)
+    assert isinstance(last, world.WordField)
     assert last.words == ("Female", "Male")
 
 
 def test_more_units_or_less_noise_give_finer_tables() -> None:
-    assert bins_of(margins(30_000), 65.0) == 21
-    assert bins_of(margins(30_000), 535.0) == 7
-    assert bins_of(margins(1), 1e9) == 4
-    assert bins_of(margins(1e12), 1.0) == 32
+    assert world.bins_of(margins(30_000), 65.0) == 21
+    assert world.bins_of(margins(30_000), 535.0) == 7
+    assert world.bins_of(margins(1), 1e9) == 4
+    assert world.bins_of(margins(1e12), 1.0) == 32
 
 
-def rows(found: Margins, coarse: tuple[CodedField, ...], *, pairs: bool = True, noise: float = 65.0) -> np.ndarray:
+def rows(
+    found: world.Margins, coarse: tuple[world.CodedField, ...], *, pairs: bool = True, noise: float = 65.0
+) -> np.ndarray:
     source = np.random.default_rng(1)
     sizes = [field.size for field in coarse]
     tables = [source.normal(0, noise, (one, other)) for at, one in enumerate(sizes) for other in sizes[at + 1 :]]
-    return synthetic_cells(GRID, found, coarse, TwoWay(tables if pairs else [], noise), b"sums")
+    return world.synthetic_cells(GRID, found, coarse, world.TwoWay(tables if pairs else [], noise), b"sums")
 
 
 @pytest.mark.parametrize("found", EVERY.values(), ids=EVERY)
 @pytest.mark.parametrize("pairs", [True, False])
-def test_values_lie_in_their_cells_and_any_sums_give_rows(found: Margins, pairs: bool) -> None:
-    cells = rows(found, table_codes(GRID, found, 4, 6), pairs=pairs)
-    assert cells.shape == (ROWS, GRID.width)
-    table = values_in(SCHEMA, GRID, cells, b"sums")
+def test_values_lie_in_their_cells_and_any_sums_give_rows(found: world.Margins, pairs: bool) -> None:
+    cells = rows(found, world.table_codes(GRID, found, 4, 6), pairs=pairs)
+    assert cells.shape == (world.ROWS, GRID.width)
+    table = world.values_in(SCHEMA, GRID, cells, b"sums")
     assert table.columns == [field.name for field in (GRID.fields[at] for at in GRID.fine)]
-    again = GRID.of_raw(table, reading_columns(SCHEMA)).astype(np.int32)
+    again = GRID.of_raw(table, world.reading_columns(SCHEMA)).astype(np.int32)
     for at, field in enumerate(GRID.fields):
         assert (again[:, at] == cells[:, at]).all(), field.name
     for column in SCHEMA.columns:
-        if isinstance(column, DeclaredRange) and column.kind == "numeric":
+        if isinstance(column, world.DeclaredRange) and column.kind == "numeric":
             values = table[column.name].drop_nulls()
             assert values.is_between(column.low, column.high).all()
             assert values.dtype == (pl.Int64 if column.whole else pl.Float64)
@@ -283,34 +259,34 @@ def test_values_lie_in_their_cells_and_any_sums_give_rows(found: Margins, pairs:
 
 def test_rows_have_the_margins_and_follow_from_the_sums_alone() -> None:
     found = margins()
-    coarse = table_codes(GRID, found, 22, 34)
+    coarse = world.table_codes(GRID, found, 22, 34)
     cells = rows(found, coarse, pairs=False)
     for at, counts in zip(GRID.fine, found.counts, strict=True):
-        own = np.bincount(cells[:, at] - GRID.fields[at].start, minlength=len(counts)) / ROWS
+        own = np.bincount(cells[:, at] - GRID.fields[at].start, minlength=len(counts)) / world.ROWS
         assert np.abs(own - counts / found.units).max() < 0.002
     assert (cells == rows(found, coarse, pairs=False)).all()
-    other = synthetic_cells(GRID, found, coarse, TwoWay([], 65.0), b"other sums")
+    other = world.synthetic_cells(GRID, found, coarse, world.TwoWay([], 65.0), b"other sums")
     assert (cells != other).any()
-    assert values_in(SCHEMA, GRID, cells, b"sums").equals(values_in(SCHEMA, GRID, cells, b"sums"))
+    assert world.values_in(SCHEMA, GRID, cells, b"sums").equals(world.values_in(SCHEMA, GRID, cells, b"sums"))
 
 
 def test_columns_that_depend_on_each_other_within_a_class_do_so_in_rows() -> None:
     """Each class has a quarter of the units in each column's order, and tables of two columns say nothing."""
-    grid, classes = grid_of(TableSchema(columns=SCHEMA.columns[:2], undeclared=())), 4
+    grid, classes = world.grid_of(world.TableSchema(columns=SCHEMA.columns[:2], undeclared=())), 4
     found = margins(sizes=[grid.fields[at].size for at in grid.fine])
-    coarse, of_class, labels = table_codes(grid, found, 22, 34), list[np.ndarray](), list[np.ndarray]()
+    coarse, of_class, labels = world.table_codes(grid, found, 22, 34), list[np.ndarray](), list[np.ndarray]()
     for at, counts, field in zip(grid.fine, found.counts, coarse, strict=True):
-        groups = groups_of(grid.fields[at], field)
+        groups = world.groups_of(grid.fields[at], field)
         own = np.bincount(groups, counts, field.size)
         quarter = np.minimum((np.cumsum(own) - own / 2) / own.sum() * classes, classes - 1).astype(int)
         labels.append(own[:, None] * np.eye(classes)[quarter])
         of_class.append(quarter[groups])
     pairs = [np.zeros((coarse[0].size, coarse[1].size))]
 
-    def agreeing(tables: TwoWay) -> float:
-        cells = synthetic_cells(grid, found, coarse, tables, b"sums")
+    def agreeing(tables: world.TwoWay) -> float:
+        cells = world.synthetic_cells(grid, found, coarse, tables, b"sums")
         first, second = (own[cells[:, at] - grid.fields[at].start] for own, at in zip(of_class, grid.fine, strict=True))
         return float((first == second).mean())
 
-    assert agreeing(TwoWay(pairs, 1e6)) < 0.4
-    assert agreeing(TwoWay(pairs, 1e6, labels, 1.0)) > 0.5
+    assert agreeing(world.TwoWay(pairs, 1e6)) < 0.4
+    assert agreeing(world.TwoWay(pairs, 1e6, labels, 1.0)) > 0.5

@@ -25,26 +25,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
+from tests import world
 from tests.support.console import concord
 from tests.support.encodings import THREE
 from tests.support.published import SESSION, World, rewrite
 from tests.support.sentences import says
 from tests.support.students import republish
-from tests.world import (
-    Chosen,
-    Code,
-    NotVerified,
-    ScoreClassifier,
-    Tallied,
-    dump,
-    export,
-    handed_on,
-    load,
-    published_student,
-    student_of,
-    trusted_types,
-    verify_published,
-)
 
 X, Y = np.random.default_rng(3).random((60, 3)), np.array(["no", "yes"] * 30)
 LEARNERS: list[Any] = [
@@ -94,11 +80,11 @@ def test_a_folder_runs_no_code(
     student[0].feature_names_in_, student[0].n_features_in_ = np.array(["size", "shade", "note"], dtype=object), 3
     rewrite(folder, lambda values: values["student"].update(estimator=estimator))
     republish(folder, student)
-    with pytest.raises(NotVerified, match="is not a type that students consist of"):
-        student_of(handed_on(str(folder), tmp_path)).predict(small.rows)
-    with pytest.raises(NotVerified):
-        export(handed_on(str(folder), tmp_path), tmp_path / "to")
-    checks = {check.name: check for check in verify_published(folder, small.plan.path("test"))}
+    with pytest.raises(world.NotVerified, match="is not a type that students consist of"):
+        world.student_of(world.handed_on(str(folder), tmp_path)).predict(small.rows)
+    with pytest.raises(world.NotVerified):
+        world.export(world.handed_on(str(folder), tmp_path), tmp_path / "to")
+    checks = {check.name: check for check in world.verify_published(folder, small.plan.path("test"))}
     assert "is not a type that students consist of" in checks[f"{SESSION}: public test"].detail
     assert not marker.exists()
 
@@ -107,7 +93,7 @@ def test_a_folder_runs_no_code(
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
 def test_every_learner_is_read_back(learner: Any) -> None:
     learner.fit(X, Y)
-    assert (load(dump(learner)).predict(X) == learner.predict(X)).all()
+    assert (world.load(world.dump(learner)).predict(X) == learner.predict(X)).all()
 
 
 class Foreign(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -115,12 +101,12 @@ class Foreign(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
 
 
 def test_a_foreign_package_is_trusted_by_ones_own_word_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    file, package = dump(Foreign()), __name__.partition(".")[0]
-    with pytest.raises(NotVerified, match=f"CONCORD_TRUST={package}$"):
-        trusted_types(file)
-    assert trusted_types(file, f"{__name__}.Foreign") == [f"{__name__}.Foreign"]
+    file, package = world.dump(Foreign()), __name__.partition(".")[0]
+    with pytest.raises(world.NotVerified, match=f"CONCORD_TRUST={package}$"):
+        world.trusted_types(file)
+    assert world.trusted_types(file, f"{__name__}.Foreign") == [f"{__name__}.Foreign"]
     monkeypatch.setenv("CONCORD_TRUST", package)
-    assert isinstance(load(file), Foreign)
+    assert isinstance(world.load(file), Foreign)
 
 
 @pytest.mark.parametrize("function", [subprocess.call, numpy.testing.runstring])
@@ -129,8 +115,8 @@ def test_no_word_opens_a_package_that_holds_everything(
 ) -> None:
     package = function.__module__.partition(".")[0]
     monkeypatch.setenv("CONCORD_TRUST", package)
-    with pytest.raises(NotVerified, match=r"students consist of$"):
-        trusted_types(dump(FunctionTransformer(function)), f"{package}.Student")
+    with pytest.raises(world.NotVerified, match=r"students consist of$"):
+        world.trusted_types(world.dump(FunctionTransformer(function)), f"{package}.Student")
 
 
 # Its values -----------------------------------------------------------------------------------------------------------
@@ -141,7 +127,7 @@ CODE = "1}}]); open({marker!r}, 'w') #"
 
 def student() -> Any:
     rows = np.random.default_rng(2).random((20, THREE.width))
-    return published_student(THREE, LogisticRegression().fit(rows, np.array(["no", "yes"] * 10)))
+    return world.published_student(THREE, LogisticRegression().fit(rows, np.array(["no", "yes"] * 10)))
 
 
 def part(made: Any, column: str) -> Any:
@@ -158,8 +144,10 @@ CHANGES: dict[str, Callable[[Any, str], object]] = {
     "kind": lambda made, code: setattr(part(made, "size")[0], "kind", code),
     "fill": lambda made, code: setattr(part(made, "size")["fill"], "statistics_", np.array([code], dtype=object)),
     "words": lambda made, code: setattr(part(made, "shade")[1], "categories_", [hidden(code)]),
-    "codes": lambda made, code: part(made, "shade").steps.__setitem__(1, ("code", Code(0, words=[*hidden(code)]))),
-    "cuts": lambda made, code: part(made, "size").steps.__setitem__(1, ("code", Code(0, cuts=[code]))),  # type: ignore[list-item]
+    "codes": lambda made, code: part(made, "shade").steps.__setitem__(
+        1, ("code", world.Code(0, words=[*hidden(code)]))
+    ),
+    "cuts": lambda made, code: part(made, "size").steps.__setitem__(1, ("code", world.Code(0, cuts=[code]))),  # type: ignore[list-item]
     "classes": lambda made, code: setattr(made["student"], "classes_", hidden(code)),
     "names": lambda made, code: setattr(
         made["encode"],
@@ -185,14 +173,14 @@ def test_words_of_a_stranger_stay_words_in_a_program(folder: Path, tmp_path: Pat
     columns = [column.model_copy(update={"name": f"{column.name}'{code}"}) for column in THREE.columns]
     odd = columns[1].model_copy(update={"vocabulary": (f"'{code}", f'"""{code}')})
     encoding = THREE.model_copy(update={"columns": (columns[0], odd, columns[2])})
-    made = published_student(encoding, student()["student"])
+    made = world.published_student(encoding, student()["student"])
     assert concord("export", str(republish(folder, made)), "--to", str(tmp_path / "out"))[0] == 0
     program = ast.parse((tmp_path / "out" / "example.py").read_text())
     called = [node.func for node in ast.walk(program) if isinstance(node, ast.Call)]
     assert {ast.unparse(each) for each in called} == {"skops.io.load", "pd.DataFrame", "print", "student.predict"}
 
 
-ANY: Any = (Code, Chosen)
+ANY: Any = (world.Code, world.Chosen)
 code, chosen = ANY
 OTHERS: dict[str, Any] = {
     "no number": code("0"),
@@ -201,21 +189,21 @@ OTHERS: dict[str, Any] = {
     "infinite": code(0, cuts=[float("inf")]),
     "no words": code(0, words=[1]),
     "no hypothesis": chosen(["box"], ["no", "yes"]),
-    "the same class": ScoreClassifier(LogisticRegression(), ["no", "no"]),
-    "no class": ScoreClassifier(LogisticRegression(), []),
-    "no point": Tallied(np.ones((2, 1)), np.ones(1), np.ones(1), ["no", "yes"], "elsewhere"),
-    "no weights": Tallied(np.array([["a"]]), np.ones(1), np.ones(1), ["no", "yes"]),
-    "weights of nothing": Tallied(np.array([[np.nan]]), np.ones(1), np.ones(1), ["no", "yes"]),
+    "the same class": world.ScoreClassifier(LogisticRegression(), ["no", "no"]),
+    "no class": world.ScoreClassifier(LogisticRegression(), []),
+    "no point": world.Tallied(np.ones((2, 1)), np.ones(1), np.ones(1), ["no", "yes"], "elsewhere"),
+    "no weights": world.Tallied(np.array([["a"]]), np.ones(1), np.ones(1), ["no", "yes"]),
+    "weights of nothing": world.Tallied(np.array([[np.nan]]), np.ones(1), np.ones(1), ["no", "yes"]),
 }
 
 
 def test_a_part_with_another_value_and_a_file_that_is_none_are_one_sentence() -> None:
     for other in OTHERS.values():
-        with pytest.raises(NotVerified, match=r"^the student's \w+ has a \w+ that Concord never writes$"):
-            load(dump(other))
+        with pytest.raises(world.NotVerified, match=r"^the student's \w+ has a \w+ that Concord never writes$"):
+            world.load(world.dump(other))
     for file in (b"", b"PK", b"no archive"):
-        with pytest.raises(NotVerified, match=r"^the student's file is not one that Concord writes \(\w+\)$"):
-            load(file)
+        with pytest.raises(world.NotVerified, match=r"^the student's file is not one that Concord writes \(\w+\)$"):
+            world.load(file)
 
 
 def test_a_student_that_fails_on_purpose_is_one_sentence(folder: Path, tmp_path: Path) -> None:

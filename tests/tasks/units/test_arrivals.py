@@ -11,36 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import world
 from tests.support.people import people, tallied, write_tables
 from tests.support.sentences import facts
-from tests.world import (
-    NAME,
-    Arriving,
-    Coding,
-    Ints,
-    NotVerified,
-    Period,
-    Plan,
-    PrivateRows,
-    Ref,
-    Stream,
-    Vault,
-    WrongInput,
-    cast_rows,
-    check_unchanged,
-    columns_asked,
-    contents_by_place,
-    count,
-    files_by_place,
-    gather,
-    learn_codes,
-    learn_encoding,
-    parse_plan,
-    planned_rounds,
-    table_of,
-    take,
-    total_of,
-)
 
 KEY = bytes(range(32))
 ROWS = people(60, 7)
@@ -52,16 +25,16 @@ class Weeks:
     def __init__(self, folder: Path, unit: str | None = "person") -> None:
         given = tallied(write_tables(folder), 600, private="arriving", unit=unit)
         given["stream"] = {"season": 9, **({} if unit else {"delivery": "each row once"})}
-        self.plan: Plan = parse_plan(given)
-        self.encoding = learn_encoding(self.plan)
+        self.plan: world.Plan = world.parse_plan(given)
+        self.encoding = world.learn_encoding(self.plan)
         public = pl.read_parquet(self.plan.path("public"))
-        cells = cast_rows(public.select(self.encoding.features), self.encoding)
-        self.codes = learn_codes([cells], self.encoding.columns, coarse=8)
-        self.vault, self.folder = Vault(folder / "vault"), folder / "arriving"
+        cells = world.cast_rows(public.select(self.encoding.features), self.encoding)
+        self.codes = world.learn_codes([cells], self.encoding.columns, coarse=8)
+        self.vault, self.folder = world.Vault(folder / "vault"), folder / "arriving"
         self.folder.mkdir()
-        self.periods, self.names = list[Period](), list[tuple[Ref, ...]]()
-        rounds = planned_rounds(classes=2, fields=len(self.codes.coarse), codes=self.codes.size, rounds=1)
-        stream = Stream.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, season=9)
+        self.periods, self.names = list[world.Period](), list[tuple[world.Ref, ...]]()
+        rounds = world.planned_rounds(classes=2, fields=len(self.codes.coarse), codes=self.codes.size, rounds=1)
+        stream = world.Stream.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, season=9)
         spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
         self.question = stream.question(1, self.codes.coarse, spans)
 
@@ -70,36 +43,40 @@ class Weeks:
         return self.folder / f"{name}.parquet"
 
     @property
-    def private(self) -> PrivateRows:
-        return PrivateRows(self.plan, self.encoding, self.vault, KEY)
+    def private(self) -> world.PrivateRows:
+        return world.PrivateRows(self.plan, self.encoding, self.vault, KEY)
 
     @property
     def contents(self) -> dict[str, str]:
-        return contents_by_place(self.plan, self.vault, files_by_place(self.plan, self.vault))
+        return world.contents_by_place(self.plan, self.vault, world.files_by_place(self.plan, self.vault))
 
-    def taken(self) -> Period:
-        return take(self.plan, self.vault, self.contents, self.periods, columns_asked(self.plan, self.encoding))
+    def taken(self) -> world.Period:
+        return world.take(
+            self.plan, self.vault, self.contents, self.periods, world.columns_asked(self.plan, self.encoding)
+        )
 
     def check(self) -> None:
-        check_unchanged(self.plan, self.contents, self.periods)
+        world.check_unchanged(self.plan, self.contents, self.periods)
 
-    def next(self) -> Ints:
+    def next(self) -> world.Ints:
         """The sums of the next period's new units; the last is the constant's."""
         period = self.taken()
         self.periods.append(period)
         return self.count(len(self.periods) - 1)
 
-    def count(self, number: int) -> Ints:
+    def count(self, number: int) -> world.Ints:
         """The sums of that period, counted once more."""
         before = self.names[number - 1] if number else ()
-        arriving = Arriving(table_of(self.plan, self.vault, self.periods[number]), KEY, before, f"arrived/d/{number}")
-        coding = Coding(self.private, self.codes, arriving)
-        blocks = gather(coding, f"units/d/{number}")
+        arriving = world.Arriving(
+            world.table_of(self.plan, self.vault, self.periods[number]), KEY, before, f"arrived/d/{number}"
+        )
+        coding = world.Coding(self.private, self.codes, arriving)
+        blocks = world.gather(coding, f"units/d/{number}")
         self.names[number:] = [tuple(arriving.names)]
-        sums = [count([block], self.question, self.vault, f"sums/d/{at}") for at, block in enumerate(blocks)]
-        return total_of(sums, self.vault)
+        sums = [world.count([block], self.question, self.vault, f"sums/d/{at}") for at, block in enumerate(blocks)]
+        return world.total_of(sums, self.vault)
 
-    def units(self, sums: Ints) -> int:
+    def units(self, sums: world.Ints) -> int:
         return int(sums[-1]) // self.question.count
 
 
@@ -141,7 +118,7 @@ def test_a_unit_counts_in_its_first_period_and_in_no_other_and_counting_again_gi
         assert np.array_equal(weeks.count(number), sums)
         seen += new
         assert (weeks.units(sums), weeks.names[number]) == (new, names)
-        assert sum(len(weeks.vault.read(ref)) for ref in names) == (seen * NAME.itemsize if unit else 0)
+        assert sum(len(weeks.vault.read(ref)) for ref in names) == (seen * world.NAME.itemsize if unit else 0)
         weeks.check()
 
 
@@ -200,12 +177,12 @@ def next_file(rows: pl.DataFrame, name: str = "2") -> Callable[[Weeks], object]:
 
 
 STOPS: dict[str, tuple[Callable[[Weeks], object], type[Exception], str]] = {
-    "a file that changed": (changed_file, NotVerified, facts("changed", "period")),
-    "a file that is gone": (gone_before_it_is_read, NotVerified, "is gone before it was read"),
-    "whole numbers": (next_file(of(8, kind=pl.Int32)), WrongInput, r"'person' .*, but a new file .* as int32"),
-    "doubles": (next_file(of(8, kind=pl.Float64)), WrongInput, "must name a column of text, whole numbers or"),
-    "another table": (next_file(of("b").drop("outcome")), WrongInput, facts("'outcome'", "data.label")),
-    "a path that names a column": (next_file(of("a"), "person=7/2"), WrongInput, "NAME=VALUE"),
+    "a file that changed": (changed_file, world.NotVerified, facts("changed", "period")),
+    "a file that is gone": (gone_before_it_is_read, world.NotVerified, "is gone before it was read"),
+    "whole numbers": (next_file(of(8, kind=pl.Int32)), world.WrongInput, r"'person' .*, but a new file .* as int32"),
+    "doubles": (next_file(of(8, kind=pl.Float64)), world.WrongInput, "must name a column of text, whole numbers or"),
+    "another table": (next_file(of("b").drop("outcome")), world.WrongInput, facts("'outcome'", "data.label")),
+    "a path that names a column": (next_file(of("a"), "person=7/2"), world.WrongInput, "NAME=VALUE"),
 }
 """What stops after a first period: a later file of another type might name a unit otherwise."""
 
@@ -228,5 +205,5 @@ def test_a_file_that_is_gone_later_is_no_change_unless_its_rows_would_be_asked_a
         if unit:
             weeks.check()
         else:
-            with pytest.raises(NotVerified, match=facts("gone", "period", "its path")):
+            with pytest.raises(world.NotVerified, match=facts("gone", "period", "its path")):
                 weeks.check()

@@ -15,24 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import world
 from tests.support.homes import door_of
 from tests.support.people import changed, tables_of_plan, write_tables
 from tests.support.sentences import facts
-from tests.world import (
-    NOBODY,
-    PLAIN,
-    Erased,
-    WrongInput,
-    _named,
-    canonical_id,
-    erase,
-    erased_units,
-    learn_encoding,
-    name_of,
-    open_private,
-    read_column,
-    rows_with_units,
-)
 
 INTEGERS = [kind() for kind in (pa.int8, pa.int16, pa.int32, pa.int64, pa.uint8, pa.uint16, pa.uint32, pa.uint64)]
 TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
@@ -113,8 +99,8 @@ def write(path: Path, ids: pa.Array) -> Path:
     return path
 
 
-def names(path: Path, erased: Erased = NOBODY) -> list[bytes | None]:
-    frames = rows_with_units(open_private(str(path), unit="person"), {}, erased)
+def names(path: Path, erased: world.Erased = world.NOBODY) -> list[bytes | None]:
+    frames = world.rows_with_units(world.open_private(str(path), unit="person"), {}, erased)
     return [name for _, owner in frames for name in owner]
 
 
@@ -149,7 +135,7 @@ def test_an_id_is_one_unit_in_any_two_files_of_one_type(tmp_path: Path, form: st
         for at in (first, other):
             os.link(files[at], both / files[at].name)
         if is_words(cells[first][0]) != is_words(cells[other][0]):
-            with pytest.raises(WrongInput, match=facts("data.unit", "one type")):
+            with pytest.raises(world.WrongInput, match=facts("data.unit", "one type")):
                 names(both)
         else:
             found = names(both)
@@ -161,8 +147,8 @@ def test_an_id_is_one_unit_in_any_two_files_of_one_type(tmp_path: Path, form: st
 def test_a_label_is_one_class_in_any_type(value: str) -> None:
     """Text, as CSV files and plans have it, and every type that keeps the number or the moment."""
     exact = [(kind, cell) for kind, cell in SAME[value] if not (value == "0.1" and pa.types.is_float32(kind))]
-    columns = [read_column("c", array(*cell), cell[0]) for cell in exact]
-    found = {column.to_frame().select(canonical_id("c", column.dtype)).item() for column in columns}
+    columns = [world.read_column("c", array(*cell), cell[0]) for cell in exact]
+    found = {column.to_frame().select(world.canonical_id("c", column.dtype)).item() for column in columns}
     assert len({*found, None}) == 2
 
 
@@ -211,15 +197,15 @@ def test_a_unit_is_erased_by_any_of_its_spellings_from_any_file(tmp_path: Path, 
     words = [cell for kind, cell in SAME[value] if kind == pa.string() and isinstance(cell, str)]
     files = [write(tmp_path / f"{at}.arrow", array(*cell)) for at, cell in enumerate(SAME[value]) if is_id(cell[0])]
     for word in words:
-        erase(door, "people", word)
-        assert len(erased_units(door, "people")) == KEPT.get(value, 1)
-    erased = Erased.of(door.vault, "people", erased_units(door, "people"))
+        world.erase(door, "people", word)
+        assert len(world.erased_units(door, "people")) == KEPT.get(value, 1)
+    erased = world.Erased.of(door.vault, "people", world.erased_units(door, "people"))
     assert [len(names(file, erased)) for file in files] == [0 if words else 1] * len(files)
 
 
 def named_alone(words: list[str]) -> list[str]:
     frame = pl.DataFrame({"c": words}, schema={"c": pl.String})
-    return frame.select(canonical_id("c", pl.String())).to_series().to_list()
+    return frame.select(world.canonical_id("c", pl.String())).to_series().to_list()
 
 
 WORDS = st.one_of(st.text(max_size=9), st.text("0123456789eE+-. :TZ", max_size=12), st.floats().map(repr))
@@ -232,10 +218,10 @@ def test_a_name_follows_from_its_cell_alone_and_is_its_own(words: list[str]) -> 
     assert named_alone(together) == together
 
 
-@given(st.from_regex(PLAIN, fullmatch=True))
+@given(st.from_regex(world.PLAIN, fullmatch=True))
 def test_a_plain_word_is_its_own_name_by_the_rules_for_odd_ones(word: str) -> None:
-    assert name_of(word.rstrip("\n")) == word.rstrip("\n")
-    assert set(_named(pl.Series([word.rstrip("\n")]))) == {word.rstrip("\n")}
+    assert world.name_of(word.rstrip("\n")) == word.rstrip("\n")
+    assert set(world._named(pl.Series([word.rstrip("\n")]))) == {word.rstrip("\n")}
 
 
 SPELLINGS = [
@@ -259,17 +245,17 @@ def test_odd_spellings_of_an_id_have_one_name() -> None:
 def test_a_number_has_one_name_in_all_spellings(number: Decimal, shift: int) -> None:
     spelled = [f"{number:f}", f"{number:e}", f"+{abs(number):f}", f"{number.scaleb(-shift):f}e{shift}", f"{number}000"]
     signed = [word for word in spelled[:4] if number >= 0 or word[0] != "+"]
-    assert len({name_of(word) for word in signed}) == 1
+    assert len({world.name_of(word) for word in signed}) == 1
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_double_is_named_as_its_shortest_text(number: float) -> None:
-    name = pl.DataFrame({"c": [number]}).select(canonical_id("c", pl.Float64())).item()
-    assert name == name_of(repr(number))
+    name = pl.DataFrame({"c": [number]}).select(world.canonical_id("c", pl.Float64())).item()
+    assert name == world.name_of(repr(number))
 
 
 @pytest.mark.parametrize("classes", [("1", "1.0"), ("true", "True"), ("e\u0301", "é")])
 def test_classes_that_read_as_one_are_refused(tmp_path: Path, classes: tuple[str, str]) -> None:
     plan = changed(tables_of_plan(write_tables(tmp_path)), data__classes=[*classes, "2"])
-    with pytest.raises(WrongInput, match=facts("data.classes", "differ")):
-        learn_encoding(plan)
+    with pytest.raises(world.WrongInput, match=facts("data.classes", "differ")):
+        world.learn_encoding(plan)

@@ -11,35 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.world import (
-    LABEL,
-    LACKS,
-    LINEAR,
-    SHARD,
-    Block,
-    Encoding,
-    LinearTeachers,
-    NotVerified,
-    PublicBatch,
-    Scaled,
-    Teacher,
-    TeachersPlan,
-    Vault,
-    aligned_copy,
-    fitted_teacher,
-    fixed_vote,
-    poll,
-    silenced,
-    teach,
-    units_teachers,
-    weights_of,
-    write_frame,
-)
+from tests import world
 
 LOGISTIC, RIDGE = "sklearn.linear_model.LogisticRegression", "sklearn.linear_model.RidgeClassifier"
 LDA, SVC = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis", "sklearn.svm.LinearSVC"
 LEARNERS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in LINEAR),
+    *((name, {}) for name in world.LINEAR),
     (LOGISTIC, {"C": 30.0, "fit_intercept": False}),
     (LOGISTIC, {"solver": "newton-cholesky", "class_weight": "balanced"}),
     (RIDGE, {"alpha": 1e-3, "fit_intercept": False}),
@@ -68,24 +45,24 @@ def shards(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
             X[rng.integers(0, rows), column] = 40.0
     if draw(st.booleans()):
         X[rows // 2 :], y[rows // 2 :] = X[0], y[0]
-    return aligned_copy(X.astype(np.float32)), aligned_copy(y), classes
+    return world.aligned_copy(X.astype(np.float32)), world.aligned_copy(y), classes
 
 
-def plan_of(estimator: str, params: dict[str, Any]) -> TeachersPlan:
-    return TeachersPlan(count=5, estimator=estimator, params=params)
+def plan_of(estimator: str, params: dict[str, Any]) -> world.TeachersPlan:
+    return world.TeachersPlan(count=5, estimator=estimator, params=params)
 
 
-def taught(plan: TeachersPlan, X: np.ndarray, y: np.ndarray, classes: int) -> tuple[Teacher, np.ndarray]:
+def taught(plan: world.TeachersPlan, X: np.ndarray, y: np.ndarray, classes: int) -> tuple[world.Teacher, np.ndarray]:
     """A teacher, and its weights as of a block with no other (outputs, 1, width + 1)."""
-    with silenced():
-        teacher = fitted_teacher(plan, 0, X, y, classes)
-        return teacher, weights_of(teacher.model, teacher.fixed, X.shape[1], classes)[:, None]
+    with world.silenced():
+        teacher = world.fitted_teacher(plan, 0, X, y, classes)
+        return teacher, world.weights_of(teacher.model, teacher.fixed, X.shape[1], classes)[:, None]
 
 
 def votes_by(weights: np.ndarray, X: np.ndarray, classes: int) -> np.ndarray:
     counts = np.zeros((len(X), classes), dtype=np.uint32)
-    with silenced():
-        LinearTeachers(weights).add_votes(counts, X)
+    with world.silenced():
+        world.LinearTeachers(weights).add_votes(counts, X)
     return counts
 
 
@@ -102,12 +79,12 @@ def test_votes_are_those_of_scikit_learn_but_near_ties(
     counts = votes_by(weights, public, classes)
     assert set(counts.sum(axis=1)) == {1}
     if teacher.model is None:
-        assert set(counts.argmax(axis=1)) == {fixed_vote(0, y, classes)}
+        assert set(counts.argmax(axis=1)) == {world.fixed_vote(0, y, classes)}
         return
-    assert (weights[np.setdiff1d(np.arange(classes), y)][..., -1] == np.float32(LACKS)).all() or classes == 2
-    (scores,) = LinearTeachers(weights.astype(np.float64)).scores(public)
+    assert (weights[np.setdiff1d(np.arange(classes), y)][..., -1] == np.float32(world.LACKS)).all() or classes == 2
+    (scores,) = world.LinearTeachers(weights.astype(np.float64)).scores(public)
     best = np.sort(scores[:, 0], axis=0) if classes > 2 else np.vstack([0 * scores[0], np.abs(scores[0])])
-    size = 1 + np.abs(weights[weights > LACKS / 2]).max() * (1 + np.abs(public).max(axis=1))
+    size = 1 + np.abs(weights[weights > world.LACKS / 2]).max() * (1 + np.abs(public).max(axis=1))
     clear = best[-1] - best[-2] > 1e-5 * size
     assert np.array_equal(counts.argmax(axis=1)[clear], teacher.votes(public, classes)[clear])
 
@@ -129,14 +106,14 @@ def test_a_score_that_overflows_to_no_number_is_never_the_largest() -> None:
 
 
 SHARDS = {0: [0, 0, 1, 1, 2], 1: [2, 2, 2], 3: [1, 0, 2, 2]}
-COLUMN = Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
+COLUMN = world.Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
 
 
 def block_of(labels: dict[int, list[int]]) -> pl.DataFrame:
     rng = np.random.default_rng(1)
     parts = [
-        pl.DataFrame({SHARD: [shard] * len(y), "x": rng.normal(size=len(y)) + y, LABEL: y}).cast(
-            {SHARD: pl.UInt32, "x": pl.Float64, LABEL: pl.UInt16}
+        pl.DataFrame({world.SHARD: [shard] * len(y), "x": rng.normal(size=len(y)) + y, world.LABEL: y}).cast(
+            {world.SHARD: pl.UInt32, "x": pl.Float64, world.LABEL: pl.UInt16}
         )
         for shard, y in labels.items()
     ]
@@ -147,22 +124,22 @@ def block_of(labels: dict[int, list[int]]) -> pl.DataFrame:
 def test_a_block_votes_as_the_same_teachers_one_by_one(
     tmp_path: Path, classes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vault = Vault(tmp_path / "vault")
-    encoding = Encoding(columns=(COLUMN,), label="y", classes=("a", "b", "c")[:classes])
+    vault = world.Vault(tmp_path / "vault")
+    encoding = world.Encoding(columns=(COLUMN,), label="y", classes=("a", "b", "c")[:classes])
     labels = {shard: [min(y, classes - 1) for y in own] for shard, own in SHARDS.items()}
-    block = write_frame(block_of(labels), vault, "block")
-    plan = TeachersPlan(count=5)
-    array = teach(Block((0, 5), block), plan, encoding, vault, "array")
+    block = world.write_frame(block_of(labels), vault, "block")
+    plan = world.TeachersPlan(count=5)
+    array = world.teach(world.Block((0, 5), block), plan, encoding, vault, "array")
     with monkeypatch.context() as one_by_one:
-        one_by_one.setattr(units_teachers, "is_linear", lambda _: False)
-        models = teach(Block((0, 5), block), plan, encoding, vault, "models")
-    assert isinstance(pickle.loads(vault.read(models))[0], Teacher)
+        one_by_one.setattr(world.units_teachers, "is_linear", lambda _: False)
+        models = world.teach(world.Block((0, 5), block), plan, encoding, vault, "models")
+    assert isinstance(pickle.loads(vault.read(models))[0], world.Teacher)
     assert np.load(vault.root / "array", allow_pickle=False).shape == ((1, 5, 2) if classes == 2 else (3, 5, 2))
     values = pl.DataFrame({"x": np.linspace(-4, 5, 1_201)})
-    batch = PublicBatch(ref=write_frame(values, vault, "batch"), first=0, rows=values.height)
+    batch = world.PublicBatch(ref=world.write_frame(values, vault, "batch"), first=0, rows=values.height)
 
     def votes(name: str, *ensembles: Any) -> np.ndarray:
-        table = pa.ipc.open_file(vault.read(poll(batch, ensembles, encoding, vault, name))).read_all()
+        table = pa.ipc.open_file(vault.read(world.poll(batch, ensembles, encoding, vault, name))).read_all()
         return np.column_stack([column.to_numpy() for column in table.columns])
 
     single, product = votes("single", models), votes("product", array)
@@ -170,5 +147,5 @@ def test_a_block_votes_as_the_same_teachers_one_by_one(
     with vault.create("again") as other:
         other.write(vault.read(array))
     assert np.array_equal(votes("twice", array, other.ref), 2 * product)
-    with pytest.raises(NotVerified, match="vote twice"):
+    with pytest.raises(world.NotVerified, match="vote twice"):
         votes("the same", array, array)

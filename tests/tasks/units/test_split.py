@@ -14,30 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.world import (
-    LABEL,
-    SHARD,
-    SPILLS,
-    Empty,
-    Encoding,
-    Hashed,
-    OneHot,
-    Passed,
-    Plan,
-    PrivateRows,
-    Vault,
-    hashed,
-    keyed_bits,
-    learn_encoding,
-    parse_plan,
-    read_frame,
-    row_digests,
-    spilling,
-    split,
-    units_spill,
-    units_split,
-    units_units,
-)
+from tests import world
 
 KEY = bytes(range(32))
 K, BLOCK = 7, 3
@@ -57,17 +34,17 @@ def table(rows: int) -> list[str]:
     ]
 
 
-def plan(folder: Path, lines: list[str] | bytes, *, unit: str | None = None, name: str = "private.csv") -> Plan:
+def plan(folder: Path, lines: list[str] | bytes, *, unit: str | None = None, name: str = "private.csv") -> world.Plan:
     text = lines if isinstance(lines, bytes) else (HEADER + "".join(line + "\n" for line in lines)).encode()
     (folder / name).write_bytes(text)
     (folder / "public.csv").write_text(PUBLIC)
     return plan_of(folder, name, unit)
 
 
-def plan_of(folder: Path, private: str, unit: str | None) -> Plan:
+def plan_of(folder: Path, private: str, unit: str | None) -> world.Plan:
     data = {"private": private, "public": "public.csv", "label": "outcome", "classes": ["no", "yes"]}
     privacy = {"domain": "d", "epsilon": 1, "delta": 1e-5, "lifetime": {"epsilon": 1, "delta": 1e-5}}
-    return parse_plan(
+    return world.parse_plan(
         {
             "data": data | ({"unit": unit} if unit else {}),
             "privacy": privacy,
@@ -81,15 +58,15 @@ def plan_of(folder: Path, private: str, unit: str | None) -> Plan:
 def shards(folder: Path, lines: list[str] | bytes, *, unit: str | None = None) -> Shards:
     """What every shard holds, read back from the vault."""
     made = plan(folder, lines, unit=unit)
-    return contents(made, learn_encoding(made), folder)
+    return contents(made, world.learn_encoding(made), folder)
 
 
-def contents(made: Plan, encoding: Encoding, folder: Path, key: bytes = KEY) -> Shards:
-    vault = Vault(folder / "vault")
-    refs = split(PrivateRows(made, encoding, vault, key), "shards")
+def contents(made: world.Plan, encoding: world.Encoding, folder: Path, key: bytes = KEY) -> Shards:
+    vault = world.Vault(folder / "vault")
+    refs = world.split(world.PrivateRows(made, encoding, vault, key), "shards")
     assert len(refs) == 3  # ceil(7 / 3), whatever the rows
-    rows = pl.concat(read_frame(ref, vault) for ref in refs)
-    return {shard: rows.filter(pl.col(SHARD) == shard).drop(SHARD).rows() for shard in range(K)}
+    rows = pl.concat(world.read_frame(ref, vault) for ref in refs)
+    return {shard: rows.filter(pl.col(world.SHARD) == shard).drop(world.SHARD).rows() for shard in range(K)}
 
 
 @pytest.mark.parametrize("same", [slice(0, 0), slice(0, 8), slice(8, 16)])
@@ -98,24 +75,24 @@ def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(
 ) -> None:
     """Also if digests differ in one half alone."""
 
-    def digests_of(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
-        found = row_digests(rows, encoding, key)
+    def digests_of(rows: pl.DataFrame, encoding: world.Encoding, key: bytes) -> list[bytes]:
+        found = world.row_digests(rows, encoding, key)
         return [each[: same.start] + bytes(same.stop - same.start) + each[same.stop :] for each in found]
 
-    monkeypatch.setattr(units_split, "row_digests", digests_of)
+    monkeypatch.setattr(world.units_split, "row_digests", digests_of)
     lines = [*table(40), *[table(1)[0]] * 20]
     made = plan(tmp_path, lines)
-    encoding = learn_encoding(made)
-    files = split(PrivateRows(made, encoding, Vault(tmp_path / "vault"), KEY), "shards")
-    rows = pl.concat(read_frame(ref, Vault(tmp_path / "vault")) for ref in files)
+    encoding = world.learn_encoding(made)
+    files = world.split(world.PrivateRows(made, encoding, world.Vault(tmp_path / "vault"), KEY), "shards")
+    rows = pl.concat(world.read_frame(ref, world.Vault(tmp_path / "vault")) for ref in files)
     named = Counter[bytes]()
     expected = list[int]()
-    for digest in (digests := digests_of(rows.drop(SHARD), encoding, KEY)):
+    for digest in (digests := digests_of(rows.drop(world.SHARD), encoding, KEY)):
         named[digest] += 1
         name = digest + named[digest].to_bytes(8, "little")
         bits = blake2b(name, key=KEY, person=b"shard", digest_size=8).digest()
         expected.append(int.from_bytes(bits, "little") % K)
-    found = zip(digests, rows[SHARD], strict=True)
+    found = zip(digests, rows[world.SHARD], strict=True)
     assert sorted(found) == sorted(zip(digests, expected, strict=True))
     assert max(named.values()) > 20
 
@@ -127,7 +104,7 @@ def test_a_null_unit_is_left_out_and_any_other_odd_unit_is_not(tmp_path: Path) -
 
 def test_blocks_that_share_a_spill_file_are_parted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = shards(tmp_path, table(60))
-    monkeypatch.setattr(units_split, "SPILLS", 2)
+    monkeypatch.setattr(world.units_split, "SPILLS", 2)
     assert shards(tmp_path, table(60)) == whole
 
 
@@ -135,26 +112,26 @@ def test_all_files_of_a_spill_may_be_open_if_a_process_may_open_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on some systems: else a table that fits in memory is split, and a larger one ends the run."""
-    monkeypatch.setattr(units_spill, "HELD_BYTES", 0)
-    limits, rows = resource.getrlimit(resource.RLIMIT_NOFILE), pl.DataFrame({"x": range(2 * SPILLS)})
+    monkeypatch.setattr(world.units_spill, "HELD_BYTES", 0)
+    limits, rows = resource.getrlimit(resource.RLIMIT_NOFILE), pl.DataFrame({"x": range(2 * world.SPILLS)})
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
     try:
-        with spilling(Vault(tmp_path), "spill", rows.schema) as spill:
-            spill.add(rows, rows["x"] % SPILLS)
-            assert [part["x"].to_list() for part in spill.read(2)] == [[0, SPILLS], [1, SPILLS + 1]]
+        with world.spilling(world.Vault(tmp_path), "spill", rows.schema) as spill:
+            spill.add(rows, rows["x"] % world.SPILLS)
+            assert [part["x"].to_list() for part in spill.read(2)] == [[0, world.SPILLS], [1, world.SPILLS + 1]]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_a_digest_is_of_the_cells_one_after_another_as_it_always_was() -> None:
     """Each in as many bytes as its type has, and a byte that says whether it is null; whatever the last one is."""
-    encoding = Encoding(
+    encoding = world.Encoding(
         columns=(
-            Passed(name="picture", element="uint8", size=2),
-            OneHot(name="city", vocabulary=("Rome", "Bonn"), missing=True),
-            Empty(name="nothing"),
-            Hashed(name="words", size=4),
-            Passed(name="vector", element="float32", size=1),
+            world.Passed(name="picture", element="uint8", size=2),
+            world.OneHot(name="city", vocabulary=("Rome", "Bonn"), missing=True),
+            world.Empty(name="nothing"),
+            world.Hashed(name="words", size=4),
+            world.Passed(name="vector", element="float32", size=1),
         ),
         label="outcome",
         classes=("no", "yes"),
@@ -165,14 +142,14 @@ def test_a_digest_is_of_the_cells_one_after_another_as_it_always_was() -> None:
             "city": ["Bonn", None],
             "words": ["", None],
             "vector": [[-0.0], [float("nan")]],
-            LABEL: [1, 0],
+            world.LABEL: [1, 0],
         },
         {
             "picture": pl.Array(pl.UInt8, 2),
             "city": pl.String,
             "words": pl.String,
             "vector": pl.Array(pl.Float32, 1),
-            LABEL: pl.UInt16,
+            world.LABEL: pl.UInt16,
         },
     )
     nan = np.array([np.nan], "<f4").tobytes()
@@ -181,8 +158,8 @@ def test_a_digest_is_of_the_cells_one_after_another_as_it_always_was() -> None:
         b"\0\0\1\0\0\0\0\1\0\0\0\0\1" + nan + b"\0\0\0",
     ]
     expected = [blake2b(each, key=KEY, person=b"content", digest_size=16).digest() for each in cells]
-    assert row_digests(rows, encoding, KEY) == expected
-    assert row_digests(rows[:0], encoding, KEY) == []
+    assert world.row_digests(rows, encoding, KEY) == expected
+    assert world.row_digests(rows[:0], encoding, KEY) == []
 
 
 # Keyed bits -----------------------------------------------------------------------------------------------------------
@@ -195,26 +172,26 @@ def test_a_unit_has_its_bits_however_many_rows_it_has(chunks: int) -> None:
     for purpose in (b"shard", b"sample"):
         alone = [blake2b(name, key=KEY, person=purpose, digest_size=8).digest() for name in names] * chunks
         units = pl.concat([pl.Series(names, dtype=pl.Binary)] * chunks, rechunk=False)
-        assert keyed_bits(units, KEY, purpose).astype("<u8").tobytes() == b"".join(alone)
-        assert keyed_bits(units.head(0), KEY, purpose).tolist() == []
+        assert world.keyed_bits(units, KEY, purpose).astype("<u8").tobytes() == b"".join(alone)
+        assert world.keyed_bits(units.head(0), KEY, purpose).tolist() == []
 
 
 def test_long_names_are_copied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their bits are as ever, in whatever company a name is copied."""
     names = [bytes([at % 7]) * (at % 40) for at in range(300)]
     units, copied = pl.Series(names, dtype=pl.Binary), list[int]()
-    whole = keyed_bits(units, KEY, b"shard").tolist()
+    whole = world.keyed_bits(units, KEY, b"shard").tolist()
 
     def noted(contents: Iterable[bytes], *how: Any) -> list[bytes]:
         held = list(contents)
         copied.append(sum(map(len, held)))
-        return hashed(held, *how)
+        return world.hashed(held, *how)
 
-    monkeypatch.setattr(units_units, "NAMES_BYTES", 200)
-    monkeypatch.setattr(units_units, "hashed", noted)
-    assert keyed_bits(units, KEY, b"shard").tolist() == whole
+    monkeypatch.setattr(world.units_units, "NAMES_BYTES", 200)
+    monkeypatch.setattr(world.units_units, "hashed", noted)
+    assert world.keyed_bits(units, KEY, b"shard").tolist() == whole
     assert max(copied) <= 400
-    assert keyed_bits(pl.Series([b"x" * 1000], dtype=pl.Binary), KEY, b"shard").tolist() != []
+    assert world.keyed_bits(pl.Series([b"x" * 1000], dtype=pl.Binary), KEY, b"shard").tolist() != []
 
 
 def test_no_value_shows_the_key_that_it_holds() -> None:
@@ -227,5 +204,5 @@ def test_no_value_shows_the_key_that_it_holds() -> None:
         for part in fields(kind)
         if part.name == "key" and part.type in (bytes, "bytes")
     ]
-    assert PrivateRows in {kind for kind, _ in held}
+    assert world.PrivateRows in {kind for kind, _ in held}
     assert [kind for kind, part in held if part.repr] == []

@@ -9,32 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests import world
 from tests.support.people import changed, people
 from tests.support.secret_labels import flipped, public_rows, tables, vault_of
-from tests.world import (
-    LABEL,
-    UNIT,
-    Coding,
-    Ints,
-    PrivateRows,
-    Ref,
-    RoundPlanner,
-    cast_rows,
-    count,
-    derive,
-    gather,
-    known_codes,
-    learn_codes,
-    learn_encoding,
-    planned_sizes,
-    planned_tallies,
-    public_key,
-    sampled,
-    total_of,
-    unit_names,
-    units_blocks,
-    with_public,
-)
 
 PEOPLE = people(400, 1)
 SHARE = 0.25
@@ -53,30 +30,30 @@ class Asked:
         given["labeling"] = {"mechanism": "tallies", "rows": 300}
         plan = changed({name: given[name] for name in given if name not in ("teachers", "student")})
         vault = vault_of(folder.parent / "vault")
-        self.vault, self.plan = vault, with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
+        self.vault, self.plan = vault, world.with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
         public = public_rows(self.plan)
-        encoding = learn_encoding(self.plan)
-        cells = cast_rows(public.select(encoding.features), encoding)
-        self.codes = learn_codes([cells], encoding.columns, **planned_sizes(self.plan, encoding))
-        mechanism = planned_tallies(self.plan, self.codes, public.height)
-        (self.question,) = RoundPlanner(mechanism, self.codes, self.codes.of(cells)).first_questions()
-        key = derive(vault.secret("domains/people"), "split")
-        self.blocks = gather(
-            Coding(PrivateRows(self.plan, encoding, vault, key), self.codes), f"units/people/{folder.name}"
+        encoding = world.learn_encoding(self.plan)
+        cells = world.cast_rows(public.select(encoding.features), encoding)
+        self.codes = world.learn_codes([cells], encoding.columns, **world.planned_sizes(self.plan, encoding))
+        mechanism = world.planned_tallies(self.plan, self.codes, public.height)
+        (self.question,) = world.RoundPlanner(mechanism, self.codes, self.codes.of(cells)).first_questions()
+        key = world.derive(vault.secret("domains/people"), "split")
+        self.blocks = world.gather(
+            world.Coding(world.PrivateRows(self.plan, encoding, vault, key), self.codes), f"units/people/{folder.name}"
         )
 
     @property
-    def sums(self) -> Ints:
+    def sums(self) -> world.Ints:
         places = [f"sums/{block.path}" for block in self.blocks]
-        parts = [count([b], self.question, self.vault, at) for b, at in zip(self.blocks, places, strict=True)]
-        return total_of(parts, self.vault)
+        parts = [world.count([b], self.question, self.vault, at) for b, at in zip(self.blocks, places, strict=True)]
+        return world.total_of(parts, self.vault)
 
-    def rows(self, block: Ref) -> pl.DataFrame:
+    def rows(self, block: world.Ref) -> pl.DataFrame:
         return pl.read_ipc_stream(self.vault.read(block))
 
     @property
     def unlabelled(self) -> list[pl.DataFrame]:
-        return [self.rows(block).drop(LABEL) for block in self.blocks]
+        return [self.rows(block).drop(world.LABEL) for block in self.blocks]
 
 
 def asked_twice(folder: Path, unit: str | None, labels: pl.Expr | None = None, rows: int = 1) -> tuple[Asked, Asked]:
@@ -100,11 +77,11 @@ def test_changed_labels_move_no_row_and_the_sums_within_what_is_paid(
     for here, there in zip(one.unlabelled, other.unlabelled, strict=True):
         assert here.equals(there)
     assert (
-        known_codes(one.blocks, one.codes, one.vault)[0].tobytes()
-        == known_codes(other.blocks, other.codes, other.vault)[0].tobytes()
+        world.known_codes(one.blocks, one.codes, one.vault)[0].tobytes()
+        == world.known_codes(other.blocks, other.codes, other.vault)[0].tobytes()
     )
     moved = one.sums - other.sums
-    ((bound, _),) = planned_tallies(one.plan, one.codes, 100).squares_by_round
+    ((bound, _),) = world.planned_tallies(one.plan, one.codes, 100).squares_by_round
     assert int(np.sum(moved.astype(object) ** 2)) <= bound
 
 
@@ -116,7 +93,7 @@ def test_where_pieces_of_a_file_end_decides_nothing(tmp_path: Path, monkeypatch:
             pl.DataFrame, "write_parquet", partialmethod(pl.DataFrame.write_parquet, row_group_size=rows)
         )
         one = Asked(tmp_path / f"{rows}", PEOPLE, "person")
-        found.append((known_codes(one.blocks, one.codes, one.vault)[0].tobytes(), [*map(repr, one.unlabelled)]))
+        found.append((world.known_codes(one.blocks, one.codes, one.vault)[0].tobytes(), [*map(repr, one.unlabelled)]))
         monkeypatch.undo()
     assert found == [found[0]] * 3
 
@@ -124,18 +101,18 @@ def test_where_pieces_of_a_file_end_decides_nothing(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("unit", ["person", None])
 def test_it_knows_one_row_of_each_unit_and_how_many_there_are(tmp_path: Path, unit: str | None) -> None:
     one = Asked(tmp_path / "one", PEOPLE, unit)
-    rows, units = known_codes(one.blocks, one.codes, one.vault)
-    names = unit_names(PEOPLE["person"].unique()) if unit else places(PEOPLE.height)
-    key = public_key(derive(one.vault.secret("domains/people"), "split"))
-    assert len(rows) == units == (~sampled(names, key, SHARE)).sum()
-    coded = [part.select(pl.exclude(UNIT)).rows() for part in one.unlabelled]
+    rows, units = world.known_codes(one.blocks, one.codes, one.vault)
+    names = world.unit_names(PEOPLE["person"].unique()) if unit else places(PEOPLE.height)
+    key = world.public_key(world.derive(one.vault.secret("domains/people"), "split"))
+    assert len(rows) == units == (~world.sampled(names, key, SHARE)).sum()
+    coded = [part.select(pl.exclude(world.UNIT)).rows() for part in one.unlabelled]
     assert set(map(tuple, rows.tolist())) <= set(chain.from_iterable(coded))
 
 
 def test_of_many_units_it_knows_every_so_manieth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(units_blocks, "MOST_DECODED", 100)
+    monkeypatch.setattr(world.units_blocks, "MOST_DECODED", 100)
     one = Asked(tmp_path / "one", PEOPLE, None)
-    rows, units = known_codes(one.blocks, one.codes, one.vault)
+    rows, units = world.known_codes(one.blocks, one.codes, one.vault)
     assert 50 < len(rows) <= 100 < units
 
 
@@ -144,11 +121,11 @@ def test_a_row_left_out_for_its_label_would_be_found(tmp_path: Path, monkeypatch
 
     One row lies among the public ones with probability `SHARE`, all 40 with probability 1e-24.
     """
-    true = units_blocks._coded
+    true = world.units_blocks._coded
 
     def dropping(raw: pl.DataFrame, *given: Any) -> pl.DataFrame:
         return true(raw.filter(pl.col("outcome").is_in(["no", "yes"])), *given)
 
-    monkeypatch.setattr(units_blocks, "_coded", dropping)
+    monkeypatch.setattr(world.units_blocks, "_coded", dropping)
     one, other = asked_twice(tmp_path, None, pl.lit("neither"), rows=40)
     assert any(not a.equals(b) for a, b in zip(one.unlabelled, other.unlabelled, strict=True))

@@ -12,30 +12,10 @@ import pyarrow as pa
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from tests.world import (
-    LABEL,
-    SHARD,
-    Block,
-    Encoding,
-    LinearTeachers,
-    NotVerified,
-    PublicBatch,
-    Ref,
-    Scaled,
-    Teacher,
-    TeachersPlan,
-    Vault,
-    WrongInput,
-    load_teachers,
-    poll,
-    teach,
-    units_teachers,
-    votes_schema,
-    write_frame,
-)
+from tests import world
 
-X = Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
-ENCODING = Encoding(columns=(X,), label="y", classes=("a", "b", "c"))
+X = world.Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
+ENCODING = world.Encoding(columns=(X,), label="y", classes=("a", "b", "c"))
 ROWS = np.linspace(-3, 3, 13, dtype=np.float32)[:, None]
 PARITY = np.arange(len(ROWS)) % 2
 Shards = dict[int, tuple[list[float], list[int]]]
@@ -72,19 +52,20 @@ class Odd:
         return ANSWERS[self.fault] if self.odd else np.full(len(X), 1)
 
 
-def by(estimator: type, **params: Any) -> TeachersPlan:
-    return TeachersPlan(count=5, estimator=f"{estimator.__module__}.{estimator.__name__}", params=params)
+def by(estimator: type, **params: Any) -> world.TeachersPlan:
+    return world.TeachersPlan(count=5, estimator=f"{estimator.__module__}.{estimator.__name__}", params=params)
 
 
-def trained(folder: Path, shards: Shards, plan: TeachersPlan) -> list[Teacher]:
+def trained(folder: Path, shards: Shards, plan: world.TeachersPlan) -> list[world.Teacher]:
     """Teachers of shards 0 … 4."""
-    vault, schema = Vault(folder / "vault"), {SHARD: pl.UInt32(), "x": pl.Float64(), LABEL: pl.UInt16()}
+    vault = world.Vault(folder / "vault")
+    schema = {world.SHARD: pl.UInt32(), "x": pl.Float64(), world.LABEL: pl.UInt16()}
     rows = [(shard, *row) for shard, of in shards.items() for row in zip(*of, strict=True)]
-    ref = write_frame(pl.DataFrame(rows, schema, orient="row"), vault, "block.arrow")
+    ref = world.write_frame(pl.DataFrame(rows, schema, orient="row"), vault, "block.arrow")
     with pytest.MonkeyPatch.context() as one_by_one:
-        one_by_one.setattr(units_teachers, "is_linear", lambda _: False)
-        found = load_teachers(teach(Block((0, 5), ref), plan, ENCODING, vault, "teachers"), vault)
-    assert not isinstance(found, LinearTeachers)
+        one_by_one.setattr(world.units_teachers, "is_linear", lambda _: False)
+        found = world.load_teachers(world.teach(world.Block((0, 5), ref), plan, ENCODING, vault, "teachers"), vault)
+    assert not isinstance(found, world.LinearTeachers)
     return list(found)
 
 
@@ -98,13 +79,13 @@ SHARDS: Shards = {
 def test_a_teacher_is_its_shard_s_own_fit_and_a_shard_without_rows_or_of_one_class_votes_by_rule(
     tmp_path: Path,
 ) -> None:
-    found = trained(tmp_path, SHARDS, TeachersPlan(count=5, params={"C": 3.0}))
+    found = trained(tmp_path, SHARDS, world.TeachersPlan(count=5, params={"C": 3.0}))
     values, labels = SHARDS[3]
     alone = LogisticRegression(C=3.0, random_state=3).fit(np.array(values, dtype=np.float32)[:, None], labels)
     assert np.array_equal(found[3].votes(ROWS, 3), alone.predict(ROWS))
     assert [set(found[shard].votes(ROWS, 3)) for shard in (1, 2, 4)] == [{2}, {2 % 3}, {4 % 3}]
-    assert TeachersPlan(count=5, params={"random_state": 7}).build(random_state=3).random_state == 7
-    nothing = trained(tmp_path, {}, TeachersPlan(count=5))
+    assert world.TeachersPlan(count=5, params={"random_state": 7}).build(random_state=3).random_state == 7
+    nothing = trained(tmp_path, {}, world.TeachersPlan(count=5))
     assert [int(teacher.votes(ROWS, 3)[0]) for teacher in nothing] == [0, 1, 2, 0, 1]
 
 
@@ -128,32 +109,36 @@ def test_a_machine_without_memory_is_not_a_vote(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("params", [{"C": -1.0}, {"penalty": "none at all"}])
 def test_a_parameter_no_shard_could_be_fitted_with_is_wrong_input(tmp_path: Path, params: dict[str, Any]) -> None:
-    with pytest.raises(WrongInput, match=r"^teachers\.params: sklearn\.linear_model\.LogisticRegression cannot be"):
-        trained(tmp_path, SHARDS, TeachersPlan(count=5, params=params))
+    with pytest.raises(
+        world.WrongInput, match=r"^teachers\.params: sklearn\.linear_model\.LogisticRegression cannot be"
+    ):
+        trained(tmp_path, SHARDS, world.TeachersPlan(count=5, params=params))
 
 
 def test_a_foreign_file_is_never_unpickled(tmp_path: Path) -> None:
-    trained(tmp_path, SHARDS, TeachersPlan(count=5))
-    vault = Vault(tmp_path / "vault")
+    trained(tmp_path, SHARDS, world.TeachersPlan(count=5))
+    vault = world.Vault(tmp_path / "vault")
     ref = vault.find("teachers")
     assert ref is not None
-    (vault.root / "teachers").write_bytes(pickle.dumps([Teacher(None, 0)]))
-    with pytest.raises(NotVerified):
-        load_teachers(ref, vault)
+    (vault.root / "teachers").write_bytes(pickle.dumps([world.Teacher(None, 0)]))
+    with pytest.raises(world.NotVerified):
+        world.load_teachers(ref, vault)
 
 
 # Votes on public rows -------------------------------------------------------------------------------------------------
 
 
-def polled(vault: Vault, *ensembles: list[Teacher]) -> pa.Table:
+def polled(vault: world.Vault, *ensembles: list[world.Teacher]) -> pa.Table:
     """The votes of blocks of teachers."""
-    refs = list[Ref]()
+    refs = list[world.Ref]()
     for index, ensemble in enumerate(ensembles):
         with vault.create(f"teachers/{index}") as sink:
             pickle.dump(ensemble, sink)
         refs.append(sink.ref)
-    batch = PublicBatch(ref=write_frame(pl.DataFrame({"x": ROWS[:, 0]}), vault, "batch"), first=0, rows=len(ROWS))
-    votes = vault.read(poll(batch, tuple(refs), ENCODING, vault, "votes"))
+    batch = world.PublicBatch(
+        ref=world.write_frame(pl.DataFrame({"x": ROWS[:, 0]}), vault, "batch"), first=0, rows=len(ROWS)
+    )
+    votes = vault.read(world.poll(batch, tuple(refs), ENCODING, vault, "votes"))
     return pa.ipc.open_file(pa.BufferReader(votes)).read_all()
 
 
@@ -163,10 +148,14 @@ def fitted(labels: list[int]) -> LogisticRegression:
 
 @pytest.mark.parametrize("size", [4, 1 << 13])
 def test_counts_are_the_votes_of_each_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(units_teachers, "SLICE", size)
+    monkeypatch.setattr(world.units_teachers, "SLICE", size)
     known, other = fitted([0, 0, 1, 1]), fitted([2, 2, 2, 1])
-    found = polled(Vault(tmp_path), [Teacher(known, 0), Teacher(None, 2), Teacher(object(), 1)], [Teacher(other, 0)])
-    assert found.schema == votes_schema(3)
+    found = polled(
+        world.Vault(tmp_path),
+        [world.Teacher(known, 0), world.Teacher(None, 2), world.Teacher(object(), 1)],
+        [world.Teacher(other, 0)],
+    )
+    assert found.schema == world.votes_schema(3)
     expected = np.zeros((len(ROWS), 3), dtype=int)
     for votes in (known.predict(ROWS), other.predict(ROWS), 2, 1):
         expected[range(len(ROWS)), votes] += 1
@@ -186,10 +175,10 @@ def test_a_model_that_writes_into_the_rows_changes_no_other_votes(
 ) -> None:
     def beside(first: object) -> list[int]:
         """How many rows an honest model gives each of two classes, asked after another one."""
-        counts = polled(Vault(tmp_path), [Teacher(first, 2), Teacher(fitted([0, 0, 0, 1]), 0)])
+        counts = polled(world.Vault(tmp_path), [world.Teacher(first, 2), world.Teacher(fitted([0, 0, 0, 1]), 0)])
         return [int(np.sum(counts[name].to_numpy())) for name in ("class_0", "class_1")]
 
     alone = beside(None)
     assert beside(Scribbler()) == alone
-    monkeypatch.setattr(units_teachers, "read_only", lambda X: X)  # the planted fault
+    monkeypatch.setattr(world.units_teachers, "read_only", lambda X: X)  # the planted fault
     assert beside(Scribbler()) != alone

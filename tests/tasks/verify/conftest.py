@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.copies import copied
-from tests.support.published import SESSION, World, world
+from tests.support.published import SESSION, World, world_in
 from tests.support.tracked import tracked
 from tests.tasks.verify.signed_folder import DOOR, STABLE
 
@@ -19,7 +19,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> Ite
     shutil.copy(mlflow_database, folder / "mlflow.db")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        made = world(folder)
+        made = world_in(folder)
         labels = made.truth.copy()
         labels[::15] = -1
         tracked(made, STABLE, labels[:286], DOOR)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from tests import world
 from tests.promises.kinds import KINDS, TESTING, Kind
 from tests.support.at_door import files_of, opened
 from tests.support.edited import LAST_MODEL, MODEL, missed
@@ -29,24 +30,6 @@ from tests.support.published import World
 from tests.support.recorded import RECORDED
 from tests.support.sums import SCHEMA
 from tests.tasks.verify.every_record import every_edit, kept
-from tests.world import (
-    SYNTHETIC,
-    Certificate,
-    Encoding,
-    LabelTable,
-    NotVerified,
-    PrivateTest,
-    PublishedSession,
-    Ref,
-    Stores,
-    StudentTestAsk,
-    canonical_json,
-    certify_answers,
-    label_points,
-    sha256,
-    synthetic_file,
-    verify_published,
-)
 
 SUMS = {"sums.*", "sums.*.*"}
 DRAWN: dict[str, set[str]] = {
@@ -63,28 +46,28 @@ def folder_of(kind: Kind, home: Path) -> Path:
     """What a session of that kind publishes."""
     kind.prepare(home)
     kind.ask(home)
-    stores = Stores.of(home)
-    certify_answers("d-1", stores)
+    stores = world.Stores.of(home)
+    world.certify_answers("d-1", stores)
     return stores.released.root / "d-1"
 
 
 def faults(folder: Path) -> str:
     """What is wrong with the released files of the folder's session."""
-    (check,) = (each for each in verify_published(folder) if each.name == "d-1: released labels")
+    (check,) = (each for each in world.verify_published(folder) if each.name == "d-1: released labels")
     return "" if check.ok else check.detail
 
 
-TEST = PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=0, secret="rows")
-OF_A_NUMBER = StudentTestAsk(TEST, {**TESTING, "bounds": [10.0, 60.0], "constant": 23.4}, ())
+TEST = world.PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=0, secret="rows")
+OF_A_NUMBER = world.StudentTestAsk(TEST, {**TESTING, "bounds": [10.0, 60.0], "constant": 23.4}, ())
 
 
 def prepare_number(home: Path) -> None:
     """Open a test of a student that predicts a number, in a new home."""
-    opened(Stores.of(home), OF_A_NUMBER)
+    opened(world.Stores.of(home), OF_A_NUMBER)
 
 
 def ask_number(home: Path, other: bool = False) -> None:  # noqa: ARG001, as every kind
-    door = Stores.of(home)
+    door = world.Stores.of(home)
     with door.vault.create("counts/d/counted") as sink:
         sink.write(np.arange(800, 0, -50).tobytes())
     files_of(door, opened(door, OF_A_NUMBER), OF_A_NUMBER, [sink.ref])
@@ -97,7 +80,7 @@ CERTIFIED = [
 
 
 def test_an_estimate_alone_is_never_certified(tmp_path: Path) -> None:
-    with pytest.raises(NotVerified, match="estimates how much teachers err, which no certificate states"):
+    with pytest.raises(world.NotVerified, match="estimates how much teachers err, which no certificate states"):
         folder_of(next(kind for kind in KINDS if kind.name == "estimate"), tmp_path / "home")
 
 
@@ -110,7 +93,7 @@ def certified(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def test_an_edit_of_any_field_is_found(certified: tuple[Kind, Path]) -> None:
     kind, folder = certified
     assert faults(folder) == ""
-    record, places = PublishedSession.at(folder).certificate.leading, set[str]()
+    record, places = world.PublishedSession.at(folder).certificate.leading, set[str]()
     assert record.files
     for file in record.files:
         places |= {*missed(folder, file.path)}
@@ -124,12 +107,12 @@ SAMPLE = 13
 def unrefused(folder: Path, name: str, every: bool, test: str | None = None) -> dict[str, list[str]]:
     """The edits of records beside released files that are found by none of the checks that should, with those that
     fail."""
-    assert [check for check in verify_published(folder, test) if not check.ok] == []
+    assert [check for check in world.verify_published(folder, test) if not check.ok] == []
     edits, wrong = [*every_edit(folder)], dict[str, list[str]]()
     for edit in edits if every else random.Random(name).sample(edits, SAMPLE):
         with kept(folder):
             edit.write(folder)
-            failed = {check.name.rpartition(": ")[2] for check in verify_published(folder, test) if not check.ok}
+            failed = {check.name.rpartition(": ")[2] for check in world.verify_published(folder, test) if not check.ok}
         if not (edit.checks & failed or (edit.may_pass and not failed)):
             wrong[f"{edit.record}: {edit.place}"] = sorted(failed)
     return wrong
@@ -150,9 +133,11 @@ def name_also(folder: Path, name: str, data: bytes) -> None:
     (folder / name).write_bytes(data)
     file = folder / "certificate.json"
     values: dict[str, Any] = json.loads(file.read_text())
-    named = {each["path"]: each["digest"] for each in values["sessions"][0]["files"]} | {f"d-1/{name}": sha256(data)}
+    named = {each["path"]: each["digest"] for each in values["sessions"][0]["files"]} | {
+        f"d-1/{name}": world.sha256(data)
+    }
     values["sessions"][0]["files"] = [{"path": path, "digest": digest} for path, digest in named.items()]
-    file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
+    file.write_text(world.Certificate.model_validate(values).model_dump_json(indent=2))
 
 
 def test_a_file_that_no_such_session_releases_is_found(certified: tuple[Kind, Path]) -> None:
@@ -175,7 +160,7 @@ def sketched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     home = tmp_path_factory.mktemp("sketched") / "home"
     folder = folder_of(next(kind for kind in CERTIFIED if kind.name == "sketch"), home)
     steps = [json.loads(file.read_text()) for file in sorted((folder / "rounds").iterdir())]
-    whole, record = (at := PublishedSession.at(folder).certificate).guarantee, at.leading
+    whole, record = (at := world.PublishedSession.at(folder).certificate).guarantee, at.leading
     claim = {
         "session": record.session,
         "epsilon": repr(record.guarantee.epsilon),
@@ -184,7 +169,7 @@ def sketched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
         "neighbours": whole.neighbours,
         "mechanism": "sketch",
     }
-    data = synthetic_file(SCHEMA, steps, Encoding(columns=(), label="class", classes=CLASSES), claim)
+    data = world.synthetic_file(SCHEMA, steps, world.Encoding(columns=(), label="class", classes=CLASSES), claim)
     name_also(folder, "synthetic.parquet", data)
     assert faults(folder) == ""
     return folder, pq.read_table(io.BytesIO(data))
@@ -261,7 +246,9 @@ def test_a_sketch_without_synthetic_rows_is_found(sketched: tuple[Path, pa.Table
     for file in (folder / "rounds").iterdir():
         step = json.loads(file.read_text())
         if "synthetic" in step:
-            name_also(folder, f"rounds/{file.name}", canonical_json({**step, "synthetic": {"cells": ""}}).encode())
+            name_also(
+                folder, f"rounds/{file.name}", world.canonical_json({**step, "synthetic": {"cells": ""}}).encode()
+            )
     sink = io.BytesIO()
     pq.write_table(rows.slice(0, 0), sink, compression="none")
     name_also(folder, "synthetic.parquet", sink.getvalue())
@@ -271,7 +258,7 @@ def test_a_sketch_without_synthetic_rows_is_found(sketched: tuple[Path, pa.Table
 SURE = [[-2.0], [2.0]]
 PLACES = (1 / (1 + np.exp([2.0, -2.0]))).tolist()
 CELLS, TIED = b"cells", [[-30.0], [30.0], [0.0]]
-TOLD = ["no", "yes", CLASSES[int(label_points(3, CELLS)[2] >= 0.5)]]
+TOLD = ["no", "yes", CLASSES[int(world.label_points(3, CELLS)[2] >= 0.5)]]
 LABELLED: dict[str, tuple[list[list[float]], tuple[float, float] | None, list[Any], str]] = {
     "classes": (TIED, None, TOLD, ""),
     "a name where classes are equally likely": (TIED, None, [*TOLD[:2], "somebody"], "largest score"),
@@ -290,15 +277,15 @@ LABELLED: dict[str, tuple[list[list[float]], tuple[float, float] | None, list[An
 def test_labels_of_synthetic_rows_are_those_of_the_model_and_nothing_else(edit: str) -> None:
     weights, bounds, labels, fault = LABELLED[edit]
     rows = pa.table({"class": labels} | ({} if bounds else {"probability of this class": [1.0, 1.0, 0.5]}))
-    pq.write_table(rows.replace_schema_metadata({"what": SYNTHETIC}), sink := io.BytesIO(), compression="none")
+    pq.write_table(rows.replace_schema_metadata({"what": world.SYNTHETIC}), sink := io.BytesIO(), compression="none")
     settings = {**RECORDED["tallies"], "classes": 0 if bounds else 2, "bounds": bounds}
     given: Any = SimpleNamespace(
         model=SimpleNamespace(weights=weights, intercept=[0.0]),
         folder=SimpleNamespace(named=lambda _: sink.getvalue(), certificate=SimpleNamespace(guarantee=Mock())),
         record=Mock(session="d-1", mechanism=Mock(settings=settings)),
     )
-    table = LabelTable(given.record, given.folder)
-    table.claim, ref = {}, Ref(path="d-1/synthetic.parquet", digest="0" * 64)
+    table = world.LabelTable(given.record, given.folder)
+    table.claim, ref = {}, world.Ref(path="d-1/synthetic.parquet", digest="0" * 64)
     codes = np.arange(len(labels), dtype=np.int32)[:, None]
-    with nullcontext() if fault == "" else pytest.raises(NotVerified, match=fault):
+    with nullcontext() if fault == "" else pytest.raises(world.NotVerified, match=fault):
         table.check_synthetic(ref, codes, given.model, CELLS)

@@ -14,16 +14,7 @@ from tests.support.chained import Said, rewrite
 from tests.support.openings import batch
 from tests.support.planted import STABLE, asked, chosen, named
 from tests.support.sentences import says
-from tests.world import (
-    HIDDEN,
-    NEIGHBOURS,
-    Draw,
-    Ledger,
-    Mechanism,
-    NotVerified,
-    ledger_faults,
-    verify,
-)
+from tests.world import HIDDEN, NEIGHBOURS, Draw, Ledger, Mechanism, NotVerified, ledger_faults, verify
 
 
 def test_the_neighbours_it_knows_are_those_that_domains_compare() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.promises.kinds import EXAMPLES
 from tests.support.edited import leaves
 from tests.support.recomputed import (
@@ -23,25 +24,6 @@ from tests.support.recomputed import (
     sums,
     tables,
     votes,
-)
-from tests.world import (
-    FORMS,
-    MECHANISMS,
-    ORDERS,
-    ErrorEstimate,
-    KindSettings,
-    NotVerified,
-    Round,
-    RoundForm,
-    Stream,
-    Tallies,
-    Universal,
-    charge_of_refusal,
-    check_round,
-    moved_delta,
-    moved_norm,
-    planned_rounds,
-    verify_kinds,
 )
 
 
@@ -62,7 +44,7 @@ class Case:
         return self.mechanism.epsilon, getattr(self.mechanism, "delta", 0.0)
 
 
-TIGHT = [name for name in MECHANISMS if name != "published"]
+TIGHT = [name for name in world.MECHANISMS if name != "published"]
 """The other charges more than its settings cost, as the paper does."""
 exact = partial(Case, least=0.999, sooner=0.999)
 CASES: dict[str, Case] = {
@@ -92,15 +74,15 @@ CASES: dict[str, Case] = {
     **{
         f"{kind} at {epsilon}": Case(made(epsilon=epsilon), sooner=0.99)
         for kind, made in (
-            ("universal", partial(Universal, secret="rows")),
-            ("of labels", partial(Universal, secret="labels")),
-            ("error_estimate", partial(ErrorEstimate.calibrate, shards=60)),
+            ("universal", partial(world.Universal, secret="rows")),
+            ("of labels", partial(world.Universal, secret="labels")),
+            ("error_estimate", partial(world.ErrorEstimate.calibrate, shards=60)),
         )
         for epsilon in (0.01, 0.1, 1.0, 4.0)
     },
     **{
         f"{name} at {epsilon}": Case(form.calibrate(epsilon=epsilon, delta=delta), least=0.0, sooner=0.5)
-        for name, form in FORMS.items()
+        for name, form in world.FORMS.items()
         for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-5), (8.0, 0.1))
     },
 }
@@ -113,15 +95,17 @@ def test_it_proves_the_claim_and_the_charge_of_every_kind_and_is_no_loose_bound(
     assert case.least * delta <= least_delta(settings, epsilon) <= delta < least_delta(settings, case.sooner * epsilon)
     for order in (2.0, 4.0, 50.0):
         nats, additive = charge(settings, order)
-        reserved = cost.renyi[ORDERS.index(order)]
+        reserved = cost.renyi[world.ORDERS.index(order)]
         assert (1 - 1e-6) * reserved <= nats <= (1 + 1e-12) * reserved
         assert (1 - 1e-6) * cost.delta <= additive <= (1 + 1e-6) * cost.delta
     if rounds := getattr(case.mechanism, "rounds", None):
-        kind: Any = KindSettings.of(settings)
+        kind: Any = world.KindSettings.of(settings)
         assert additive == 0.0
-        assert charge_of_refusal(kind, 2.0) is None
-        if not isinstance(case.mechanism, Stream):
-            assert [moved_norm(kind, each) for each in kind.rounds] == [n for n, _ in case.mechanism.squares_by_round]
+        assert world.charge_of_refusal(kind, 2.0) is None
+        if not isinstance(case.mechanism, world.Stream):
+            assert [world.moved_norm(kind, each) for each in kind.rounds] == [
+                n for n, _ in case.mechanism.squares_by_round
+            ]
         assert len(kind.rounds) == len(rounds)
 
 
@@ -159,7 +143,7 @@ def tampered() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     for key, other in (("season", 53), ("bits", 9)):
         yield f"stream {key}", often, {**often, key: other}
     yield "the charge of one release for all", short, {**short, "season": 52}
-    estimate = settings_of(ErrorEstimate.calibrate(epsilon=1.0, shards=60))
+    estimate = settings_of(world.ErrorEstimate.calibrate(epsilon=1.0, shards=60))
     yield "a quieter estimate", estimate, {**estimate, "scale": estimate["scale"] * 0.99}
     yield "more shards", estimate, {**estimate, "steps": estimate["steps"] + 10}
     yield (
@@ -181,7 +165,7 @@ def tampered() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     entries = base64.b64decode(table["refusal"])
     for at in (1, len(entries) // 16):
         yield f"steeper at {at}", table, {**table, "refusal": encoded(entries[: 8 * at] + entries[8 * at + 8 :])}
-    optimal, laplace = (settings_of(form.calibrate(**BUDGET)) for form in FORMS.values())
+    optimal, laplace = (settings_of(form.calibrate(**BUDGET)) for form in world.FORMS.values())
     answers = base64.b64decode(optimal["refusal"])
     yield "an entry short", optimal, {**optimal, "refusal": encoded(answers[8:])}
     yield "an entry skipped", optimal, {**optimal, "refusal": encoded(answers[:8] + answers[16:])}
@@ -220,7 +204,9 @@ def test_settings_below_0_are_not_computed(name: str) -> None:
         if type(value) in (int, float):
             for wrong in (-1.0 * value - 1, math.nan) if type(value) is float else (-value - 1,):
                 part[place[-1]] = wrong
-                with pytest.raises(NotVerified, match=f"{place[-1]} is .*below 0|by another path|the least of a vote"):
+                with pytest.raises(
+                    world.NotVerified, match=f"{place[-1]} is .*below 0|by another path|the least of a vote"
+                ):
                     charge(settings, 2.0)
             part[place[-1]] = value
 
@@ -234,7 +220,7 @@ def test_settings_below_0_are_not_computed(name: str) -> None:
     ],
 )
 def test_what_has_no_other_path_is_refused(other: dict[str, Any], said: str) -> None:
-    with pytest.raises(NotVerified, match=said):
+    with pytest.raises(world.NotVerified, match=said):
         charge(other, 5.0)
 
 
@@ -243,14 +229,14 @@ def test_what_has_no_other_path_is_refused(other: dict[str, Any], said: str) -> 
 
 @pytest.mark.parametrize("scale", [0.8, 2.5])
 def test_small_scales_are_priced_by_the_curve(scale: float) -> None:
-    each = Round(fields=1, cells=1, least=1, share=1.0, scale=scale)
-    mechanism = Tallies(epsilon=30.0, delta=DELTA, classes=2, steps=2, secret="rows", many=False, rounds=(each,))
+    each = world.Round(fields=1, cells=1, least=1, share=1.0, scale=scale)
+    mechanism = world.Tallies(epsilon=30.0, delta=DELTA, classes=2, steps=2, secret="rows", many=False, rounds=(each,))
     epsilon = mechanism.cost.epsilon(DELTA)
-    assert moved_delta(epsilon, [(1.0, 1, scale)]) == 1.0
+    assert world.moved_delta(epsilon, [(1.0, 1, scale)]) == 1.0
     assert 0.9 * DELTA < least_delta(settings_of(mechanism), epsilon) <= DELTA
 
 
-def asked_of(mechanism: Tallies, fields: int) -> dict[str, Any]:
+def asked_of(mechanism: world.Tallies, fields: int) -> dict[str, Any]:
     """The last round as it is released, about so many fields of 25 codes."""
     spans = [(25 * field, 25 * field + 25) for field in range(fields)]
     number = len(mechanism.rounds) - 1
@@ -271,14 +257,14 @@ def asked_of(mechanism: Tallies, fields: int) -> dict[str, Any]:
 @pytest.mark.parametrize("fields", [1, 7, 91])
 def test_a_round_that_moves_further_or_asks_a_cell_twice_is_found(classes: int, fields: int) -> None:
     """By several fields together. Single ones: test_every_field.py."""
-    rounds = planned_rounds(classes=classes, fields=14, codes=450, pairs=True)
-    mechanism = Tallies.calibrate(epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
+    rounds = world.planned_rounds(classes=classes, fields=14, codes=450, pairs=True)
+    mechanism = world.Tallies.calibrate(epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
     kind, asked = (
-        KindSettings.of(settings_of(mechanism)).only(verify_kinds.TalliesSettings),
+        world.KindSettings.of(settings_of(mechanism)).only(world.verify_kinds.TalliesSettings),
         asked_of(mechanism, fields),
     )
     question = asked["question"]
-    check_round(kind, 3, RoundForm.model_validate(asked))
+    world.check_round(kind, 3, world.RoundForm.model_validate(asked))
     changes: dict[str, dict[str, Any]] = {
         "further than was paid for": {"steps": question["steps"] + 40, "least": question["least"] + 1},
         "a unit moves": {"steps": 2**40, "least": 2**39},
@@ -287,5 +273,5 @@ def test_a_round_that_moves_further_or_asks_a_cell_twice_is_found(classes: int, 
         "has another size": {"fields": [question["fields"][0]] * (fields + (fields == 1))},
     }
     for fault, change in changes.items():
-        with pytest.raises(NotVerified, match=fault):
-            check_round(kind, 3, RoundForm.model_validate({**asked, "question": question | change}))
+        with pytest.raises(world.NotVerified, match=fault):
+            world.check_round(kind, 3, world.RoundForm.model_validate({**asked, "question": question | change}))

@@ -9,16 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.support.recomputed import least_delta, settings_of
-from tests.world import (
-    ConfidentGNMax,
-    NoisyVotes,
-    PrivateTest,
-    by_ones,
-    gaussian_delta,
-    gaussians_delta,
-    verify_recompute_gaussian,
-)
 
 Group = tuple[int, float]
 """A number of draws, and their scale."""
@@ -57,7 +49,7 @@ def exact(epsilon: float, *groups: Group) -> Decimal:
 
 
 def recomputed(epsilon: float, *groups: Group) -> float:
-    return by_ones([(count, count, Decimal(scale)) for count, scale in groups], epsilon)
+    return world.by_ones([(count, count, Decimal(scale)) for count, scale in groups], epsilon)
 
 
 GROUPS: list[tuple[float, tuple[Group, ...]]] = [
@@ -78,7 +70,7 @@ GROUPS: list[tuple[float, tuple[Group, ...]]] = [
 def test_it_is_at_least_the_exact_delta_and_at_most_what_the_mechanisms_take(
     epsilon: float, groups: tuple[Group, ...]
 ) -> None:
-    taken = gaussian_delta(epsilon, *groups[0]) if len(groups) == 1 else gaussians_delta(epsilon, groups)
+    taken = world.gaussian_delta(epsilon, *groups[0]) if len(groups) == 1 else world.gaussians_delta(epsilon, groups)
     assert exact(epsilon, *groups) <= recomputed(epsilon, *groups) <= taken
 
 
@@ -88,11 +80,11 @@ def mechanisms() -> Iterator[Any]:
         (0.01, 1.0, 20.0), (1e-3, 1e-5, 1e-12, 1e-100), (1, 50, 10**7), (2, 3)
     ):
         of_rows: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "queries": queries, "classes": classes}
-        yield NoisyVotes.calibrate(**of_rows)
-        yield ConfidentGNMax.calibrate(**of_rows, teachers=200)
+        yield world.NoisyVotes.calibrate(**of_rows)
+        yield world.ConfidentGNMax.calibrate(**of_rows, teachers=200)
         if queries == 1:
             secret = "rows" if classes == 2 else "labels"
-            yield PrivateTest.calibrate(epsilon=epsilon, delta=delta, classes=classes, secret=secret)
+            yield world.PrivateTest.calibrate(epsilon=epsilon, delta=delta, classes=classes, secret=secret)
 
 
 def test_what_honest_mechanisms_claim_is_proved_and_no_more() -> None:
@@ -104,10 +96,10 @@ def test_what_honest_mechanisms_claim_is_proved_and_no_more() -> None:
 
 
 def test_a_delta_of_no_size_is_not_taken_for_nothing() -> None:
-    votes = settings_of(NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2))
+    votes = settings_of(world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2))
     assert 1e-150 < least_delta({**votes, "scale": 0.25}, 100.0) < 1e-100
-    assert least_delta({**votes, "scale": 40.0}, 1.0) == verify_recompute_gaussian.LEAST_DELTA
-    assert least_delta({**votes, "scale": 4e6}, 1.0) == verify_recompute_gaussian.LEAST_DELTA
+    assert least_delta({**votes, "scale": 40.0}, 1.0) == world.verify_recompute_gaussian.LEAST_DELTA
+    assert least_delta({**votes, "scale": 4e6}, 1.0) == world.verify_recompute_gaussian.LEAST_DELTA
 
 
 @pytest.mark.parametrize(
@@ -118,6 +110,6 @@ def test_a_delta_of_no_size_is_not_taken_for_nothing() -> None:
     ],
 )
 def test_planted_bugs_are_seen(name: str, bug: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_recompute_gaussian, name, bug)
+    monkeypatch.setattr(world.verify_recompute_gaussian, name, bug)
     below = [recomputed(epsilon, *groups) < exact(epsilon, *groups) for epsilon, groups in GROUPS]
     assert any(below)

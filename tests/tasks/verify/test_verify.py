@@ -11,7 +11,7 @@ import pytest
 
 from tests.promises.kinds import KINDS, Kind
 from tests.support.chained import database, rewrite
-from tests.support.published import SESSION, World, opening, session, world
+from tests.support.published import SESSION, World, opening, session, world_in
 from tests.support.sentences import says
 from tests.support.tracked import tracked
 from tests.tasks.verify.signed_folder import DOOR, STABLE, failing
@@ -107,7 +107,7 @@ def store(mlflow_database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def home_of(folder: Path, store: Path) -> World:
     copy(store, folder / "mlflow.db")
-    return world(folder)
+    return world_in(folder)
 
 
 def test_a_session_that_stopped_at_the_door_has_its_labels_and_guarantee(tmp_path: Path, store: Path) -> None:

@@ -14,38 +14,23 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.support.console import concord
 from tests.support.published import SESSION, World, opening
 from tests.support.sentences import facts, says
 from tests.tasks.verify.signed_folder import STABLE, THEIRS, faults, sign_again, trusted
 from tests.tasks.verify.tampering import excerpted, repacked
-from tests.world import (
-    LARGEST_FOLDER,
-    Certificate,
-    Check,
-    Ledger,
-    NotVerified,
-    PublishedSession,
-    StableVoting,
-    describe,
-    excerpt_as_certified,
-    excerpt_of,
-    guarantee_as_proved,
-    load,
-    verify_kept,
-    verify_published,
-)
 
 
-def checks_of(folder: Path) -> dict[str, Check]:
-    return {check.name.removeprefix(f"{SESSION}: "): check for check in verify_published(folder)}
+def checks_of(folder: Path) -> dict[str, world.Check]:
+    return {check.name.removeprefix(f"{SESSION}: "): check for check in world.verify_published(folder)}
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("attestation.json", "attestation.json holds 1,099,511,627,776 bytes"),
-        ("certificate.json", f"of such a file {LARGEST_FOLDER:,} are read"),
+        ("certificate.json", f"of such a file {world.LARGEST_FOLDER:,} are read"),
     ],
 )
 def test_a_terabyte_of_nothing_is_not_read(folder: Path, name: str, said: str) -> None:
@@ -78,8 +63,8 @@ def test_a_student_that_unpacks_to_more_than_it_is_is_not_unpacked() -> None:
     whole = BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("schema.json", bytes(2**22))
-    with pytest.raises(NotVerified, match="Concord packs no student"):
-        load(whole.getvalue())
+    with pytest.raises(world.NotVerified, match="Concord packs no student"):
+        world.load(whole.getvalue())
 
 
 def test_a_folder_may_be_reached_by_a_link(folder: Path, tmp_path: Path) -> None:
@@ -93,8 +78,8 @@ def test_a_path_that_leads_out_of_what_is_published_is_not_read(folder: Path, tm
     """One that goes on as an absolute path after the session's name is one."""
     outside = tmp_path / "outside"
     outside.write_bytes(b"of somebody else")
-    with pytest.raises(NotVerified, match="lies outside what is published"):
-        PublishedSession.at(folder).read(way.format(session=SESSION, file=outside))
+    with pytest.raises(world.NotVerified, match="lies outside what is published"):
+        world.PublishedSession.at(folder).read(way.format(session=SESSION, file=outside))
 
 
 @pytest.mark.parametrize(
@@ -179,45 +164,46 @@ def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
 ) -> None:
     """It is a part of what is promised of all that was published, though what it is charged follows from settings."""
     copy = Path(shutil.copytree(home.home, tmp_path / "copy"))
-    ledger, asked = Ledger.of(copy), opening(StableVoting.calibrate(epsilon=0.5, delta=1e-6, cutoff=2), "people-2")
+    ledger = world.Ledger.of(copy)
+    asked = opening(world.StableVoting.calibrate(epsilon=0.5, delta=1e-6, cutoff=2), "people-2")
     ledger.open_session(
         replace(asked, epsilon=epsilon, mechanism={**asked.mechanism, "epsilon": epsilon}), further=True
     )
-    written = Certificate.model_validate_json((copy / "released" / SESSION / "certificate.json").read_bytes())
+    written = world.Certificate.model_validate_json((copy / "released" / SESSION / "certificate.json").read_bytes())
     files = {SESSION: written.leading.files, "people-2": ()}
-    made = describe(files, written.stated, ledger, home.released)
-    excerpt = excerpt_of(made, ledger, copy)
+    made = world.describe(files, written.stated, ledger, home.released)
+    excerpt = world.excerpt_of(made, ledger, copy)
     if epsilon == 0.5:
-        assert "agree with the certified charges and claim" in excerpt_as_certified(made, excerpt)
+        assert "agree with the certified charges and claim" in world.excerpt_as_certified(made, excerpt)
         again = made.model_copy(update={"sessions": (*made.sessions, *made.other_sessions)})
-        with pytest.raises(NotVerified, match="names a session twice"):  # before each is priced
-            excerpt_as_certified(again, excerpt)
+        with pytest.raises(world.NotVerified, match="names a session twice"):  # before each is priced
+            world.excerpt_as_certified(again, excerpt)
     else:
-        with pytest.raises(NotVerified, match=facts("session people-2", "prove δ")):
-            guarantee_as_proved(made)
+        with pytest.raises(world.NotVerified, match=facts("session people-2", "prove δ")):
+            world.guarantee_as_proved(made)
 
 
 def test_a_kept_certificate_is_held_by_its_home_and_denied_by_another(
     home: World, folder: Path, tmp_path: Path
 ) -> None:
-    (kept,) = verify_kept(home.home, folder, trusted(folder))
+    (kept,) = world.verify_kept(home.home, folder, trusted(folder))
     assert kept.ok, kept.detail
     ours = trusted(folder)
-    ledger = Ledger.of(home.home)
+    ledger = world.Ledger.of(home.home)
     ledger.remark("people", "erased", "digest of a unit")
-    assert verify_kept(home.home, folder)[0].ok  # the ledger went on
+    assert world.verify_kept(home.home, folder)[0].ok  # the ledger went on
     later = Path(shutil.copytree(home.home, tmp_path / "later"))
     (later / "ledger.db").unlink()
-    denying = Ledger.of(later)
+    denying = world.Ledger.of(later)
     denying.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
     denying.open_session(opening(STABLE))
-    (denied,) = verify_kept(later, folder)
+    (denied,) = world.verify_kept(later, folder)
     assert not denied.ok
     assert "denies entry 1 (domain people)" in denied.detail
     shutil.rmtree(later / "vault" / "secrets")
-    assert "lacks the secret" in verify_kept(later, folder)[0].detail
+    assert "lacks the secret" in world.verify_kept(later, folder)[0].detail
     sign_again(folder)
-    assert "not the one that you named" in verify_kept(home.home, folder, ours)[0].detail
+    assert "not the one that you named" in world.verify_kept(home.home, folder, ours)[0].detail
 
 
 def test_two_published_folders_are_enough_to_find_a_ledger_that_denies(folder: Path, tmp_path: Path) -> None:

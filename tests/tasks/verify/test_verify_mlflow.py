@@ -10,53 +10,37 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
+from tests import world
 from tests.support.published import SESSION, World
 from tests.tasks.verify.signed_folder import failing
-from tests.world import (
-    DIGESTS,
-    IN_MLFLOW,
-    MODEL_FILE,
-    NOTE,
-    SERIES,
-    Certificate,
-    CheckedSession,
-    Ledger,
-    NotVerified,
-    Recorded,
-    Records,
-    content_of,
-    sqlite_address,
-    tags,
-    verify,
-)
 
 
 @pytest.fixture(scope="module")
-def run(home: World) -> Recorded:
-    records = Records.of(home.home)
+def run(home: World) -> world.Recorded:
+    records = world.Records.of(home.home)
     found = records.recorded(records.runs(SESSION)[0])
     assert found is not None
     return found
 
 
-def faults(home: World, run: Recorded | None) -> list[str]:
+def faults(home: World, run: world.Recorded | None) -> list[str]:
     """What is wrong with what MLflow has of the session, if it is that."""
-    ledger, wrong = Ledger.of(home.home), []
-    subject = CheckedSession(ledger.session(SESSION), ledger, home.released, run, latest=True)
-    for check in IN_MLFLOW.values():
+    ledger, wrong = world.Ledger.of(home.home), []
+    subject = world.CheckedSession(ledger.session(SESSION), ledger, home.released, run, latest=True)
+    for check in world.IN_MLFLOW.values():
         try:
             check(subject)
-        except NotVerified as item:
+        except world.NotVerified as item:
             wrong.append(str(item))
     return wrong
 
 
-def relied_on(run: Recorded) -> dict[str, set[str]]:
+def relied_on(run: world.Recorded) -> dict[str, set[str]]:
     """What an auditor reads of a run and its model, by field and name, listed from the certificate."""
-    certificate = Certificate.model_validate_json(run.certificate)
-    content, guarantee = content_of(certificate), set(tags(certificate))
+    certificate = world.Certificate.model_validate_json(run.certificate)
+    content, guarantee = world.content_of(certificate), set(world.tags(certificate))
     return {
-        "tags": guarantee | {NOTE, DIGESTS},
+        "tags": guarantee | {world.NOTE, world.DIGESTS},
         "params": set(content.params),
         "metrics": set(content.metrics),
         "files": set(run.files),
@@ -69,7 +53,7 @@ LISTED = {"params": "parameters", "metrics": "metrics"}
 """Fields whose names are compared before their values."""
 
 
-def with_field(run: Recorded, field: str, value: Any) -> Recorded:
+def with_field(run: world.Recorded, field: str, value: Any) -> world.Recorded:
     fields: dict[str, Any] = {field: value}
     return replace(run, **fields)
 
@@ -78,18 +62,18 @@ def other(value: Any) -> Any:
     return value + 0.125 if isinstance(value, float) else f"{value}x"
 
 
-def test_every_change_of_what_is_relied_on_is_found_and_named(home: World, run: Recorded) -> None:
+def test_every_change_of_what_is_relied_on_is_found_and_named(home: World, run: world.Recorded) -> None:
     """Each tag, parameter, figure and digest: changed, and gone; and one that was added."""
     relied = relied_on(run)
     assert faults(home, run) == []
-    assert {"epsilon", "delta", DIGESTS, "digest.student"} <= relied["tags"]
-    assert MODEL_FILE in relied["model_files"]
+    assert {"epsilon", "delta", world.DIGESTS, "digest.student"} <= relied["tags"]
+    assert world.MODEL_FILE in relied["model_files"]
     assert {"epsilon", "delta", "domain_epsilon_spent", "rows_answered"} <= relied["metrics"]
     for field, names in relied.items():
         values: dict[str, Any] = getattr(run, field)
         for name in names:
-            folder = name == "digest.model" or (field == "model_files" and name != MODEL_FILE)
-            word = "folder" if folder else "never logged" if name == DIGESTS else name.removeprefix("digest.")
+            folder = name == "digest.model" or (field == "model_files" and name != world.MODEL_FILE)
+            word = "folder" if folder else "never logged" if name == world.DIGESTS else name.removeprefix("digest.")
             gone = {key: value for key, value in values.items() if key != name}
             for planted in (gone, {**values, name: other(values[name])}):
                 wrong = faults(home, with_field(run, field, planted))
@@ -98,12 +82,14 @@ def test_every_change_of_what_is_relied_on_is_found_and_named(home: World, run: 
             assert faults(home, with_field(run, field, {**values, "added": 0.5})), field
 
 
-def test_a_description_a_curve_above_the_guarantee_and_a_missing_run_are_found(home: World, run: Recorded) -> None:
+def test_a_description_a_curve_above_the_guarantee_and_a_missing_run_are_found(
+    home: World, run: world.Recorded
+) -> None:
     assert faults(home, replace(run, model_description="ε = 0.1"))
-    for name in SERIES[:2]:
+    for name in world.SERIES[:2]:
         wrong = faults(home, replace(run, metrics={**run.metrics, name: 2.6}))
         assert wrong == [f"MLflow's series {name} passes the guarantee"]
-    assert len(faults(home, None)) == len(IN_MLFLOW)
+    assert len(faults(home, None)) == len(world.IN_MLFLOW)
 
 
 Change = Callable[[MlflowClient, str, str], object]
@@ -120,11 +106,12 @@ CHANGES: dict[str, Change] = {
 
 
 def test_a_change_that_mlflow_itself_makes_is_read_and_named(own: Path, tmp_path: Path) -> None:
-    store, (run,) = own / "mlflow.db", Records.of(own).runs(SESSION)
-    kept, client = copy(store, tmp_path / "kept"), MlflowClient(sqlite_address(store), sqlite_address(store))
+    store, (run,) = own / "mlflow.db", world.Records.of(own).runs(SESSION)
+    kept = copy(store, tmp_path / "kept")
+    client = MlflowClient(world.sqlite_address(store), world.sqlite_address(store))
     for named, change in CHANGES.items():
         change(client, run, "people-student")
-        wrong = failing(verify(own, SESSION)).values()
+        wrong = failing(world.verify(own, SESSION)).values()
         assert any(named in item for item in wrong), (named, wrong)
         store.write_bytes(Path(kept).read_bytes())
 
@@ -133,9 +120,9 @@ def test_runs_that_no_session_made_are_named_also_if_they_were_deleted(own: Path
     """Readers are told that all of the store is published, and a deleted run is still in it."""
 
     def named() -> str:
-        return next((check.detail for check in verify(own) if check.name == "MLflow's runs"), "")
+        return next((check.detail for check in world.verify(own) if check.name == "MLflow's runs"), "")
 
-    store = MlflowClient(sqlite_address(own / "mlflow.db"))
+    store = MlflowClient(world.sqlite_address(own / "mlflow.db"))
     (people,) = (each.experiment_id for each in store.search_experiments() if each.name == "people")
     assert named() == ""
     private = store.create_run(store.create_experiment("patients"), run_name="Erika Mustermann").info.run_id
