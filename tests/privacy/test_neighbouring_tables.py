@@ -110,11 +110,10 @@ def check_neighbours(folder: Path, patch: pytest.MonkeyPatch, cases: int, phases
     holds()
 
 
-@pytest.mark.parametrize("cases", [60, pytest.param(150, marks=pytest.mark.slow)])
 def test_one_row_more_changes_one_shard_and_never_how_the_run_ends(
-    cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exhaustive: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exhaustive: bool
 ) -> None:
-    check_neighbours(tmp_path, monkeypatch, 3 * cases if exhaustive else cases, tuple(Phase))
+    check_neighbours(tmp_path, monkeypatch, 450 if exhaustive else 60, tuple(Phase))
 
 
 def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_rejected(

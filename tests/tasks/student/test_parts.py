@@ -77,9 +77,8 @@ def check_alike(cases: int, phases: Collection[Phase] = tuple(Phase)) -> None:
     holds()
 
 
-@pytest.mark.parametrize("cases", [40, pytest.param(300, marks=pytest.mark.slow)])
-def test_cells_of_any_bits_become_what_they_become_for_a_teacher(cases: int) -> None:
-    check_alike(cases)
+def test_cells_of_any_bits_become_what_they_become_for_a_teacher(exhaustive: bool) -> None:
+    check_alike(300 if exhaustive else 40)
 
 
 def test_the_planted_word_of_a_number_as_python_writes_it_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +96,8 @@ def test_odd_cells_together_become_what_they_become_for_a_teacher(stored: pa.Dat
 texts = st.lists(st.one_of(moments.map("".join), st.text(max_size=6), st.floats().map(str)), min_size=1, max_size=25)
 
 
-@pytest.mark.parametrize("cases", [4, pytest.param(100, marks=pytest.mark.slow)])
-def test_text_is_read_alike(cases: int) -> None:
-    @settings(max_examples=cases)
+def test_text_is_read_alike(exhaustive: bool) -> None:
+    @settings(max_examples=100 if exhaustive else 4)
     @given(texts)
     @example(
         [
