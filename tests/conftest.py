@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -89,6 +90,8 @@ gc.disable()  # all that is loaded to collect the tests stays: a third of the ti
 
 def pytest_collection_finish() -> None:
     """What was loaded is no garbage: do not look through it again, and seldom for other."""
+    if absl := sys.modules.get("absl.logging"):  # what holds pytest's stream closes it when Prefect sets logging up
+        absl.get_absl_handler().python_handler.stream = sys.__stderr__
     hold_what_is_taken()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
