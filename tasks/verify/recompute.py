@@ -270,7 +270,8 @@ def _escapes(kind: NoisyThresholdSettings) -> float:
     across, along, threshold = kind.threshold_scale, kind.query_scale, kind.threshold
     reach = threshold + math.ceil(80 * across)  # the rest is e^(-80) of the sum
     parts = (np.arange(start, min(start + AT_ONCE, reach + 1)) for start in range(-reach, reach + 1, AT_ONCE))
-    chances = (dlaplace.pmf(noise, 1 / across) * dlaplace.sf(threshold + noise, 1 / along) for noise in parts)
+    # a tail is summed from below: `sf` is 1 less a sum, in which a small one is lost
+    chances = (dlaplace.pmf(noise, 1 / across) * dlaplace.cdf(-1 - threshold - noise, 1 / along) for noise in parts)
     return kind.cutoff * math.fsum(float(chance.sum()) for chance in chances)
 
 
