@@ -98,7 +98,10 @@ class LaplaceRelease(PublicSettings):
     def calibrate(cls, *, epsilon: float, delta: float) -> Self:
         """Noise of scale 1/ε, rounded up, and Γ = ln(1/δ)/ε. Raises WrongInput."""
         _check(epsilon, delta)
-        return cls(epsilon=epsilon, delta=delta, scale=1 / epsilon * UP, threshold=math.log(1 / delta) / epsilon)
+        threshold = math.log(1 / delta) / epsilon
+        # just below a whole number, the noise would exceed it a little more often than δ, since it is rounded up
+        threshold = max(threshold, math.floor(threshold * UP**2))
+        return cls(epsilon=epsilon, delta=delta, scale=1 / epsilon * UP, threshold=threshold)
 
     @property
     def cost(self) -> Cost:

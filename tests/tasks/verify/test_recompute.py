@@ -85,7 +85,7 @@ CASES: dict[str, Case] = {
     **{
         f"{name} at {epsilon}": Case(form.calibrate(epsilon=epsilon, delta=delta), least=0.0, sooner=0.5)
         for name, form in world.FORMS.items()
-        for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-5), (8.0, 0.1))
+        for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-5), (8.0, 0.1), (20.0, math.exp(-20) * (1 + 1e-9)))
     },
 }
 
