@@ -262,7 +262,8 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
         paths = [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
     else:
         matches = [place] if place.is_file() else map(Path, glob.glob(str(place), recursive=True))
-        paths = sorted(match for match in matches if match.is_file() or match.is_dir())  # reading a pipe may never end
+        # reading a pipe may never end, and a glob may match a file twice
+        paths = sorted({match for match in matches if match.is_file() or match.is_dir()})
     if not paths and not (arriving and isinstance(place, Path) and (place.is_dir() or glob.has_magic(path))):
         state = "is empty" if isinstance(place, Path) and place.is_dir() else "does not exist"
         raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")

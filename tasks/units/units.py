@@ -17,6 +17,7 @@ Each hash (`artifacts.home.vault.hashed`) has a purpose of its own.
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -103,13 +104,18 @@ class PrivateRows:
 
 def private_table(plan: Plan, *, arriving: bool = False) -> Table:
     """The private table of a plan. Raises WrongInput if a file is missing or of a format that a label could break; a
-    stream's, whose files are `arriving`, may have none yet.
+    stream's, whose files are `arriving`, may have none yet; or if a link has a file read twice, since each row would
+    count as two.
 
     If only labels are secret, neighbouring tables are equal otherwise, also in the positions of rows. In a CSV file, a
     label with a line break makes two rows of one, moves all later rows, and may name any unit. A label in a path
     decides the file of its row, and so the positions of all others.
     """
     table = open_private(plan.path("private"), plan.data.format, plan.data.unit, arriving=arriving)
+    local = [file.path.stat() for file in table.files if isinstance(file.path, Path)]
+    if len({(file.st_dev, file.st_ino) for file in local}) < len(local):
+        rule = f"{PRIVATE} must hold each file once, but by a link {table.path} holds one under two names"
+        raise WrongInput(f"{rule}, and each of its rows would count twice: leave the link out")
     if plan.privacy.secret == "labels" and table.files[0].format == "csv":
         rule = f"{PRIVATE} must be Parquet or Arrow IPC if privacy.secret = 'labels', got CSV"
         raise WrongInput(f"{rule}, in which a label can break its line and move other rows: write it as Parquet")

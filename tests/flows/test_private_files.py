@@ -87,6 +87,16 @@ def test_a_private_file_is_no_public_one_by_any_of_its_names(home: Path, tmp_pat
             named(plan, home)
 
 
+@pytest.mark.parametrize("link", LINKS)
+def test_a_private_file_is_read_once_by_whichever_of_its_names(home: Path, tmp_path: Path, link: str) -> None:
+    """Before, each of its rows was two units, at the price of one."""
+    plan = plan_of(tmp_path / "a", "clinic-a", data__private="parts/**/**/*.csv")
+    assert len(named(plan, home).table.files) == 2
+    NAMES[link](tmp_path / "a" / TUESDAY, tmp_path / "a" / "parts/latest.csv")
+    with pytest.raises(world.WrongInput, match=facts("data.private", "link", "twice")):
+        named(plan, home)
+
+
 @pytest.mark.parametrize("rows", [0, 1])
 def test_a_copy_in_another_domain_does_not_end_its_run(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: int
