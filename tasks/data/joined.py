@@ -151,7 +151,7 @@ def unclustered(sample: pl.DataFrame, columns: Sequence[Column]) -> float | None
 
 def most_ratio(columns: int) -> float:
     """The largest R at which the numbers of a table of so many columns are joined."""
-    return max(CLUSTERED, 1 - columns / COLUMNS_OF_ALL)
+    return round(max(CLUSTERED, 1 - columns / COLUMNS_OF_ALL), 2)  # as R is: 1 - 16 / 50 is below .68
 
 
 def clustered(ratio: float | None, columns: int) -> bool:

@@ -166,6 +166,7 @@ def test_numbers_are_joined_if_public_rows_cluster() -> None:
     assert not any(world.clustered(ratio, 20) for ratio in (0.61, by_chance, None))
     assert [world.clustered(world.CLUSTERED, columns) for columns in (2, 20, 23, 100)] == [True] * 4
     assert [world.clustered(0.92, columns) for columns in (2, 4, 5, 100)] == [True, True, False, False]
+    assert all(world.clustered(round(world.most_ratio(columns), 2), columns) for columns in range(2, 40))
     assert ratio_of(PUBLIC.head(world.LEAST_ROWS - 1)) is None
     assert ratio_of(PUBLIC, encoding_of(PUBLIC.drop(COLUMNS[:3]))) is None
     assert (
