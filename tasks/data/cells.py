@@ -52,7 +52,7 @@ OURS = "concord."
 LABEL = f"{OURS}label"
 """Name of the column that holds the class index in cast rows."""
 
-ANY_WORD = ("",)
+ANY_WORD: tuple[str, ...] = ()
 """Words of a missing cell in columns of labels: the empty one alone, since any other, such as `-`, may be a class."""
 USUAL: Mapping[str, Collection[str]] = MappingProxyType({})
 """No column has its own words of a missing cell."""

@@ -40,11 +40,16 @@ from concord.tasks.data.stored_columns import polars_type
 
 UNIT_FIELD, CELLS_FIELD = "data.unit", "test.columns"
 """The fields whose columns name units."""
+CELLS_IN_SCHEMA = f"{CELLS_FIELD} and {SCHEMA_FIELD}"
+"""The fields of a column that names units and has a declared category such as None. It is no missing cell, but still
+names nobody (`unit_names`): other names would move units into another part."""
 OWN_WORDS: Mapping[str, Collection[str]] = {
     **dict.fromkeys(("data.label", SCHEMA_FIELD), ANY_WORD),
     **dict.fromkeys((UNIT_FIELD, CELLS_FIELD), NO_NAMES),
+    CELLS_IN_SCHEMA: ("",),
 }
-"""Words of a missing cell in text, by the field that asks for the column, if they are not the usual ones."""
+"""Words of a missing cell in text, by the field that asks for the column, if they are not the usual ones. Those of the
+CSV format are added, but not to ANY_WORD."""
 IN_EVERY_HEADER = ("data.label", UNIT_FIELD)
 """Fields that name columns which the header of a private CSV file must have."""
 TEXT, WHOLE_NUMBERS, UUIDS = "text", "whole numbers", "UUIDs"
@@ -234,8 +239,8 @@ class Table:
         rule = f"{self.field} must hold the column {name!r}"
         if self.field != PRIVATE:
             return f"{rule}, which {file.shown} lacks{file.what_to_try(name)}"
-        if asked_by == CELLS_FIELD:
-            return f"{rule} that {asked_by} names in every file, because it names rows, but {file.shown} lacks it"
+        if asked_by in (CELLS_FIELD, CELLS_IN_SCHEMA):
+            return f"{rule} that {CELLS_FIELD} names in every file, because it names rows, but {file.shown} lacks it"
         if file.format == "csv" and asked_by in IN_EVERY_HEADER:
             lacks = f"in the first line of every CSV file, but that of {file.shown} lacks it"
             return f"{rule} that {asked_by} names {lacks}: write the names of the columns there{file.what_to_try(name)}"

@@ -27,7 +27,7 @@ from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import EVERY, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
-from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD, open_private
+from concord.tasks.data.tables import CELLS_FIELD, CELLS_IN_SCHEMA, UNIT_FIELD, open_private
 from concord.tasks.units.units import sampled, unit_names
 
 FORMAT_FIELD = "data.format"
@@ -75,7 +75,9 @@ def columns_of_names(plan: Plan) -> dict[str, str]:
 
 def columns_asked(plan: Plan, encoding: Encoding) -> dict[str, str]:
     """The columns of private rows that are read, each with the field of the plan that asks for it."""
-    return encoding.asked | columns_of_names(plan) | {plan.data.label: "data.label"}
+    words = dict.fromkeys(encoding.words, CELLS_IN_SCHEMA)
+    named = {name: words.get(name, field) for name, field in columns_of_names(plan).items()}
+    return encoding.asked | named | {plan.data.label: "data.label"}
 
 
 def of_part(plan: Plan, key: bytes, part: str) -> Callable[[pl.DataFrame, pl.Series], pl.Series]:

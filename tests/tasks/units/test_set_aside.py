@@ -123,6 +123,20 @@ def test_no_new_word_of_a_missing_cell_takes_the_name_of_a_unit(
     assert names.to_list() == expected
 
 
+def test_a_declared_word_is_a_category_in_a_column_that_names_rows(tmp_path: Path) -> None:
+    """It was read as a missing cell. Its name stays that of one: else units would move into the other part."""
+    rows = people(60, 1).with_columns(shade=pl.Series(["None", "", "n.b.", "-", "pale", " None "] * 10))
+    plan = changed(planned(tmp_path, rows, **BY_CELLS), data__format={"missing": ["n.b."]})
+    rows.write_csv(tmp_path / "private.csv")
+    encoding = world.learn_encoding(plan).model_copy(update={"words": ("shade",)})
+    asked = world.columns_asked(plan, encoding)
+    ((read, _),) = world.rows_with_units(world.open_private(str(tmp_path / "private.csv"), plan.data.format), asked)
+    assert read["shade"][:6].to_list() == ["None", None, None, "-", "pale", "None"]
+    usual = world.columns_asked(plan, world.learn_encoding(plan))
+    ((before, _),) = world.rows_with_units(world.open_private(str(tmp_path / "private.csv"), plan.data.format), usual)
+    assert world.row_names(read, COLUMNS).equals(world.row_names(before, COLUMNS))
+
+
 def test_cells_have_one_name_in_every_format(tmp_path: Path, vault: world.Vault) -> None:
     private = people(ROWS, 1).with_columns(visits=pl.int_range(pl.len()).replace(3, None))  # names of their own
     plan = planned(tmp_path / "data", private, **{**BY_CELLS, "test__columns": ["visits", "shade"]})
