@@ -17,14 +17,17 @@ Not covered  columns that repeat one another, of a wide table. Pictures are rehe
 """
 
 import math
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from concord.artifacts.plan import Plan
+from concord.artifacts.threads import Threads
 from concord.tasks.advice.planned import learning_units, planned_tallies, read_at_end, views_in_words
 from concord.tasks.advice.public_facts import PublicFacts
 from concord.tasks.advice.rehearse import (
@@ -281,11 +284,11 @@ def rehearse_sums(plan: Plan, whole: TalliesStage, shares: Sequence[float] | Non
 
     shares   of the classes; if they are not known equal and uneven ones, or those of clusters
     """
-    rehearsed = []
-    for signal in SIGNALS:
-        stage = whole.within(plan, MOST_WORK[signal]).as_read()
-        rehearsed += [rehearse_labels(signal, stage, draw, shares) for draw in range(stage.draws)]
-    return tuple(rehearsed)
+    stages = {signal: whole.within(plan, MOST_WORK[signal]).as_read() for signal in SIGNALS}
+    draws = [(signal, stage, draw, shares) for signal, stage in stages.items() for draw in range(stage.draws)]
+    at_once = 1 if whole.classes > 2 else os.cpu_count() or 1  # several columns use all cores
+    with threadpool_limits(1, user_api="blas"), Threads(at_once) as pool:
+        return tuple(pool.each(lambda of_draw: rehearse_labels(*of_draw), draws))
 
 
 def rehearse_labels(signal: str, stage: SumsStage, draw: int, shares: Sequence[float] | None) -> Rehearsed:

@@ -133,8 +133,12 @@ def decode(
     if totals is not None:
         repairs = [repaired(rows, codes, totals, together=together) for together in (True, False)]
         if repairs[0][1]:
-            tried = [_decode_on(others, *repair, codes, private, search, before) for repair in [*repairs, (rows, 0.0)]]
-            best = max(tried, key=lambda decoded: decoded[1])[0]
+            at_once = 1 if rounds[-1].question.columns > 1 else len(repairs) + 1  # several columns use all cores
+            with threadpool_limits(1, user_api="blas"), Threads(min(at_once, os.cpu_count() or 1)) as pool:
+                tried = pool.each(
+                    lambda repair: _decode_on(others, *repair, codes, private, search, before), [*repairs, (rows, 0.0)]
+                )
+                best = max(tried, key=lambda decoded: decoded[1])[0]
             if best.moved:  # its rows match the totals: using those again would count them twice
                 return best
     return _decode_on(rounds, rows, 0.0, codes, private, search, before)[0]
