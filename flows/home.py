@@ -63,9 +63,9 @@ def prepare(home: Path) -> Path:
         tidy(home)
         settle(home)
     except OSError as failed:
-        raise EnvironmentFailed(
-            f"the home folder {home} cannot be written ({failed.strerror}): name another with --home"
-        ) from None
+        else_spent = "make it so, since another home would not know what this one's ledger has charged"
+        advice = else_spent if is_home(home) else "name another with --home"
+        raise EnvironmentFailed(f"the home folder {home} cannot be written ({failed.strerror}): {advice}") from None
     check_format(home)
     return home
 

@@ -54,6 +54,17 @@ def test_a_home_that_others_may_write_is_not_used(tmp_path: Path, mode: int) -> 
     prepare(home)
 
 
+def test_another_home_is_no_way_out_if_one_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ledger would not know what this one's has charged, so the same rows would be charged as if for the first
+    time."""
+    home = prepare(tmp_path / "home")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(EnvironmentFailed, match=facts(home, "cannot be written", "would not know", "has charged")):
+        prepare(home)
+    with pytest.raises(EnvironmentFailed, match=facts("cannot be written", "name another with --home")):
+        prepare(tmp_path / "new")
+
+
 def test_a_new_home_is_of_this_format(tmp_path: Path) -> None:
     check_format(tmp_path)
     assert (tmp_path / "format").read_text() == f"{FORMAT}\n"
