@@ -106,6 +106,8 @@ def test_the_first_example_runs_as_written_in_the_folder_of_make_run(tmp_path: P
     shown = re.sub(r"^\$ (?:[^\n]*\\\n)*[^\n]*\n", "", example, flags=re.MULTILINE).splitlines()
     assert [line for line in shown if masked(line) not in masked(done.stdout)] == [], done.stdout
     assert len(shown) >= 5
+    without_chance = re.compile(r"from \d+ rounds|about \d+ units")
+    assert {*without_chance.findall(example)} <= {*without_chance.findall(done.stdout)}
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"(?:`|^|\bor )make ([a-z-]+)", EVERYTHING, re.MULTILINE))))
