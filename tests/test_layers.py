@@ -42,7 +42,7 @@ ROOMS: dict[str, set[str]] = {
     "tasks/asking": {*UNITS, "concord.tasks.mechanisms", "concord.tasks.asking", *TYPES, *ROWS}
     | {"scipy", "sklearn", "threadpoolctl"},
     "tasks/advice": {*UNITS, "concord.tasks.asking", "concord.tasks.mechanisms", "concord.tasks.advice"}
-    | {"concord.tasks.student", "scipy", "sklearn", *TYPES, *ROWS},
+    | {"concord.tasks.student", "scipy", "sklearn", "threadpoolctl", *TYPES, *ROWS},
     "tasks/door": {
         "concord.tasks.door",
         "concord.tasks.verify.recompute",
