@@ -1,7 +1,7 @@
 """The ledger's table in its database: records are read and appended under the database's own lock.
 
-Assumes      PostgreSQL that syncs (`fsync`, its default), however lazily it commits by default, or SQLite on a disk of
-             this machine; file systems known to be shared are refused
+Assumes      PostgreSQL that syncs (`fsync`, its default), whatever its defaults of commits and isolation are, or SQLite
+             on a disk of this machine; file systems known to be shared are refused
 Guarantees   one writer at a time; records are durable when a transaction ends, all of them or none; the lock is freed
              when its holder dies. Another user's file is not written, and one with anything in it but the table as it
              was made, such as a trigger or a view, is not opened
@@ -129,6 +129,8 @@ class Entries:
             if self.engine.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
+                # else, by a server's default, what is read could be from before the lock was waited for
+                connection.execute(text("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
                 connection.execute(text("SET LOCAL synchronous_commit = on"))
                 connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"))
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
