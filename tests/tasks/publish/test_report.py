@@ -23,6 +23,7 @@ from tests.support.evaluated import (
     units_tested,
 )
 from tests.support.published import SESSION, World, with_leading
+from tests.support.recorded import RECORDED
 from tests.support.sentences import says
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -122,6 +123,24 @@ def test_why_a_small_number_may_be_released_follows_from_the_noise(certificate: 
 
     assert says(said(2.0, 3.0), "scale 2 units", "close to the exact count")
     assert "may stand for many units" in said(3.0)
+
+
+def test_the_noise_of_a_stream_is_that_of_the_numbers_it_releases(certificate: world.Certificate) -> None:
+    """It was said to be 2^bits times as large, beside the true scale, and a stream to have rounds."""
+    stream = world.Stream.model_validate(RECORDED["stream"])
+    made = certificate.mechanism.model_copy(update={"name": "stream", "settings": RECORDED["stream"]})
+    words = Page(world.render(with_leading(certificate, mechanism=made, teachers=0), FIGURES)).words
+    table = words.split("The sums of every release")[1]
+    for scale in stream.scales:
+        assert f" {scale:.4g} " in table
+    assert says(words, "releases so far", "All releases together are charged whole")
+
+
+def test_every_mechanism_that_released_a_file_is_named(certificate: world.Certificate) -> None:
+    test = certificate.mechanism.model_copy(update={"name": "private_test", "proof": "its proof"})
+    sessions = (certificate.leading, certificate.leading.model_copy(update={"session": "people-2", "mechanism": test}))
+    words = Page(world.render(certificate.model_copy(update={"sessions": sessions}), FIGURES)).words
+    assert says(words, f"of the mechanism {certificate.mechanism.name}, which", "and of the mechanism private_test,")
 
 
 def test_a_reader_who_sees_no_picture_is_told_what_it_shows(certificate: world.Certificate) -> None:
