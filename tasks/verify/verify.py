@@ -12,11 +12,13 @@ Guarantees   a changed byte in a file or record named here is found, and the che
              released file; any file of the MLflow run, with its certificate; any file of the registered model, its
              description and its tags; the run's tags of the guarantee, its note, parameters and figures. Answers
              released in a batch that the ledger never committed are found
-             A command that was killed may leave MLflow one publication behind the signed files: that is a warning
+             A command that was killed may leave MLflow one publication behind the signed files: that is a warning, if
+             one key signed both
 Not covered  a home folder restored whole from a backup, unless a published folder of the newer one was kept
-             In MLflow, the words of a description or a note that another version wrote; additional records: curves
-             except for their last point, datasets, descriptions of experiments and registered models, times; the
-             version that an alias names, which operators choose; a server, which may hold sessions of other homes
+             In MLflow, the words of a description or a note that another version wrote; additional records: curves,
+             but for the last accuracy by release and that no charge of a session ends beyond its claim; datasets,
+             descriptions of experiments and registered models, times; the version that an alias names, which operators
+             choose; a server, which may hold sessions of other homes
              Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
 """
 
@@ -46,6 +48,7 @@ from concord.artifacts.mlflow.describe import (
     logged_digests,
     tags,
 )
+from concord.artifacts.published import KEY_FILE
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.settings import own_store
 from concord.tasks.asks.kinds import unfinished_in_words
@@ -169,8 +172,9 @@ def _published(subject: CheckedSession, released: Released, on_record: bool) -> 
     if subject.session.purpose != LABELS:  # answers have a certificate alone
         return
     latest = released.find(f"{name}/{CERTIFICATE_FILE}")
-    shown = None if subject.run is None else logged_digests(subject.run.tags).get(CERTIFICATE_FILE)
-    behind = signed and subject.latest and subject.run is not None and latest is not None and shown != latest.digest
+    shown = {} if subject.run is None else logged_digests(subject.run.tags)
+    behind = signed and subject.latest and latest is not None and shown.get(CERTIFICATE_FILE) != latest.digest
+    behind = behind and shown.get(KEY_FILE) == at.digest(at.path(KEY_FILE))  # else somebody else signed since
     recorded = replace(subject, latest=subject.latest and not behind)
     for check, run in IN_MLFLOW.items():
         yield checked(f"{name}: {check}", partial(run, recorded))
@@ -327,6 +331,8 @@ def run_figures(subject: CheckedSession) -> str:
     for name in SERIES:
         if name.startswith("epsilon") and not 0 <= run.metrics.get(name, 0) <= epsilon:
             raise NotVerified(f"MLflow's series {name} passes the guarantee")
+    by_release = next((accuracy.value for accuracy in certificate.student.history[-1:]), None)
+    equal("MLflow's series accuracy_by_release", run.metrics.get("accuracy_by_release"), by_release)
     return f"{len(content.metrics)} metrics, the parameters and the tags are as certified"
 
 

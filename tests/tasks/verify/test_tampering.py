@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.published import SESSION
 from tests.tasks.verify.every_record import every_edit, kept
-from tests.tasks.verify.signed_folder import THEIRS, faults, sign_again, trusted
+from tests.tasks.verify.signed_folder import THEIRS, failing, faults, sign_again, trusted
 from tests.tasks.verify.tampering import LIES, TAMPERING, told
 from tests.world import NotVerified, handed_on, verify, verify_published
 
@@ -68,7 +68,15 @@ def test_so_it_is_in_its_home(folder: Path, own: Path, name: str) -> None:
     assert {*TAMPERING[name].checks.split(", "), "certificate on record"} & found
 
 
-UNRECORDED = {"another accuracy", "a later version"}
+def test_what_another_key_signed_is_no_publication_that_mlflow_missed(folder: Path, own: Path) -> None:
+    """It passed as one, with whatever the ledger does not know."""
+    told({"student.params": {"C": 1.0}})(folder)
+    sign_again(folder)
+    publish(folder, own)
+    assert failing(verify(own)).keys() == {"report and figures"}
+
+
+UNRECORDED = {"another accuracy", "another accuracy of the latest release", "a later version"}
 """Lies of which the ledger knows nothing: the certificate denies them by itself."""
 
 

@@ -89,6 +89,8 @@ def test_a_description_a_curve_above_the_guarantee_and_a_missing_run_are_found(
     for name in world.SERIES[:2]:
         wrong = faults(home, replace(run, metrics={**run.metrics, name: 2.6}))
         assert wrong == [f"MLflow's series {name} passes the guarantee"]
+    wrong = faults(home, replace(run, metrics={**run.metrics, "accuracy_by_release": 0.999}))
+    assert "accuracy_by_release is 0.999" in str(wrong)
     assert len(faults(home, None)) == len(world.IN_MLFLOW)
 
 
