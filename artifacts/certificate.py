@@ -31,6 +31,8 @@ from concord.artifacts.schemas import Budget, CertificatePart, Ref
 from concord.artifacts.sections import AboutPlan
 
 CERTIFICATE_FORMAT: Final = "concord certificate 4"
+FIRST_VERSION: Final = "2.0.0"
+"""The version that wrote this format first: an earlier one, whose words would not be compared, wrote none."""
 CERTIFICATE_FILE: Final = "certificate.json"
 SCHEMA_FILE: Final = "certificate.schema.json"
 """File names of the certificate and its schema, in the session's folder."""
@@ -157,12 +159,15 @@ class Certificate(CertificatePart):
     def read(cls, text: bytes, path: str) -> Self:
         """The certificate that the file at `path` holds. Raises NotVerified if it holds none."""
         try:
-            return cls.model_validate_json(text)
+            certificate = cls.model_validate_json(text)
         except ValidationError as wrong:
             form = [error["input"] for error in wrong.errors() if error["loc"] == ("format",)]
             if form and re.fullmatch("concord certificate [0-9]{1,3}", str(form[0])):
                 raise NotVerified(f"{path} {OF_ANOTHER}") from None
             raise NotVerified(f"{path} is not a certificate") from None
+        if is_version(by := certificate.versions.get("concord", "")) and later(FIRST_VERSION, by):
+            raise NotVerified(f"{path} names the version {by} of Concord, which wrote no {CERTIFICATE_FORMAT}")
+        return certificate
 
     @property
     def delta_in_words(self) -> str:

@@ -378,7 +378,7 @@ if TYPE_CHECKING:
     from concord.tasks.verify.recompute_gaussian import by_ones, moved_norm
     from concord.tasks.verify.released import LabelTable, check_tested, released_as_certified
     from concord.tasks.verify.replay import HIDDEN, ledger_faults
-    from concord.tasks.verify.reproduce import _check_student, _groups_follow, public_test
+    from concord.tasks.verify.reproduce import _check_student, _groups_follow, public_test, student_as_released
     from concord.tasks.verify.sums import check_round, check_season
     from concord.tasks.verify.verify import IN_MLFLOW, CheckedSession, verify, verify_kept
     from concord.flows import (

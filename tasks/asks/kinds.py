@@ -125,9 +125,9 @@ def private_tests_of(sessions: Iterable[Session], learned: str) -> list[Session]
     return [session for session in sessions if session.purpose == STUDENT_TEST and session.facts.session == learned]
 
 
-def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:
-    """Warnings to users of the student that follow from a session's files, JSON, in order."""
-    match session.facts.name:
+def remarks_of(name: str, files: Iterable[bytes]) -> tuple[str, ...]:
+    """Warnings to users of the student that follow from the files, JSON, of a mechanism of that name, in order."""
+    match name:
         case Sketch.name:
             return outside_of_schema(json.loads(next(iter(files))))
         case Tallies.name:

@@ -74,7 +74,7 @@ def describe(
         tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))
         learned = classes_named(tables, released) if tables and student.public_test is None else None
         warned = student_warnings(certificate, learned)
-    return certificate.model_copy(update={"warnings": (*warned, *remarks_of(leading, rounds))})
+    return certificate.model_copy(update={"warnings": (*warned, *remarks_of(leading.facts.name, rounds))})
 
 
 def record_of(session: Session, files: Sequence[Ref], ledger: Reading, released: Released) -> SessionRecord:

@@ -27,14 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from concord import __version__
-from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate, is_version, later, schema
+from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, TABLE, Certificate, is_version, later, schema
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, DomainCharge, Guarantee
-from concord.artifacts.home.released import sha256
+from concord.artifacts.home.released import inferred_schema, labels_schema, sha256
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.home_contents import named
 from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.published import (
     ATTESTATION_FILE,
     ATTESTATION_SCHEMA_FILE,
@@ -47,22 +48,24 @@ from concord.artifacts.published import (
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import student_warnings
-from concord.tasks.asks.kinds import mechanism_of
+from concord.tasks.asks.kinds import mechanism_of, remarks_of
 from concord.tasks.publish.describe import caveats, followers
-from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, stated_bounds
+from concord.tasks.verify.checks import Check, NotIncluded, alike, checked, equal, stated_bounds
 from concord.tasks.verify.kinds import KindSettings, StreamSettings
 from concord.tasks.verify.recompute import SLACK, least_delta
 from concord.tasks.verify.records import PublishedSession
 from concord.tasks.verify.released import released_as_certified
 from concord.tasks.verify.replay import ledger_faults
-from concord.tasks.verify.reproduce import public_test, student_as_released
+from concord.tasks.verify.reproduce import RANKED, public_test, student_as_released
 
 LEFT = (
     "whether these settings ran and no others; whether the ledger has a charge beyond its excerpt; what happened "
-    "later; whether people of this domain are also in another domain; and what the publisher "
-    "states: [about], the number of private units, features, parameters of the student, and earlier sessions on tested "
-    "units. Report and figures repeat the certificate. `concord verify --kept FOLDER` compares the certificate with "
-    "the ledger of its home, and `concord verify LATER --kept FOLDER` with a later certificate"
+    "later; whether people of this domain are also in another domain; and what the publisher states: [about], the "
+    "number of private units, the data's version, features and how cells are coded by public rows, parameters of the "
+    "student, `refused`, `named`, `views`, `noise`, groups, accuracies of earlier releases, versions of libraries, and "
+    "earlier sessions on tested units. Report and figures are not read: the certificate counts. `concord verify "
+    "--kept FOLDER` compares the certificate with the ledger of its home, and `concord verify LATER --kept FOLDER` "
+    "with a later certificate"
 )
 LEFT_OUT = {"identity", "ensemble", "data_version", "naming", "reason"} | {
     *("question_digest", "exact_digest", "path", "digest")
@@ -114,7 +117,7 @@ def folder_checks(
     }
     if certificate.learned is not None:
         checks["public test"] = lambda: public_test(certificate, at.named, test, home)
-        checks["what it says"] = lambda: _consistent(certificate)
+        checks["what it says"] = lambda: _consistent(at)
         checks["student"] = lambda: student_as_released(at)
     return checks | {
         "ledger excerpt": lambda: excerpt_as_certified(certificate, at.excerpt),
@@ -244,15 +247,31 @@ def _within_cap(certificate: Certificate) -> str:
     return f"{sessions} of the domain {domain.name}, within its ε = {domain.cap.epsilon:g}"
 
 
-def _consistent(certificate: Certificate) -> str:
-    """Check that both figures of the student's accuracy are equal, and that no due warning or caveat is left out."""
-    measured = certificate.student.public_test
-    equal("the student's accuracy", certificate.student.accuracy, getattr(measured, "accuracy", None))
+def _consistent(at: PublishedSession) -> str:
+    """Check that all figures of the student's accuracy are equal, and that no due warning or caveat is left out."""
+    certificate, student = at.certificate, at.certificate.student
+    equal("the student's accuracy", student.accuracy, getattr(student.public_test, "accuracy", None))
+    for latest in student.history[-1:]:  # up to rows whose class a rounding decides
+        alike("the accuracy of the latest release", latest, student.accuracy, RANKED)
     if certificate.versions.get("concord") == __version__:
-        for text in (*student_warnings(certificate), *CAVEATS):
+        for text in _due(at):
             if text not in (*certificate.warnings, *certificate.caveats):
                 raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
     return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats are stated"
+
+
+def _due(at: PublishedSession) -> Iterator[str]:
+    """The caveats, and the warnings that follow from certificate, labels and rounds, of which an export has none."""
+    record, learned = at.certificate.leading, None
+    with suppress(NotIncluded):
+        rounds = (at.named(file) for file in record.files if file.path.endswith(".json"))
+        yield from remarks_of(record.mechanism.name, rounds)
+        form = labels_schema if record.teachers else inferred_schema
+        tables = [file for file in record.files if file.path.endswith(TABLE)]
+        if tables and at.certificate.student.public_test is None:
+            batches = (batch for file in tables for batch in at.batches(file, form))
+            learned = tuple({name for batch in batches for name in batch["label"].drop_null().unique().to_pylist()})
+    yield from (*student_warnings(at.certificate, learned), *CAVEATS)
 
 
 def _files(at: PublishedSession) -> str:
@@ -330,8 +349,14 @@ def excerpt_as_certified(certificate: Certificate, excerpt: Excerpt) -> str:
     equal("what is protected", claim.neighbours, domain.neighbours)
     equal("the domain", certificate.domain, DomainCharge.of(domain, moment))
     ours = certificate.versions.get("concord") == __version__  # another one may name other proofs and caveats
+    parts = {charge.session: charge.part for charge in certificate.domain.charges}
+    division = moment.division(domain.name)
     for record in certificate.sessions:
         equal(f"the record of session {record.session}", record, _as_in(moment, record, ours))
+        if record.tested is not None and record.tested.clean:
+            read = record.part, parts.get(record.about or ""), record.tested.share
+            apart = TEST, LEARNING, division and division.share
+            equal(f"what the clean test {record.session} and its student read", read, apart)
     for text in sorted({*caveats(domain, sessions, moment)} - {*certificate.caveats}) if ours else ():
         raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
     return f"{len(excerpt.entries)} entries follow the ledger's rule and agree with the certified charges and claim"

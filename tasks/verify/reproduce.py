@@ -1,6 +1,6 @@
 """Reproduce what was published of a student: its file, and its figures on public test rows.
 
-    released model or hypothesis ─ student            the same to the bit, if it is one
+    released model or hypothesis ─ student            the same weights and names, if it is one
     certificate ─ counts ─ shares and intervals       always
     student + test table ─ counts, areas and errors   if the table is there: at its path, or at that of `--test`
 
@@ -8,12 +8,14 @@ Figures are made again by the functions that made them (tasks.student.evaluate),
 raw rows.
 
 Assumes      the certificate's student is the file that it digests, which is checked before
-Guarantees   found and named: a student's file that holds more than the student, or another than the released one; a
+Guarantees   found and named: a student's file that holds more than the student, or another than the released one, or
+             codes of columns other than those that were released, if they were; a
              share or an interval that does not follow from the counts, or an interval that is missing though the
              certificate's format has them; counts that the student does not give; groups that leave out rows or give
              another figure together. If the table is there: an area, a calibration error or an error of numbers, or its
              interval, that the student does not give, but for RANKED; a group of other words
-Not covered  a student of a type that is none of ours nor scikit-learn's, or that was fitted to released labels; up to
+Not covered  a student of a type that is none of ours nor scikit-learn's, or that was fitted to released labels; how one
+             of tallies codes cells, if that follows from public rows; up to
              TIED_SHARE of the rows, or one, since rounding on another machine may break a tie otherwise. CSV whose plan
              declared another format than is detected: a certificate does not record it. Checked by
              tests/tasks/verify/test_verify_figures.py, test_every_field.py and tests/tasks/student/test_evaluate.py
@@ -36,6 +38,7 @@ import polars as pl
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.measures import LEAST_OF_GROUP, AnyPublicTest, GroupMeasured, NumberTest, PublicTest
+from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import cast_numbers, class_index
 from concord.tasks.data.encode import grouping
@@ -57,7 +60,7 @@ from concord.tasks.verify.checks import ROUNDED, alike, equal, stated_bounds
 from concord.tasks.verify.forms import HypothesisForm, LearnedForm
 from concord.tasks.verify.kinds import KindSettings
 from concord.tasks.verify.records import PublishedSession
-from concord.tasks.verify.released import NOT_DECODED
+from concord.tasks.verify.released import NOT_DECODED, LabelTable
 
 TIED_SHARE = 1 / 1000
 """Share of the rows that another machine may predict differently."""
@@ -74,7 +77,7 @@ VERSION = re.compile(rb'_(?:skops|sklearn)_version": (?:"[^"]*"|.{0,120}?"conten
 
 def student_as_released(at: PublishedSession) -> str:
     """Check that a student's file holds nothing else, and that one which is a released model, or a released hypothesis,
-    is that one to the bit. Raises NotVerified."""
+    has its weights to the bit, its names of classes and, if they were released, its codes. Raises NotVerified."""
     stated, record = at.certificate.student, at.certificate.leading
     module, _, made = stated.estimator.rpartition(".")
     file = at.named(stated.file)
@@ -91,7 +94,8 @@ def student_as_released(at: PublishedSession) -> str:
         raise NotVerified(f"the file {stated.file.path} holds more than the student: written again, it is another")
     if module not in OURS:
         return FITTED
-    *_, last = at.forms(record, (file for file in record.files if file.path.endswith(".json")))
+    forms = at.forms(record, (file for file in record.files if file.path.endswith(".json")))
+    last = forms[-1]
     student = whole["student"]
     if isinstance(last, HypothesisForm):
         said = json.loads(student.hypothesis), (*student.classes,)
@@ -101,13 +105,39 @@ def student_as_released(at: PublishedSession) -> str:
     for name in ("weights", "intercept", *(("prior",) if made == "Tallied" else ())):
         if not np.array_equal(np.asarray(getattr(student, name)), np.array(getattr(last.decoded, name))):
             raise NotVerified(f"the {name} of the student are not those of the last released model")
-    if made == "TalliedNumber":
+    announced = (form.following for form in forms[::-1] if isinstance(form, LearnedForm))
+    if codes := next((question.codes for question in announced if question and question.codes), None):
+        parts = (part for part in whole["encode"].transformers_ if part[1] != "drop")  # a column of one value is
+        coded = {names[0]: part.named_steps["code"] for _, part, names in parts}
+        for field in (codes.fields[place] for place in codes.fine):
+            equal(f"how the student codes {field.name!r}", _coded(coded.get(field.name)), _coded(field))
+    if made == "Tallied":
+        _named_as_released(student, record, at)
+        measured = stated.public_test
+        equal("whether it was measured at prior odds", getattr(measured, "prior_odds", None) is None, measured is None)
+    else:
         equal(
             "the bounds of the student",
             [student.low, student.high],
             [*stated_bounds(KindSettings.of(record.mechanism.settings))],
         )
     return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.facts.of_rows)}"
+
+
+def _coded(field: Any) -> tuple[object, ...]:
+    """The first code of a column, and the cuts of its numbers or the words that have codes."""
+    return getattr(field, "start", None), (*(getattr(field, "cuts", None) or ()),), (*getattr(field, "words", ()),)
+
+
+def _named_as_released(student: Any, record: SessionRecord, at: PublishedSession) -> None:
+    """Raise NotVerified unless a student names the likeliest class, by the name that inferred labels give it."""
+    table = LabelTable(record, at)
+    for file in (file for file in record.files if file.path.endswith("labels.arrow")):
+        table.check_inferred(file, None)
+    equal("the classes of the student", (*student.classes_,), (*student.classes,))
+    for place, name in table.classes.items():
+        equal(f"class {place} of the student", student.classes[place], name)
+    equal("the operating point of the student", student.point, "default")
 
 
 def _types(student: bytes) -> set[tuple[str, str]]:
@@ -248,6 +278,8 @@ def _check_answers(test: PublicTest, again: PublicTest) -> None:
         raise NotVerified(
             f"the student answers {other:.0f} of {test.rows} public test rows otherwise than was certified"
         )
+    for what in ("calibration", "matrix"):
+        equal(f"whether there is a {what}", getattr(test, what) is not None, getattr(again, what) is not None)
     if test.calibration is not None:
         alike("the expected calibration error", again.calibration_error, test.calibration_error, RANKED)
         for measured_bin, certified_bin in zip(again.calibration or (), test.calibration, strict=False):

@@ -44,13 +44,11 @@ def test_what_an_operator_declares_of_rows_without_names_is_said(session: tuple[
     ("read", "said"),
     [([], []), (["a × b", "a × c"], ["none of them is informative"]), (["a × b", "a × c", "a × b"], ["uses a × b"])],
 )
-def test_pairs_of_columns_that_were_asked_about_are_said(
-    session: tuple[world.Session, world.Ledger], read: list[str], said: list[str]
-) -> None:
+def test_pairs_of_columns_that_were_asked_about_are_said(read: list[str], said: list[str]) -> None:
     fields = [{"name": name, "kind": "pair"} for name in read]
     asked = [{"codes": {"fields": part}} for part in (fields[:2], fields[2:]) if part]
     files = [json.dumps({"next": following}).encode() for following in (None, *asked, {"model": None}, None)]
-    found = world.remarks_of(replace(session[0], mechanism=RECORDED["tallies"]), files)
+    found = world.remarks_of("tallies", files)
     assert [each.split(", and ")[1].removeprefix("the student ") for each in found] == said
 
 

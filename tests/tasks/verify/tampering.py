@@ -95,6 +95,16 @@ LIES: dict[str, tuple[Values, str, str]] = {
         "the student's accuracy",
     ),
     "no caveats": ({"caveats": []}, "what it says", "leaves out what must stand in it"),
+    "another accuracy of the latest release": (
+        {"student.history": [{"value": 0.999, "low": 0.99, "high": 1.0}]},
+        "what it says",
+        "the accuracy of the latest release",
+    ),
+    "a version that wrote no such certificate, and no caveats": (
+        {"versions.concord": "1.1.0", "caveats": []},
+        "certificate",
+        "names the version 1.1.0 of Concord",
+    ),
     "a later version": ({"versions.concord": "9.0.0"}, "certificate", "verify it with that version"),
     **{
         f"the version {name}, and no caveats": (

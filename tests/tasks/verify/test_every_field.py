@@ -11,6 +11,7 @@ import random
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,19 +59,32 @@ def faults(folder: Path) -> str:
 
 
 TEST = world.PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=0, secret="rows")
-OF_A_NUMBER = world.StudentTestAsk(TEST, {**TESTING, "bounds": [10.0, 60.0], "constant": 23.4}, ())
+ABOUT_NUMBER = {**TESTING, "bounds": [10.0, 60.0], "constant": 23.4}
+OF_A_NUMBER = world.StudentTestAsk(TEST, ABOUT_NUMBER, ())
 
 
-def prepare_number(home: Path) -> None:
+def prepare_number(home: Path, ask: world.StudentTestAsk = OF_A_NUMBER) -> None:
     """Open a test of a student that predicts a number, in a new home."""
-    opened(world.Stores.of(home), OF_A_NUMBER)
+    opened(world.Stores.of(home), ask)
 
 
-def ask_number(home: Path, other: bool = False) -> None:  # noqa: ARG001, as every kind
+def ask_number(
+    home: Path,
+    other: bool = False,  # noqa: ARG001, as every kind
+    ask: world.StudentTestAsk = OF_A_NUMBER,
+) -> None:
     door = world.Stores.of(home)
     with door.vault.create("counts/d/counted") as sink:
         sink.write(np.arange(800, 0, -50).tobytes())
-    files_of(door, opened(door, OF_A_NUMBER), OF_A_NUMBER, [sink.ref])
+    files_of(door, opened(door, ask), ask, [sink.ref])
+
+
+def test_a_test_of_units_that_nobody_set_aside_is_not_clean(tmp_path: Path) -> None:
+    ask = world.StudentTestAsk(TEST, {**ABOUT_NUMBER, "clean": True}, ())
+    clean = Kind("clean", partial(prepare_number, ask=ask), partial(ask_number, ask=ask))
+    checks = world.verify_published(folder_of(clean, tmp_path / "home"))
+    assert [check.name for check in checks if not check.ok] == ["d-1: ledger excerpt"]
+    assert "what the clean test d-1" in str(checks)
 
 
 CERTIFIED = [
@@ -183,6 +197,50 @@ def flipped(rows: pa.Table, flips: pa.Array) -> pa.Table:
     """With the other class in these rows."""
     other = pc.if_else(pc.equal(rows["class"], CLASSES[0]), *CLASSES[::-1])
     return with_column(rows, "class", pc.if_else(flips, other, rows["class"]))
+
+
+STUDENTS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "none": (lambda _: None, ""),
+    "other names of classes": (
+        lambda student: student["student"].set_params(classes=CLASSES[::-1]).fit(),
+        "class . of the student",
+    ),
+    "classes named otherwise than they were fitted": (
+        lambda student: student["student"].set_params(classes=CLASSES[::-1]),
+        "the classes of the student",
+    ),
+    "the point for rare classes": (
+        lambda student: student["student"].set_params(point="prior odds"),
+        "the operating point",
+    ),
+    "other cuts": (
+        lambda student: student["encode"].named_transformers_["visits"]["code"].set_params(cuts=[4.5]),
+        "how the student codes 'visits'",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", STUDENTS)
+def test_student_as_released(sketched: tuple[Path, pa.Table], tmp_path: Path, edit: str) -> None:
+    """The names of its classes, its codes and its operating point are those that were released, as its weights are."""
+    folder, (change, fault) = Path(shutil.copytree(sketched[0], tmp_path / "d-1")), STUDENTS[edit]
+    steps = [json.loads(file.read_text()) for file in sorted((folder / "rounds").iterdir())]
+    codes = next(step["next"]["codes"] for step in steps if step["next"] and "codes" in step["next"])
+    columns = world.as_declared(world.reading_columns(SCHEMA), SCHEMA)
+    encoding = world.Encoding(columns=columns, label="class", classes=CLASSES)
+    decoded = world.Decoded.from_record(steps[-1]["decoded"])
+    student = world.linear_student(decoded, encoding, codes := world.Codes.model_validate(codes))
+    change(student)
+    claim = {key.decode(): value.decode() for key, value in sketched[1].schema.metadata.items() if key != b"what"}
+    rows = np.column_stack([field.start + np.arange(40, dtype=np.int32) % field.size for field in codes.fields])
+    name_also(folder, "labels.arrow", b"".join(world.inferred(decoded, [rows], encoding, claim)))
+    (folder / "student.skops").write_bytes(file := world.dump(student))
+    record: dict[str, Any] = {"estimator": "concord_tallied.Tallied", "params": {}, "refused": None, "accuracy": None}
+    values = json.loads((folder / "certificate.json").read_text())
+    values["student"] = {**record, "file": {"path": "d-1/student.skops", "digest": world.sha256(file)}}
+    (folder / "certificate.json").write_text(world.Certificate.model_validate(values).model_dump_json(indent=2))
+    with pytest.raises(world.NotVerified, match=fault) if fault else nullcontext():
+        world.student_as_released(world.PublishedSession.at(folder))
 
 
 EDITED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {

@@ -55,6 +55,12 @@ def test_a_test_table_is_read_as_it_is_written(small: World, tmp_path: Path) -> 
     assert "those from the student and the 300 rows" in found(small, {"table": world.digest_of_table(table)}, table)
 
 
+@pytest.mark.parametrize("what", ["calibration", "matrix"])
+def test_what_the_student_gives_is_not_left_out(small: World, what: str) -> None:
+    with pytest.raises(world.NotVerified, match=f"whether there is a {what}"):
+        found(small, {what: None})
+
+
 def exact(hits: int, rows: int) -> dict[str, float]:
     return world.share(hits, rows).model_dump()
 
@@ -87,7 +93,7 @@ def test_another_value_of_any_figure_is_found(small: World) -> None:
                 missed.add(place)
     assert missed <= UNSEEN
     larger: dict[str, dict[str, Any]] = {
-        "the auc of 'yes' is": {"calibration": None, "classes.1.auc": exact(1, 2)},  # without a word of how sure it is
+        "the auc of 'yes' is": {"classes.1.auc": exact(1, 2)},
         "the expected calibration error": {"calibration.-1.confidence": 0.5},
         "the rows predicted to be of each class": {"matrix.0": lambda counts: counts[::-1]},
     }
