@@ -236,7 +236,7 @@ def key_command(call: Call) -> None:
 def ui_command(
     domain: Annotated[str | None, typer.Argument(help="Default: the domain published last.")] = None,
     home: HomeOption = HOME,
-    port: Annotated[int, typer.Option(help="Port on loopback.")] = 5000,
+    port: Annotated[int, typer.Option(help="Port on loopback.", min=0, max=65535)] = 5000,
 ) -> None:
     """Open the audit view: MLflow's list of a domain's runs, on this machine only.
 

@@ -219,7 +219,8 @@ def handed_on(subject: str, home: Path) -> PublishedStudent:
     except WrongInput as missing:
         others = ", ".join(_students_of(folder.name, folder.parent))
         domains = f"{folder.name} is a domain; name one of its sessions: {others}"
-        raise WrongInput(domains if others else f"no student is published in {folder}: {missing}") from None
+        reason = missing if folder.is_dir() else "name such a folder, or a session, which `concord budget` lists"
+        raise WrongInput(domains if others else f"no student is published in {folder}: {reason}") from None
     if is_home(home) and folder.resolve().parent == (home / "released").resolve():
         _agrees(folder.name, home)
     return _signed(at)

@@ -229,7 +229,7 @@ def _subjects(
     if name in elsewhere:
         return
     if name not in here:
-        raise WrongInput(f"there is no session and no run {subject!r}")
+        raise WrongInput(f"there is no session and no run {subject!r}: `concord budget` lists the sessions")
     yield CheckedSession(here[name], ledger, released, run, latest=records.runs(name)[:1] == [subject])
 
 

@@ -53,6 +53,20 @@ def test_a_table_that_does_not_fit_is_told_before_a_server_starts(
 
 
 @pytest.mark.usefixtures("prefect_server", "session")
+def test_a_misspelt_session_is_told_where_the_sessions_are_listed(concord: Callable[..., Any], folder: Path) -> None:
+    for typed in ("verify people-1", "export people-1 --to x", f"predict people-1 {folder}/public.parquet --out y.csv"):
+        status, _, error = concord(*typed.split())
+        assert (status, "people-1" in error, "`concord budget` lists" in error) == (2, True, True)
+    assert "people-1/certificate.json" not in error
+
+
+@pytest.mark.usefixtures("prefect_server", "session")
+def test_a_port_that_none_can_be_is_refused_in_a_sentence(concord: Callable[..., Any]) -> None:
+    """It was a traceback of the socket's."""
+    assert concord("ui", "--port", "80000")[0] == 2
+
+
+@pytest.mark.usefixtures("prefect_server", "session")
 def test_json_holds_what_the_contract_names(concord: Callable[..., Any], folder: Path) -> None:
     status, out, _ = concord("run", plan_of(folder), "--json")
     printed = json.loads(out)
