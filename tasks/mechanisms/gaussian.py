@@ -160,8 +160,8 @@ def exact_epsilon(mechanism: "Gaussian") -> float:
 
 def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) -> None:
     """Raises WrongInput unless epsilon, delta, queries and classes are in their ranges."""
-    if not 0 < epsilon < math.inf or not 0 < delta < 1:
-        raise WrongInput(f"epsilon must be positive and finite and delta between 0 and 1, got {epsilon!r}, {delta!r}")
+    if not 0 < epsilon < math.inf or not 1e-280 <= delta < 1:  # tails of a smaller one are no doubles
+        raise WrongInput(f"epsilon must be positive and finite, 1e-280 ≤ delta < 1, got {epsilon!r}, {delta!r}")
     if queries < 1 or classes < 2:
         raise WrongInput(f"queries must be at least 1 and classes at least 2, got {queries!r}, {classes!r}")
 

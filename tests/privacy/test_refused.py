@@ -38,7 +38,7 @@ OWN: list[tuple[str, dict[str, Any], str]] = [
     *((name, {"queries": 0}, "queries") for name in ("noisy_votes", "laplace_votes", "confident", "published")),
     *((name, {"classes": 1}, "classes") for name in ("noisy_votes", "confident", "tallies", "private_test")),
     ("stable", {"delta": 1e-16, "cutoff": 10}, "delta"),
-    ("noisy_votes", {"epsilon": 1e-12, "delta": 1e-300}, "the budget is too small"),
+    ("noisy_votes", {"epsilon": 1e-12, "delta": 1e-280}, "the budget is too small"),
     ("stable", {"epsilon": 1e-4, "cutoff": 10**6}, "epsilon"),
     ("published", {"epsilon": 16.0, "cutoff": 3000, "queries": 3001}, "epsilon = 16"),
     *(
@@ -85,6 +85,10 @@ SPACE = partial(world.Relabelling, hypotheses="stumps", features=("age",), grid=
 ERRING = partial(world.exact_cutoff, queries=10, teachers=5)
 INPUTS: list[tuple[str, Callable[[], object]]] = [
     *(("answers must be", partial(CAPPED, answers=answers)) for answers in (0, 11)),
+    *(  # of a smaller one a session ran, and its certificate did not verify
+        ("1e-280 ≤ delta", partial(world.NoisyVotes.calibrate, epsilon=1.0, delta=delta, queries=9, classes=2))
+        for delta in (0.0, 1e-300)
+    ),
     ("beta", partial(PRINTED, beta=0.0)),
     ("threshold", partial(DRAWN["sparse_vector"].with_, threshold=-1)),
     ("sensitivity", partial(world.ExponentialMechanism, epsilon=1.0, sensitivity=0)),
