@@ -62,10 +62,10 @@ LEFT = (
     "whether these settings ran and no others; whether the ledger has a charge beyond its excerpt; what happened "
     "later; whether people of this domain are also in another domain; and what the publisher states: [about], the "
     "number of private units, the data's version, features and how cells are coded by public rows, parameters of the "
-    "student, `refused`, `named`, `views`, `noise`, groups, accuracies of earlier releases, versions of libraries, and "
-    "earlier sessions on tested units. Report and figures are not read: the certificate counts. `concord verify "
-    "--kept FOLDER` compares the certificate with the ledger of its home, and `concord verify LATER --kept FOLDER` "
-    "with a later certificate"
+    "student, `refused`, `named`, `views`, `noise`, rows that were not asked, groups, accuracies of earlier releases, "
+    "versions of libraries, and earlier sessions on tested units. Report and figures are not read: the certificate "
+    "counts. `concord verify --kept FOLDER` compares the certificate with the ledger of its home, and `concord verify "
+    "LATER --kept FOLDER` with a later certificate"
 )
 LEFT_OUT = {"identity", "ensemble", "data_version", "naming", "reason"} | {
     *("question_digest", "exact_digest", "path", "digest")
@@ -254,24 +254,26 @@ def _consistent(at: PublishedSession) -> str:
     for latest in student.history[-1:]:  # up to rows whose class a rounding decides
         alike("the accuracy of the latest release", latest, student.accuracy, RANKED)
     if certificate.versions.get("concord") == __version__:
-        for text in _due(at):
+        due = _due_warnings(at)
+        for text in (*due, *CAVEATS):
             if text not in (*certificate.warnings, *certificate.caveats):
                 raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
+        equal("the warnings", certificate.warnings, certificate.warnings if at.exported else due)
     return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats are stated"
 
 
-def _due(at: PublishedSession) -> Iterator[str]:
-    """The caveats, and the warnings that follow from certificate, labels and rounds, of which an export has none."""
-    record, learned = at.certificate.leading, None
+def _due_warnings(at: PublishedSession) -> tuple[str, ...]:
+    """The warnings that follow from certificate, labels and rounds, of which an export has none."""
+    record, learned, remarks = at.certificate.leading, None, tuple[str, ...]()
     with suppress(NotIncluded):
         rounds = (at.named(file) for file in record.files if file.path.endswith(".json"))
-        yield from remarks_of(record.mechanism.name, rounds)
+        remarks = remarks_of(record.mechanism.name, rounds)
         form = labels_schema if record.teachers else inferred_schema
         tables = [file for file in record.files if file.path.endswith(TABLE)]
         if tables and at.certificate.student.public_test is None:
             batches = (batch for file in tables for batch in at.batches(file, form))
             learned = tuple({name for batch in batches for name in batch["label"].drop_null().unique().to_pylist()})
-    yield from (*student_warnings(at.certificate, learned), *CAVEATS)
+    return *student_warnings(at.certificate, learned), *remarks
 
 
 def _files(at: PublishedSession) -> str:
@@ -357,8 +359,8 @@ def excerpt_as_certified(certificate: Certificate, excerpt: Excerpt) -> str:
             read = record.part, parts.get(record.about or ""), record.tested.share
             apart = TEST, LEARNING, division and division.share
             equal(f"what the clean test {record.session} and its student read", read, apart)
-    for text in sorted({*caveats(domain, sessions, moment)} - {*certificate.caveats}) if ours else ():
-        raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
+    if ours:
+        equal("the caveats", certificate.caveats, caveats(domain, sessions, moment))
     return f"{len(excerpt.entries)} entries follow the ledger's rule and agree with the certified charges and claim"
 
 

@@ -94,6 +94,8 @@ LIES: dict[str, tuple[Values, str, str]] = {
         "what it says",
         "the student's accuracy",
     ),
+    "a caveat of its own": ({"caveats": lambda there: [*there, "It covers everything."]}, "ledger excerpt", ""),
+    "a warning of its own": ({"warnings": ["the student is perfect"]}, "what it says", "the warnings"),
     "no caveats": ({"caveats": []}, "what it says", "leaves out what must stand in it"),
     "another accuracy of the latest release": (
         {"student.history": [{"value": 0.999, "low": 0.99, "high": 1.0}]},
