@@ -133,7 +133,7 @@ def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
             places["lies in the last cell of its range, or beyond"] = (-2, last)
         for where, (at, most) in places.items():
             if (share := counts[at] / max(1.0, step["units"])) > most + 3 * noise:
-                sentences.append(f"about {share:.0%} of {field.name!r} {where}: data.schema may be wrong")
+                sentences.append(f"about {min(1.0, share):.0%} of {field.name!r} {where}: data.schema may be wrong")
     return tuple(sentences)
 
 
