@@ -187,7 +187,8 @@ class Certificate(CertificatePart):
         """The guarantee, and what it is proved for, in a part of a sentence."""
         voters = f" with {self.teachers:,} teachers" if self.teachers else ""
         claim = f"{self.guarantee.in_words} ({self.guarantee.neighbours})"
-        return f"{claim}: differential privacy, by {self.mechanism.name}{voters}"
+        names = " and ".join(record.mechanism.name for record in (self.leading, *self.other_sessions))
+        return f"{claim}: differential privacy, by {names}{voters}"
 
     @property
     def released_in_words(self) -> str:

@@ -56,6 +56,7 @@ def test_both_are_paid_for_and_the_certificate_says_the_sum(tables: dict[str, An
     assert (certificate.guarantee.epsilon, certificate.guarantee.delta) == (4.0, 1e-5)
     assert certificate.leading.guarantee.epsilon == 1.0
     assert [other.session for other in certificate.other_sessions] == [labels.id]
+    assert certificate.claim_in_words.endswith("by universal and stable")
     assert len(certificate.other_sessions[0].files) == 3
     assert "the guarantee above is the sum" in Path(summary.report).read_text()
     for session in (labels, choice):
