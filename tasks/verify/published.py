@@ -3,13 +3,13 @@
 Assumes      the folder holds the certificate and the files beside it; those of other sessions, if it names any, lie in
              folders beside this one
 Guarantees   found and named: a certificate whose bytes no Concord writes, one that its own settings do not prove or
-             that says more was asked than they pay for, or whose budget passes the cap; a file that it names and that
-             is missing or has another digest; released labels that are not as many as it counts, of another session
-             or of more classes than votes were paid for; a file that is not the one signed, or that the statement
-             leaves out; a statement that claims other than the certificate; another signer than was named; an excerpt
-             of the ledger that breaks its rule (tasks.verify.replay), or carries another unit, cap, charge, claim or
-             count than is certified. Whatever cannot be read is a fault that is found: no file makes a check end
-             otherwise
+             that says more was asked than they pay for, or whose budget passes the cap; a warning or caveat that is
+             left out or does not follow; a clean test of units that were not set aside; a file that it names and that
+             is missing or has another digest; released labels that are not as many as it counts, of another session or
+             of more classes than votes were paid for; a file that is not the one signed, or that the statement leaves
+             out; a statement that claims other than the certificate; another signer than was named; an excerpt of the
+             ledger that breaks its rule (tasks.verify.replay), or carries another unit, cap, charge, claim or count
+             than is certified. Whatever cannot be read is a fault that is found: no file makes a check end otherwise
              With a certificate that somebody kept: that this one's excerpt denies what that one's did
 Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists); an excerpt made up as a whole, with
              all other files, by the holder of the key, or by anyone if no key is named. Checked by

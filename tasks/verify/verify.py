@@ -18,7 +18,8 @@ Not covered  a home folder restored whole from a backup, unless a published fold
              In MLflow, the words of a description or a note that another version wrote; additional records: curves,
              but for the last accuracy by release and that no charge of a session ends beyond its claim; datasets,
              descriptions of experiments and registered models, times; the version that an alias names, which operators
-             choose; a server, which may hold sessions of other homes
+             choose; a server, which may hold sessions of other homes; runs that bear a session's tag and are not its
+             latest finished one, unless one is named by its id
              Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
 """
 
