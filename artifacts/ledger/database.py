@@ -153,7 +153,8 @@ class Entries:
                 ) from None
             if isinstance(failed, OperationalError | InterfaceError) and code != sqlite3.SQLITE_ERROR:
                 raise EnvironmentFailed(f"the ledger's database failed: {message}") from None
-            raise NotVerified(f"the ledger's database cannot be read: {message}") from None
+            advice = "put a copy in its place, and run `concord restore`"
+            raise NotVerified(f"the ledger's database cannot be read ({message}): {advice}") from None
 
 
 def _engine(url: str) -> Engine:

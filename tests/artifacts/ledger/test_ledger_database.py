@@ -183,6 +183,14 @@ def test_a_database_that_may_only_be_read_is_the_environments_failure(ledger: wo
     assert ledger.sessions("census") == ()
 
 
+def test_who_has_a_damaged_database_is_told_what_to_do(ledger: world.Ledger, tmp_path: Path) -> None:
+    with (tmp_path / "ledger.db").open("r+b") as file:
+        file.seek(100)
+        file.write(b"garbage")
+    with pytest.raises(world.NotVerified, match=r"cannot be read \(.*malformed\): put a copy .* `concord restore`"):
+        ledger.domains()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="it takes two users")
 @pytest.mark.parametrize("mode", [0o600, 0o644])
 def test_a_ledger_of_another_user_is_not_written(mode: int) -> None:
