@@ -68,10 +68,10 @@ class HomeContents:
         one was killed, or failed, before its end."""
         sessions = [*_known(ledger).values()]
         published = self._answers - {session.id for session in sessions if session.pending is not None}
-        for certificate in self._certificates.values():
+        for name in self._certificates.keys() - self._publishing:
             with suppress(LookupError, TypeError):  # what is no certificate says nothing
                 # It has no files of a test that is charged and not drawn.
-                published |= {record["session"] for record in certificate["sessions"] if record["files"]}
+                published |= {record["session"] for record in self._certificates[name]["sessions"] if record["files"]}
         going_on = {session.id for session in sessions if session.status != "closed"}
         return (going_on & self._begun) - (published - self._publishing)
 
