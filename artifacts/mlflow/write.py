@@ -177,8 +177,10 @@ class Tracking(Records):
         with in_one_sentence():
             experiment = self._experiment(domain)
             mine = " and ".join(f"tags.{tag} = '{value}'" for tag, value in named.items())
-            if recorded := self._client.search_runs([experiment], f"{mine} and attributes.status = 'FINISHED'"):
-                return str(recorded[0].info.run_id)
+            for run in self._client.search_runs([experiment], mine):
+                if run.info.status == "FINISHED":
+                    return str(run.info.run_id)
+                self._client.delete_run(run.info.run_id)  # of a command that was killed or failed
             tagged = {**named, "domain": domain, "mechanism": str(fields["name"])}
             with self._run(experiment, session, _milliseconds(started), tagged) as run:
                 self._log_settings(run, _settings_and_numbers(fields))

@@ -17,6 +17,7 @@ import sqlalchemy
 from sqlalchemy.engine import Engine
 
 from tests import world
+from tests.support.homes import killed_at
 from tests.support.processes import FRESH
 
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -154,6 +155,18 @@ def test_a_server_that_hangs_is_given_up_within_a_minute() -> None:
     once, retries = (int(world.VARIABLES[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("TIMEOUT", "MAX_RETRIES"))
     assert world.artifacts_settings.SERVER_PATIENCE + 2 * once * (1 + retries) < 60
     assert 2 * world.mlflow_store.STORE_PATIENCE < 60  # a SQLite store that another process holds
+
+
+def test_an_estimate_that_was_half_recorded_is_shown_once(database: Path, tmp_path: Path) -> None:
+    """The run of a killed command stayed in the list, as running for ever."""
+    tracking, given = world.Tracking.of(tmp_path), ("people", "s-1", {"name": "stable", "epsilon": 1.0}, MOMENT)
+    with killed_at(world.Tracking, "_log_settings"):
+        tracking.keep_estimate(*given)
+    recorded = tracking.keep_estimate(*given)
+    assert tracking.keep_estimate(*given) == recorded
+    with closing(sqlite3.connect(database)) as store:
+        shown = store.execute("SELECT run_uuid FROM runs WHERE lifecycle_stage = 'active' AND name = 's-1'").fetchall()
+    assert shown == [(recorded,)]
 
 
 def test_a_full_disk_is_told_in_one_sentence_without_a_traceback(
