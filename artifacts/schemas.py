@@ -250,8 +250,8 @@ class Encoding(Frozen):
     """The feature columns in order, the names of label, classes and privacy unit, and how CSV files are written.
 
     bounds   of the label if it is a number: there are no classes then
-    words    columns for which a schema declares a category that is a usual word of a missing cell, such as None: of
-             these an empty cell alone is missing
+    words    columns of which a category is a usual word of a missing cell, such as None, since a schema declares it or
+             public rows that are no CSV hold it: of these an empty cell alone is missing
     """
 
     columns: tuple[Column, ...]

@@ -153,7 +153,6 @@ def reading_encoding(plan: Plan) -> Encoding:
 
 def _encoding_of(plan: Plan, columns: tuple[Column, ...]) -> Encoding:
     data = plan.data
-    categories = {} if data.declared is None else data.declared.categories
     return Encoding(
         columns=columns,
         label=data.label,
@@ -161,7 +160,11 @@ def _encoding_of(plan: Plan, columns: tuple[Column, ...]) -> Encoding:
         bounds=data.bounds,
         unit=data.unit,
         format=data.format,
-        words=tuple(name for name, words in categories.items() if not {*NULL_WORDS}.isdisjoint(words)),
+        words=tuple(
+            column.name
+            for column in columns
+            if isinstance(column, OneHot) and not {*NULL_WORDS}.isdisjoint(column.vocabulary)
+        ),
     )
 
 

@@ -245,6 +245,7 @@ class Table:
             lacks = f"in the first line of every CSV file, but that of {file.shown} lacks it"
             return f"{rule} that {asked_by} names {lacks}: write the names of the columns there{file.what_to_try(name)}"
         lacks = "its columns lack it" if len(self.files) == 1 else f"{file.shown} lacks it"
+        asked_by = FEATURES_FIELD if asked_by == SCHEMA_FIELD else asked_by  # or public rows hold such words
         return f"{rule} that {asked_by} names, but {lacks}{file.what_to_try(name)}"
 
     def check_names(self, column: str, field: str) -> None:
