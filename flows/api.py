@@ -250,6 +250,8 @@ def predict(
     frame = polars.DataFrame(polars.from_arrow(frame_table(rows, "rows")))
     if absent := {*student.feature_names_in_, *([] if key is None else [key])}.difference(frame.columns):
         raise WrongInput(f"rows must hold the column {min(absent)!r}: its columns are {quoted(frame.columns)}")
+    if frame.is_empty():
+        raise WrongInput("rows must hold at least one row, got none")
     return polars.DataFrame(polars.from_arrow(next(predictions(student, iter([frame]), key))))
 
 

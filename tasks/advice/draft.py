@@ -18,7 +18,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,7 +101,9 @@ class PlanFacts:
     lifetime_delta: float | None = None
 
     def frame_plan(self, home: Path) -> dict[str, Any]:
-        """A plan for frames in a home, by tallies, as nested tables."""
+        """A plan for frames in a home, by tallies, as nested tables. Raises WrongInput if classes have no order."""
+        if isinstance(self.classes, str | Set):
+            raise WrongInput(f"classes must be a list of all labels, in an order that stays, got {self.classes!r}")
         delta = usual_delta(self.rows) if self.delta is None else self.delta
         spent = {"epsilon": float(self.epsilon), "delta": float(delta)}
         data: dict[str, Any] = {"label": self.label, "unit": self.unit, "version": self.version}

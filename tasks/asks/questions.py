@@ -17,6 +17,7 @@ Not covered  a ledger restored from an older copy. Two questions with the same n
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,7 +46,7 @@ class QuestionTerms:
     stream.
 
     epsilon   its budget, or that of the stream; None for the plan's, which also has δ
-    Raises WrongInput if there is no such form, or if it is given beside a cutoff.
+    Raises WrongInput if there is no such form, if it is given beside a cutoff, or if a number is none.
     """
 
     epsilon: float | None
@@ -54,6 +55,9 @@ class QuestionTerms:
     new_session: bool
 
     def __post_init__(self) -> None:
+        for name, given, kind in (("epsilon", self.epsilon, Real), ("cutoff", self.cutoff, Integral)):
+            if not isinstance(given, kind | None):
+                raise WrongInput(f"{name} must be a {'whole ' * (kind is Integral)}number, got {given!r}")
         if self.form not in FORMS:
             raise WrongInput(f"form must be one of {', '.join(FORMS)}, got {self.form!r}")
         if self.cutoff is not None and self.form != "optimal":

@@ -260,6 +260,9 @@ def test_all_that_a_frame_lacks_is_named_at_once() -> None:
         others = {"classes or bounds" if key == "classes" else key for key in rest}
         assert set(str(refused.value).partition(": ")[2].partition(" missing")[0].split(", ")) >= others - {"public"}
 
+    for odd in ("no", {*CLASSES}):  # the letters of a word were charged for; each process orders a set in its own way
+        with pytest.raises(world.WrongInput, match="classes must be a list of all labels"):
+            concord.run(frame, **given | {"classes": odd})
     with pytest.raises(world.WrongInput, match="must not both be given"):
         concord.run(frame, **given, bounds=(0, 1))
     with pytest.raises(world.WrongInput, match="label must be given in the plan"):
@@ -313,6 +316,8 @@ def test_the_commands_from_python(frames: tuple[pl.DataFrame, pl.Series, pl.Data
     found = concord.predict(done.session, rows, key="who", threshold="yes=0.2")
     assert found.columns == ["who", "class", "probability no", "probability yes"]
     assert ((found["class"] == "yes") == (found["probability yes"] >= 0.2)).all()
+    with pytest.raises(world.WrongInput, match="at least one row"):  # it blamed the student's file
+        concord.predict(done.session, rows.slice(0, 0))
     assert "student.skops" in concord.export(done.session, tmp_path / "model")
     X.with_columns(y.alias("outcome")).write_parquet(tmp_path / "private.parquet")
     public.write_parquet(tmp_path / "public.parquet")

@@ -115,6 +115,8 @@ def test_other_code_under_a_known_name_is_refused() -> None:
     [
         ({"form": "best"}, "form must be one of optimal, laplace"),
         ({"cutoff": 0}, "cutoff of at least 1"),
+        ({"cutoff": 1.5}, "cutoff must be a whole number, got 1.5"),
+        ({"epsilon": "1"}, "epsilon must be a number, got '1'"),
         ({"cutoff": 3, "form": "laplace"}, "leave out form='laplace'"),
         ({"cutoff": 3, "epsilon": float("inf")}, "cutoff of at least 1 and ε > 0"),
         ({"epsilon": 0.0}, "0 < epsilon"),
