@@ -7,12 +7,12 @@ for this run, and serve no pages. A cluster named by its address is authenticate
 Assumes      the certificates' authority is the operator's own, made for this cluster: Dask accepts any certificate of
              it, whatever host that names
 Guarantees   nothing is sent to a scheduler unencrypted. Before anything begins, each worker of
-             a named cluster has shown that it runs this version and sees this very home. Only paths, keyed digests and
-             settings are sent: no key of the vault, and no password but the one by which a worker reports its tasks to
-             Prefect's server
-Not covered  what a worker may read: one that sees the home sees the vault. Workers that join later: one that does not
-             see the home fails, and computes nothing else. Checked by tests/flows/test_cluster.py and
-             tests/promises/test_orphans.py
+             a named cluster has shown that it runs these versions of Concord, Python and the packages that a
+             certificate lists, and sees this very home. Only paths, keyed digests and settings are sent: no key of the
+             vault, and no password but the one by which a worker reports its tasks to Prefect's server
+Not covered  what a worker may read: one that sees the home sees the vault. Workers that join later: the versions of
+             one are not asked; one that does not see the home fails, and computes nothing else. Processors, whose last
+             bits may differ. Checked by tests/flows/test_cluster.py and tests/promises/test_orphans.py
 """
 
 import os
@@ -32,7 +32,7 @@ from prefect.settings import (
 )
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-import concord
+from concord.artifacts.certificate import library_versions
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
@@ -127,11 +127,11 @@ def _credentials(address: str) -> Any:
 
 
 def _check_workers(address: str, security: Any, home: Path) -> None:
-    """Raise EnvironmentFailed unless the scheduler answers and each of its workers runs this version and sees this
-    home."""
+    """Raise EnvironmentFailed unless the scheduler answers and each of its workers runs these versions and sees this
+    home. Which worker trains a shard depends on how long others take, so it must not decide a teacher's bits."""
     from distributed import Client
 
-    ours = (concord.__version__, Vault(home / "vault").digest("cluster"))
+    ours, digest = library_versions(), Vault(home / "vault").digest("cluster")
     try:
         with Client(address, security=security, timeout=START_SECONDS, set_as_default=False) as client:  # type: ignore[no-untyped-call]
             client.wait_for_workers(1, timeout=START_SECONDS)
@@ -140,22 +140,24 @@ def _check_workers(address: str, security: Any, home: Path) -> None:
         raise EnvironmentFailed(
             f"teachers.address names {address}, but no scheduler there accepts the connection ({type(failed).__name__})"
         ) from None
-    for worker, versions in shown.items():
-        if isinstance(versions, Exception) or versions[0] != ours[0]:
-            has = "cannot run concord" if isinstance(versions, Exception) else f"has concord {versions[0]}"
-            raise EnvironmentFailed(f"the worker {worker} {has}, and must have {ours[0]}, as this machine has")
-        if versions[1] != ours[1]:
+    for worker, identity in shown.items():
+        theirs, seen = ({}, "") if isinstance(identity, Exception) else identity
+        for name, version in ours.items():
+            if theirs.get(name) != version:
+                has = f"has {name} {theirs[name]}" if name in theirs else f"cannot run {name}"
+                raise EnvironmentFailed(f"the worker {worker} {has}, and must have {version}, as this machine has")
+        if seen != digest:
             raise EnvironmentFailed(
                 f"the worker {worker} does not see the home folder {home} as this machine does: mount it there under "
                 "the same path"
             )
 
 
-def worker_identity(home: str) -> tuple[str, str]:
-    """A worker's version, and a digest that can only be made by opening this home's vault."""
+def worker_identity(home: str) -> tuple[dict[str, str], str]:
+    """A worker's versions, and a digest that can only be made by opening this home's vault."""
     vault = Path(home) / "vault"
     try:
         there = (vault / "secrets" / "installation").is_file()  # opening a missing vault would make one
-        return concord.__version__, Vault(vault).digest("cluster") if there else ""
+        return library_versions(), Vault(vault).digest("cluster") if there else ""
     except (ConcordError, OSError):
-        return concord.__version__, ""
+        return library_versions(), ""

@@ -153,6 +153,11 @@ def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
     assert world.Vault(tmp_path / "home/vault").digest("cluster")
     world.task_runner(teachers, tmp_path / "home")
     with Client(named.address, security=named.made.security, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+        versions = world.library_versions()
+        client.run(setattr, world.flows_cluster, "library_versions", lambda: versions | {"numpy": "1.0.0"})
+        with pytest.raises(world.EnvironmentFailed, match=f"has numpy 1.0.0, and must have {versions['numpy']}"):
+            world.task_runner(teachers, tmp_path / "home")
+        client.run(setattr, world.flows_cluster, "library_versions", lambda: versions)
         client.run(lambda: setattr(world.Vault, "digest", lambda *_: "another"))
         with pytest.raises(world.EnvironmentFailed, match=facts("worker", "home folder", "mount")):
             world.task_runner(teachers, tmp_path / "home")
