@@ -70,9 +70,9 @@ class Crashes:
 
     def sampled(self, cases: int) -> list[str]:
         """The broken promises after the last change, and in that many cases that are drawn by the walk's name: a third
-        of them are failing disks."""
+        of them are failing disks. A walk that was given again may have nothing left to change."""
         lots, wrong = Random(self.walk.name), self.broken(len(self.changes), "nothing")
-        for case in range(cases):
+        for case in range(cases if self.changes else 0):
             at = lots.randrange(len(self.changes))
             kept, fault = lots.choice([*WAYS, *MIXTURES]), lots.choice([*FAULTS])
             wrong += self.failing(at, fault) if case % 3 == 2 else self.broken(at, kept)

@@ -88,8 +88,8 @@ def test_it_goes_on_from_wherever_it_failed(tmp_path: Path, walk: Walk, exhausti
 @pytest.mark.parametrize("walk", several(WALKS, ("confident", "laplace_votes", "published", "question by noise")))
 def test_it_goes_on_when_power_fails_once_more_while_it_does(tmp_path: Path, walk: Walk, exhaustive: bool) -> None:
     lots = Random(walk.name)
-    for _ in range(20 if exhaustive else 1):
-        first = Crashes(tmp_path, walk)
+    for trial in range(20 if exhaustive else 1):
+        first = Crashes(tmp_path / str(trial), walk)
         again = first.resumed(lots.randrange(len(first.changes)), lots.choice([*WAYS, *MIXTURES]))
         assert again.sampled(CASES) == []
 
