@@ -12,13 +12,13 @@ Guarantees   the statement gives each row the class that the student predicts, u
              rounding of sums; names and words are quoted, so no value of a student becomes a part of the program. A
              column that the table lacks is an error
 Not covered  cells of another type than their column's, such as numbers in words, or text such as 2026-02-31 for a date;
-             text with blanks at its ends other than spaces, or not composed; names of columns that begin with concord_,
-             or differ by case alone; databases that read a backslash in text, or text in double quotes, such as MySQL
+             moments of another time zone than UTC; text with blanks at its ends other than spaces, or not composed;
+             names of columns that begin with concord_, or differ by case alone; databases that read a backslash in
+             text, or text in double quotes, such as MySQL
              Checked by tests/tasks/student/test_scorecard.py in SQLite, DuckDB and PostgreSQL
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -149,11 +149,15 @@ def _column(name: str, cells: Cells, code: Code, weights: Any) -> dict[str, Any]
 
 
 def _end(kind: str, cut: float) -> float | str:
-    """The end of an interval: of dates, as text."""
+    """The end of an interval: of dates, the first moment of it as text, whose order is that of time."""
     if kind != "date":
         return float(cut)
-    moment = EPOCH + timedelta(microseconds=math.ceil(cut * DAY))
-    return moment.date().isoformat() if moment == datetime(*moment.timetuple()[:3]) else moment.isoformat(" ")
+    nearest = round(cut * DAY)
+    moment = EPOCH + timedelta(microseconds=nearest + (nearest / DAY < cut))  # a product alone may be rounded up
+    if moment == datetime(*moment.timetuple()[:3]):
+        return moment.date().isoformat()
+    text = moment.isoformat(" ")
+    return text.rstrip("0") if moment.microsecond else text  # as databases write it: a longer text is later
 
 
 def _joined(student: Pipeline, joined: Joined, weights: Any) -> dict[str, Any]:
@@ -257,7 +261,8 @@ def _code(column: dict[str, Any]) -> str:
         truth = "".join(f" WHEN {_text(w)} THEN {sum(end <= value for end in ends)}" for w, value in words.items())
         return f"CASE {text}{truth} ELSE {missing} END"
     if column["kind"] == "date":
-        there, ordered = f"{text} LIKE '____-__-__%'", [(text, _text(end)) for end in ends]
+        moment = f"REPLACE({text}, 'T', ' ')"
+        there, ordered = f"{text} LIKE '____-__-__%'", [(moment, _text(end)) for end in ends]
     else:
         there, ordered = f"{cell} BETWEEN -1e100 AND 1e100", [(cell, _real(end)) for end in ends]
     passed = "".join(f" WHEN {value} >= {end} THEN {len(ends) - at}" for at, (value, end) in enumerate(ordered[::-1]))

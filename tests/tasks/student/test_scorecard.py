@@ -2,9 +2,10 @@
 
 import json
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import date
+from datetime import date, datetime, timedelta
 from functools import cache, partial
 from typing import Any
 
@@ -161,6 +162,23 @@ def check_agrees(student: Any, answer: Answer, rows: pl.DataFrame) -> None:
 def test_the_statement_scores_a_table_as_the_student_does(case: str, answer: Answer) -> None:
     made, rows = CASES[case]
     check_agrees(made(), answer, rows)
+
+
+@pytest.mark.parametrize("resolution", [1_000_000, 10_000], ids=["seconds", "hundredths"])
+@pytest.mark.parametrize("between", [None, "T"])
+def test_a_moment_at_an_end_of_an_interval_is_in_the_one_that_begins_there(
+    answer: Answer, resolution: int, between: str | None
+) -> None:
+    """Ends were a microsecond late, and not in the order of text that databases and ISO write without zeros."""
+    ticks = np.random.default_rng(1).integers(0, 3 * 86_400_000_000 // resolution, 600) * resolution
+    rows = pl.DataFrame({"at": [datetime(2024, 1, 1) + timedelta(microseconds=tick) for tick in ticks.tolist()]})
+    made = linear(rows, encoding_of(rows, THREE))
+    at = rows["at"].cast(pl.String) if between is None else rows["at"].dt.strftime(f"%Y-%m-%d{between}%H:%M:%S%.f")
+    column = world.scorecard(made)["columns"][0]
+    begun = [datetime.fromisoformat(interval["from"]) for interval in column["intervals"][1:]]
+    codes = made[:-1].transform(rows)[:, 0]
+    assert (codes - codes.min()).tolist() == [bisect_right(begun, moment) for moment in rows["at"]]
+    assert answer(world.scorecard_sql(made), rows.with_columns(at=at)) == made.predict(rows).tolist()
 
 
 def test_a_table_that_lacks_a_column_is_not_scored(answer: Answer) -> None:
