@@ -39,7 +39,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.measures import LEAST_OF_GROUP, AnyPublicTest, GroupMeasured, NumberTest, PublicTest
 from concord.artifacts.records import SessionRecord
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import SCHEMA_FIELD, Encoding, Ref
 from concord.tasks.data.cells import cast_numbers, class_index
 from concord.tasks.data.encode import grouping
 from concord.tasks.data.files import format_of
@@ -259,11 +259,15 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
             for what, figure in test.prior_odds:
                 alike(f"the {what.replace('_', ' ')} at prior odds", getattr(at_odds, what), figure, RANKED)
     if columns := [*dict.fromkeys(group.column for group in test.groups)]:
-        encoding = Encoding(columns=(), label=test.label, classes=names, format=format_of(path, field="--test"))
+        from concord.tasks.student.model import columns_read
+
+        own_words = tuple(name for name, field in columns_read(student).items() if field == SCHEMA_FIELD)
+        form = format_of(path, field="--test")
+        encoding = Encoding(columns=(), label=test.label, classes=names, format=form, words=own_words)
         for column, words in grouping(path, columns, encoding).items():
             groups = [group for group in test.groups if group.column == column]
-            named = sorted(str(group.group) for group in groups)
-            equal(f"the groups by {column!r}", named, sorted(map(str, words.unique().to_list())))
+            named = sorted((group.group for group in groups), key=repr)  # a word may be None too
+            equal(f"the groups by {column!r}", named, sorted(words.unique().to_list(), key=repr))
             for group in groups:
                 of_group = np.asarray(words.eq_missing(group.group))
                 _check_group(group, predictions.group(column, group.group, of_group), test)
