@@ -231,13 +231,10 @@ def bucketed(name: str, dtype: Type, size: int) -> pl.Expr:
     return text(name, dtype).map_batches(named, return_dtype=pl.String(), is_elementwise=True)
 
 
-GROUP_WORDS = TRUTHS | dict.fromkeys(NULL_WORDS)
-"""Words that a group's name replaces, since how a table is stored decides which of them it holds."""
-
-
-def group_word(name: str, dtype: Type) -> pl.Expr:
-    """The word by which a row's cell assigns it to a group, for test rows and private rows alike; never empty."""
-    return text(name, dtype).replace(GROUP_WORDS)
+def group_word(name: str, dtype: Type, missing: Collection[str] = NULL_WORDS) -> pl.Expr:
+    """The word by which a row's cell assigns it to a group; null of words of a missing cell. How a table is stored
+    decides which words of those and of truth values it holds, so they are replaced."""
+    return text(name, dtype).replace(TRUTHS | dict.fromkeys(missing))
 
 
 def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:

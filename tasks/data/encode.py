@@ -21,7 +21,9 @@ from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.home.vault import Staged
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import (
+    FEATURES_FIELD,
     NULL_WORDS,
+    SCHEMA_FIELD,
     Column,
     Empty,
     Encoding,
@@ -262,8 +264,12 @@ def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, 
     Raises WrongInput if the table lacks a column, or one has more than MOST_GROUPS words.
     """
     table = open_public(path, "data.groups", encoding.format)
-    frames = table.frames(groups) if groups else iter([pl.DataFrame()])
-    read = pl.concat(frame.select(group_word(name, frame.schema[name]) for name in groups) for frame in frames)
+    asked = {name: SCHEMA_FIELD if name in encoding.words else FEATURES_FIELD for name in groups}
+    missing = {name: ("",) if name in encoding.words else NULL_WORDS for name in groups}
+    frames = table.frames(asked) if groups else iter([pl.DataFrame()])
+    read = pl.concat(
+        frame.select(group_word(name, frame.schema[name], missing[name]) for name in groups) for frame in frames
+    )
     for name in groups:
         if not 1 < (many := read[name].n_unique()) <= MOST_GROUPS:
             rule = f"data.groups must name columns of data.test with 2 to {MOST_GROUPS} words"

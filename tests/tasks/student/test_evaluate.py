@@ -188,6 +188,33 @@ def test_a_group_s_figures_are_those_of_its_rows(tmp_path: Path) -> None:
         world._groups_follow(found, column, groups)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_of_a_category_none_were_in_one_group_with_those_without_any(tmp_path: Path, kind: str) -> None:
+    """The group of missing cells had their rows, and nobody saw that the student is wrong of one of the two."""
+    rng, path = np.random.default_rng(1), str(tmp_path / f"test.{kind}")
+    size, gas = rng.normal(size=400), np.array(["None", "gas", None])[rng.integers(0, 3, 400)]
+    truth = ((size > 0) ^ (gas == "None")).astype(np.int64)
+    frame = pl.DataFrame({"size": size, "kind": np.array(["no", "yes"])[truth], "gas": gas.tolist()})
+    if kind == "csv":
+        frame.write_csv(path)
+    else:
+        frame.write_parquet(path)
+    words = world.OneHot(name="gas", vocabulary=("None", "gas"), missing=True)
+    encoding = NAMED.model_copy(update={"columns": (SIZE, words), "words": ("gas",)})
+    X = world.encode(world.cast_rows(frame, encoding), encoding)
+    made = world.published_student(encoding, LogisticRegression(C=100).fit(X, np.where(size > 0, "yes", "no")))
+    found = world.evaluate(made, path, encoding, ("gas",))
+    assert {each.group: each.rows for each in found.groups} == {
+        word: gas.tolist().count(word) for word in (None, "None", "gas")
+    }
+    accuracies = {each.group: each.accuracy.value for each in found.groups if each.accuracy}
+    assert accuracies["None"] < 0.1 < 0.9 < min(accuracies[None], accuracies["gas"])
+    rows = frame.select("size", "gas")
+    world._check_student(found, made, rows, truth, path)
+    with pytest.raises(world.NotVerified, match="the groups by 'gas'"):
+        world._check_student(found.model_copy(update={"groups": found.groups[1:]}), made, rows, truth, path)
+
+
 def test_a_number_s_groups_have_errors(tmp_path: Path) -> None:
     found = by_groups(grouped_table(tmp_path), NUMBERS, ("sex",))
     a, b = found.groups
