@@ -211,11 +211,13 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
         return np.asarray(self.classes_[[by_word[str(word)] for word in predicted]])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities (rows, classes), in the order of `classes_`. Free."""
+        """Probabilities (rows, classes), in the order of `classes_`; 0 of one that no released label names. Free."""
         check_is_fitted(self)
-        words = [str(word) for word in self.student_.classes_]
+        words = [str(name) for name in self.classes_]
         odds = np.asarray(self.student_.predict_proba(self._rows(X)))
-        return odds[:, [words.index(str(name)) for name in self.classes_]]
+        of_all = np.zeros((len(odds), len(words)))
+        of_all[:, [words.index(str(word)) for word in self.student_.classes_]] = odds
+        return of_all
 
     def _known(self) -> dict[str, Any]:
         return {} if self.classes is None else {"classes": self.classes}

@@ -246,6 +246,19 @@ def test_candidates_of_a_search_share_one_lifetime(tmp_path: Path, asked: list[d
     assert lifetimes()[-1]["epsilon"] == 2.0
 
 
+def test_a_class_that_no_released_label_names_has_no_probability() -> None:
+    """It was not in the student's list, and every predict_proba ended in a ValueError."""
+    X = np.array([[-1.0], [1.0]])
+    model = concord.ConcordClassifier(classes=["no", "rare", "yes"], rows=2)
+    model.n_features_in_, model.classes_ = 1, np.array(["no", "rare", "yes"])
+    learned = LogisticRegression().fit(X, np.array(["yes", "no"]))
+    model.student_ = make_pipeline(FunctionTransformer(lambda rows: rows["x0"].to_numpy()[:, None]), learned)
+    assert model.predict(X).tolist() == ["yes", "no"]
+    odds = model.predict_proba(X)
+    assert odds[:, 1].tolist() == [0, 0]
+    assert odds[:, [0, 2]].tolist() == learned.predict_proba(X).tolist()
+
+
 def test_all_that_a_frame_lacks_is_named_at_once() -> None:
     frame = people(10, 1)
     given: dict[str, Any] = {"label": "outcome", "classes": CLASSES, "domain": "people", "rows": 10, "public": frame}
