@@ -155,6 +155,9 @@ def reading_encoding(plan: Plan) -> Encoding:
 
 def _encoding_of(plan: Plan, columns: tuple[Column, ...]) -> Encoding:
     data = plan.data
+    categories = {column.name: column.vocabulary for column in columns if isinstance(column, OneHot)}
+    if data.declared is not None:
+        categories |= data.declared.categories
     return Encoding(
         columns=columns,
         label=data.label,
@@ -162,11 +165,7 @@ def _encoding_of(plan: Plan, columns: tuple[Column, ...]) -> Encoding:
         bounds=data.bounds,
         unit=data.unit,
         format=data.format,
-        words=tuple(
-            column.name
-            for column in columns
-            if isinstance(column, OneHot) and not {*NULL_WORDS}.isdisjoint(column.vocabulary)
-        ),
+        words=tuple(column.name for column in columns if not {*NULL_WORDS}.isdisjoint(categories.get(column.name, ()))),
     )
 
 
