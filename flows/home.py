@@ -63,8 +63,9 @@ def prepare(home: Path) -> Path:
         tidy(home)
         settle(home)
     except OSError as failed:
-        else_spent = "make it so, since another home would not know what this one's ledger has charged"
-        advice = else_spent if is_home(home) else "name another with --home"
+        advice = "name another with --home"
+        if is_home(home):
+            advice = "make it writable, since another home would not know what this one's ledger has charged"
         raise EnvironmentFailed(f"the home folder {home} cannot be written ({failed.strerror}): {advice}") from None
     check_format(home)
     return home

@@ -199,7 +199,7 @@ class Tracking(Records):
 
     @contextmanager
     def _run(self, experiment: str, name: str, start: int, tagged: Mapping[str, str]) -> Iterator[Run]:
-        """A run begun at `begun`: finished when the context ends, failed if it raises; it never ends before `begun`."""
+        """A run begun at `start`: finished when the context ends, failed if it raises; it never ends before `start`."""
         run = self._client.create_run(experiment, start, dict(tagged), name)
         try:
             yield run

@@ -46,7 +46,7 @@ class QuestionTerms:
     stream.
 
     epsilon   its budget, or that of the stream; None for the plan's, which also has δ
-    Raises WrongInput if there is no such form, if it is given beside a cutoff, or if a number is none.
+    Raises WrongInput if there is no such form, if it is given beside a cutoff, or if epsilon or cutoff is no number.
     """
 
     epsilon: float | None

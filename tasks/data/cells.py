@@ -53,7 +53,8 @@ LABEL = f"{OURS}label"
 """Name of the column that holds the class index in cast rows."""
 
 ANY_WORD: tuple[str, ...] = ()
-"""Words of a missing cell in columns of labels: the empty one alone, since any other, such as `-`, may be a class."""
+"""Words of a missing cell in columns of labels: none, not even those of the CSV format, so that the empty cell alone is
+missing. Any word, such as `-`, may be a class."""
 USUAL: Mapping[str, Collection[str]] = MappingProxyType({})
 """No column has its own words of a missing cell."""
 DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f")

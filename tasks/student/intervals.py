@@ -99,5 +99,5 @@ def explained(errors: Floats, deviations: Floats) -> Estimate:
     if not spread:
         return Estimate(value=0.0, low=0.0, high=0.0)
     ratio = float(np.mean(errors**2)) / spread
-    apart = REACH * float(np.std(errors**2 - ratio * deviations**2)) / spread / math.sqrt(len(errors))
-    return Estimate(value=1 - ratio, low=1 - ratio - apart, high=min(1.0, 1 - ratio + apart))
+    half_width = REACH * float(np.std(errors**2 - ratio * deviations**2)) / spread / math.sqrt(len(errors))
+    return Estimate(value=1 - ratio, low=1 - ratio - half_width, high=min(1.0, 1 - ratio + half_width))

@@ -84,7 +84,7 @@ def checked(name: str, check: Callable[[], str]) -> Check:
 
 
 def equal(what: str, actual: object, recorded: object) -> None:
-    """Raise NotVerified, naming `what`, if `found` differs from `recorded`."""
+    """Raise NotVerified, naming `what`, if `actual` differs from `recorded`."""
     if actual != recorded:
         raise NotVerified(difference(what, actual, recorded))
 

@@ -200,7 +200,7 @@ class PublishedSession:
         except (OSError, ValueError):
             if self.exported and path not in self._handed_on:
                 raise NotIncluded(f"{path} is not included in an export, and was not checked") from None
-            raise NotVerified(f"the published file {path} is missing: put it beside the certificate") from None
+            raise NotVerified(f"the published file {path} is missing: put it beside {CERTIFICATE_FILE}") from None
 
 
 def _pieces(file: Path, path: str, most: int | None) -> Iterator[bytes]:
