@@ -23,6 +23,7 @@ from typing import ClassVar
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
+from concord.tasks.mechanisms.noise import LARGEST_SCALE
 from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, sum_tail
 
 
@@ -48,6 +49,8 @@ class PublishedAlgorithm(NoisyThreshold):
         """The printed settings. Raises WrongInput if the printed guarantee, or that of what runs, is not proved."""
         _check(epsilon, delta, cutoff, queries, beta)
         scale = noise_scale(epsilon, delta, cutoff)
+        if 2 * scale > LARGEST_SCALE:
+            raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
         made = cls(
             epsilon=epsilon,
             delta=delta,

@@ -195,8 +195,9 @@ FORMS: dict[str, type[LaplaceRelease] | type[OptimalRelease]] = {"optimal": Opti
 
 
 def _check(epsilon: float, delta: float) -> None:
-    if not 0 < epsilon <= 600 or not 2.0**-60 <= delta < 1:
-        raise WrongInput(f"a single release needs 0 < epsilon <= 600 and 2^-60 <= delta < 1, got {epsilon} and {delta}")
+    if not 2.0**-39 <= epsilon <= 600 or not 2.0**-60 <= delta < 1:  # for noise of LARGEST_SCALE
+        needs = "2^-39 <= epsilon <= 600 and 2^-60 <= delta < 1"
+        raise WrongInput(f"a single release needs {needs}, got {epsilon} and {delta}")
 
 
 class Refusing(Protocol):

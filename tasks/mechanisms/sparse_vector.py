@@ -205,10 +205,9 @@ class SparseVector(NoisyThreshold):
 
 @cache
 def _calibrated(epsilon: float, delta: float, cutoff: int) -> SparseVector:
-    if not 0 < epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:
-        raise WrongInput(
-            f"sparse vector needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"
-        )
+    if not cutoff / 2**38 <= epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:  # for noise of LARGEST_SCALE
+        needs = "cutoff / 2^38 <= epsilon < inf, 0 < delta < 1 and cutoff >= 1"
+        raise WrongInput(f"sparse vector needs {needs}, got {epsilon}, {delta}, {cutoff}")
     candidates = list[SparseVector]()
     for share in LABEL_SHARES:
         epoch = _largest_epoch(epsilon * SEARCHED_PART, delta * (1 - share) * SEARCHED_PART, cutoff)

@@ -17,23 +17,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from tests import world
 from tests.privacy.exact import Floats, gaussian_law, laplace_law
-from tests.world import Ints, derive, mechanisms_noise
 
 N = 20_000
 REJECT = 1e-9
 TWINS = [0.8, 1.25]
 KEY = bytes(range(32))
 
-Law = Callable[[float], tuple[Ints, Floats]]
-Sampler = Callable[[float, int], Ints]
+Law = Callable[[float], tuple[world.Ints, Floats]]
+Sampler = Callable[[float, int], world.Ints]
 SAMPLERS = [
-    pytest.param(mechanisms_noise.laplace, laplace_law, id="laplace"),
-    pytest.param(mechanisms_noise.gaussian, gaussian_law, id="gaussian"),
+    pytest.param(world.mechanisms_noise.laplace, laplace_law, id="laplace"),
+    pytest.param(world.mechanisms_noise.gaussian, gaussian_law, id="gaussian"),
 ]
 
 
-def p_value(sample: Ints, law: tuple[Ints, Floats]) -> float:
+def p_value(sample: world.Ints, law: tuple[world.Ints, Floats]) -> float:
     """Chi-squared of a sample against exact probabilities; rare values are pooled, five expected or more a bin."""
     values, masses = law
     expected = np.append(masses * len(sample), 0.0)
@@ -57,7 +57,7 @@ def test_noise_follows_its_law_and_no_other_scale(sampler: Sampler, law: Law, sc
 
 @pytest.mark.parametrize(("sampler", "law"), SAMPLERS)
 def test_noise_asked_for_in_parts_follows_it_too(sampler: Sampler, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms_noise, "DRAWS_AT_A_TIME", 999)
+    monkeypatch.setattr(world.mechanisms_noise, "DRAWS_AT_A_TIME", 999)
     sample = sampler(3.0, 10_001)
     assert len(sample) == 10_001
     assert p_value(sample, law(3.0)) > REJECT
@@ -73,10 +73,26 @@ def test_draws_in_a_row_are_not_alike(sampler: Sampler, law: Law) -> None:
     assert p_value(np.diff(drawn_in_pairs)[::2], of_gaps) < REJECT
 
 
-@pytest.mark.parametrize("sampler", [mechanisms_noise.laplace, mechanisms_noise.gaussian])
+@pytest.mark.parametrize("sampler", [world.mechanisms_noise.laplace, world.mechanisms_noise.gaussian])
 def test_the_largest_noise_never_wraps_and_none_is_none(sampler: Sampler) -> None:
-    assert np.abs(sampler(mechanisms_noise.LARGEST_SCALE, 100)).max() < 2**62
+    assert np.abs(sampler(world.mechanisms_noise.LARGEST_SCALE, 100)).max() < 2**62
     assert sampler(1.0, 0).shape == (0,)
+
+
+CALIBRATIONS: list[Callable[[float], object]] = [
+    lambda epsilon: world.SparseVector.calibrate(epsilon=epsilon, delta=0.1, cutoff=9),
+    lambda epsilon: world.PublishedAlgorithm.calibrate(epsilon=epsilon, delta=0.1, cutoff=9, queries=9),
+    lambda epsilon: world.LaplaceRelease.calibrate(epsilon=epsilon, delta=0.1),
+    lambda epsilon: world.ErrorEstimate.calibrate(epsilon=epsilon, shards=9),
+]
+
+
+@pytest.mark.parametrize("calibrate", CALIBRATIONS)
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 1e-20, 1e-13])
+def test_a_budget_that_asks_for_wider_noise_is_refused(calibrate: Callable[[float], object], epsilon: float) -> None:
+    """Noise of such a scale cannot be drawn, and the smallest of these budgets ended in a traceback."""
+    with pytest.raises(world.WrongInput):
+        calibrate(epsilon)
 
 
 def by_hand(key: bytes, rows: int) -> list[int]:
@@ -88,26 +104,26 @@ def by_hand(key: bytes, rows: int) -> list[int]:
 
 def test_draws_are_the_key_stream_of_aes() -> None:
     zero = "dc95c078a2408989ad48a21492842087"  # AES-256 of a zero block under a zero key (NIST's GFSbox answers)
-    assert mechanisms_noise.keyed_draws(bytes(32), 0, 2).tobytes().hex() == zero
-    assert mechanisms_noise.keyed_draws(KEY, 0, 65).tolist() == by_hand(KEY, 65)
+    assert world.mechanisms_noise.keyed_draws(bytes(32), 0, 2).tobytes().hex() == zero
+    assert world.mechanisms_noise.keyed_draws(KEY, 0, 65).tolist() == by_hand(KEY, 65)
 
 
 def test_keys_are_derived_as_rfc_5869_says() -> None:
     extracted = hmac.digest(bytes(32), KEY, "sha256")
-    assert derive(KEY, "draws") == hmac.digest(extracted, b"concord/draws\x01", "sha256")
+    assert world.derive(KEY, "draws") == hmac.digest(extracted, b"concord/draws\x01", "sha256")
 
 
 @given(first=st.integers(0, 200), rows=st.integers(0, 200))
 def test_any_stretch_is_a_slice_of_the_whole(first: int, rows: int) -> None:
-    whole = mechanisms_noise.keyed_draws(KEY, 0, 400)
-    assert np.array_equal(mechanisms_noise.keyed_draws(KEY, first, rows), whole[first : first + rows])
+    whole = world.mechanisms_noise.keyed_draws(KEY, 0, 400)
+    assert np.array_equal(world.mechanisms_noise.keyed_draws(KEY, first, rows), whole[first : first + rows])
 
 
 @pytest.mark.parametrize("first", [2**32 - 1, 2**32, 2**63 - 3, 2**64 + 1])
 def test_far_stretches_join(first: int) -> None:
     assert (
-        mechanisms_noise.keyed_draws(KEY, first, 5)[2:].tolist()
-        == mechanisms_noise.keyed_draws(KEY, first + 2, 3).tolist()
+        world.mechanisms_noise.keyed_draws(KEY, first, 5)[2:].tolist()
+        == world.mechanisms_noise.keyed_draws(KEY, first + 2, 3).tolist()
     )
 
 
@@ -115,15 +131,15 @@ def test_far_stretches_join(first: int) -> None:
 def test_a_used_buffer_changes_nothing(first: int) -> None:
     buffer = np.full(101, 2**63 + 5, np.uint64)
     for _ in range(2):
-        draws = mechanisms_noise.keyed_draws(KEY, first, 100, buffer)
+        draws = world.mechanisms_noise.keyed_draws(KEY, first, 100, buffer)
         assert draws.base is buffer
-        assert np.array_equal(draws, mechanisms_noise.keyed_draws(KEY, first, 100))
+        assert np.array_equal(draws, world.mechanisms_noise.keyed_draws(KEY, first, 100))
 
 
 def test_draws_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 0"):
-        mechanisms_noise.keyed_draws(KEY, -1, 1)
+        world.mechanisms_noise.keyed_draws(KEY, -1, 1)
     with pytest.raises(ValueError, match="buffer must hold"):
-        mechanisms_noise.keyed_draws(KEY, 1, 100, np.empty(100, np.uint64))
+        world.mechanisms_noise.keyed_draws(KEY, 1, 100, np.empty(100, np.uint64))
     with pytest.raises(ValueError, match="key"):
-        mechanisms_noise.keyed_draws(KEY[:16], 0, 1)
+        world.mechanisms_noise.keyed_draws(KEY[:16], 0, 1)
