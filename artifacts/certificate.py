@@ -38,8 +38,8 @@ SCHEMA_FILE: Final = "certificate.schema.json"
 """File names of the certificate and its schema, in the session's folder."""
 TABLE: Final = ".arrow"
 """Suffix of the names of tables of labels."""
-LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
-"""Packages on which noise, costs or the student depend."""
+LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "polars", "pyarrow", "scikit-learn", "scipy", "skops")
+"""Packages on which noise, costs, the student or what a row becomes depend."""
 
 
 def is_version(text: str) -> bool:
