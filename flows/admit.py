@@ -20,7 +20,7 @@ from concord.flows.console import err, may_ask
 from concord.flows.run import Admitted, Asking, Balance, ExactNumbers, PrivateFiles, PublicStream, RunContext
 from concord.tasks.asks.kinds import check_known
 from concord.tasks.data.precheck import Unmatched, check_types, unmatched
-from concord.tasks.data.tables import open_private
+from concord.tasks.data.tables import Table
 from concord.tasks.door.admit import (
     claim,
     find_session,
@@ -37,6 +37,7 @@ LEAST_LISTED = 0.005
 """Least share of unrecognised cells at which a feature is listed; at most `MOST_LISTED` are listed."""
 MOST_LISTED = 5
 GOES_ON = "and spends; data.most_unknown in the plan can stop it"
+GOES_ON_WITH_UNITS = "and counts these units, which are not asked again"
 
 
 def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: PublicRows) -> list[Admitted[Any]]:
@@ -157,7 +158,8 @@ def open_together(
     """
     stream = admitted[0].stream
     private = PrivateFiles.of(run, stream.sources)  # from here on, private files are read
-    precheck_tables(run, private, stream.encoding, admitted[0].session)
+    if admitted[0].session is None and run.plan.stream is None:  # a stream's rows are checked as a period takes them
+        precheck_tables(run, private.table, stream.encoding)
     exact = [count(session, private) for count, session in zip(counts, admitted, strict=True)]
     opened = list[Opened[Any]]()
     for session, numbers in zip(admitted, exact, strict=True):
@@ -166,25 +168,23 @@ def open_together(
     return opened, private
 
 
-def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, session: Session | None) -> None:
+def precheck_tables(run: RunContext, table: Table, encoding: Encoding, session: Session | None = None) -> None:
     """Print what share of the private rows has no known class, unit or word; at a terminal, ask whether to go on.
 
-    Prints nothing if an open session is continued. Raises WrongInput, before anything is spent, if the operator stops
-    the run; without a terminal, if the share of unknown cells of any column exceeds the plan's `data.most_unknown`.
+    session   the open one that counts them as well, if there is one: a season
+    Raises WrongInput, before anything is spent, if the operator stops the run; without a terminal, and if none is open,
+    if the share of unknown cells of any column exceeds the plan's `data.most_unknown`.
     """
-    if session is not None:
-        return
-    plan = private.table.named_in(run.plan)
-    check_types(open_private(plan.path("private"), plan.data.format, arriving=plan.stream is not None), encoding)
+    check_types(table, encoding)
     try:
-        unknown = unmatched(plan, encoding)
+        unknown = unmatched(table, encoding)
     except ConcordError:  # the stage that reads the table afterwards reports the error
         return
     for line in (*shares_in_words(unknown, encoding.bounds), *left_out(encoding)):
         err.print(f"{'check':>8} {line}", soft_wrap=True, markup=False)
     most = run.plan.data.most_unknown
     shares = {"data.label": unknown.label, "data.unit": unknown.unit, **unknown.features}
-    if not may_ask() and most is not None and max(shares.values()) > most:
+    if session is None and not may_ask() and most is not None and max(shares.values()) > most:
         raise WrongInput(
             "stopped before anything was spent: the share of private cells that the plan does not know is above "
             f"data.most_unknown = {most:g} in some column; correct data.label, data.classes, bounds or the schema from "
@@ -192,13 +192,13 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
         )
     if not is_worth_asking(unknown):
         return
+    goes_on, go_on = GOES_ON, "go on and spend the budget"
+    if session is not None:
+        goes_on, go_on = GOES_ON_WITH_UNITS, "go on and count these units, which are not asked again"
     if not may_ask():
-        err.print(
-            f"{'check':>8} without a terminal nothing is asked: the run goes on, {GOES_ON}",
-            soft_wrap=True,
-            markup=False,
-        )
-    elif err.input("go on and spend the budget? [y/N] ", markup=False).strip().lower() not in ("y", "yes"):
+        words = f"without a terminal nothing is asked: the run goes on, {goes_on}"
+        err.print(f"{'check':>8} {words}", soft_wrap=True, markup=False)
+    elif err.input(f"{go_on}? [y/N] ", markup=False).strip().lower() not in ("y", "yes"):
         raise WrongInput(
             "stopped; nothing was charged. Correct the plan from documentation, not from these shares: they are "
             "private, and a plan changed because of them leaks more than ε covers"

@@ -20,6 +20,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.flows.admit import precheck_tables
 from concord.flows.cache import Place, PrivateInput
 from concord.flows.console import err
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
@@ -38,7 +39,6 @@ from concord.tasks.asks.stream import (
 )
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
-from concord.tasks.data.precheck import check_types
 from concord.tasks.door.admit import claim
 from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.door.door import Step
@@ -115,7 +115,7 @@ class Periods:
         check_unchanged(plan, contents, earlier)
         due = None
         if session is None or len(counted) == session.asked:
-            due = self._take(contents, earlier)
+            due = self._take(contents, earlier, session)
         keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)
         claim(run.stores, plan, private.files)
         ready_stream(run.stores, plan.privacy.domain, admitted.ask.stream, drawn_from=bool(earlier))
@@ -125,14 +125,15 @@ class Periods:
         reader = SeasonReader(codes, rows, rounds_in(run, last))
         return ExactNumbers((), (), steps=lambda _, session: self._steps(session, admitted.ask, due, reader))
 
-    def _take(self, contents: Mapping[str, str], earlier: Sequence[Period]) -> Period:
+    def _take(self, contents: Mapping[str, str], earlier: Sequence[Period], session: Session | None) -> Period:
         """The period that is due: the files at places that no earlier one took."""
         vault, plan, encoding = self.run.stores.vault, self.run.plan, self.beginning.encoding
         columns, clock = columns_asked(plan, encoding), plan.stream.clock if plan.stream else None
         until = "" if clock is None else next_time(clock, self.now).isoformat()
         period = take(plan, vault, contents, earlier, columns).model_copy(update={"until": until})
-        check_types(table_of(plan, vault, period), encoding)
-        if not period.files:
+        if period.files:
+            precheck_tables(self.run, table_of(plan, vault, period), encoding, session)
+        else:
             err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
         return period
 

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import NULL_WORDS, Encoding
 from concord.artifacts.table_schema import DeclaredText, TableSchema
 from concord.tasks.data.cells import cast_numbers, cast_rows, class_index, is_read
-from concord.tasks.data.tables import UNIT_FIELD, Table, open_private
+from concord.tasks.data.tables import UNIT_FIELD, Table
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.units import unit_names
 
@@ -69,15 +68,15 @@ class Unmatched:
 
 
 @private_stage
-def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
-    """The shares of the private table that a plan would not recognise. Raises WrongInput if it lacks a column."""
+def unmatched(table: Table, encoding: Encoding) -> Unmatched:
+    """The shares of a private table that a plan would not recognise. Raises WrongInput if it lacks a column."""
     columns = encoding.asked | {encoding.label: "data.label"}
     if encoding.unit is not None:
         columns[encoding.unit] = UNIT_FIELD
     unmarked = encoding.spelled(lambda spelling: spelling.model_copy(update={"absent": ()}))
     markers = {column.name: column.spelling.absent for column in encoding.columns}
     rows, classless, nameless, unread = 0, 0, 0, Counter[str]()
-    for frame in open_private(plan.path("private"), plan.data.format).frames(columns):
+    for frame in table.frames(columns):
         rows += frame.height
         label, cells = frame[encoding.label], cast_rows(frame.drop(encoding.label), unmarked)
         if encoding.bounds is None:

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -91,11 +91,7 @@ class Prechecked:
         public.write_parquet(self.folder / "public.parquet")
         run: Any = SimpleNamespace(plan=plan, stages=SimpleNamespace())
         encoding = world.learn_encoding(plan)
-        if session is not None:
-            (self.folder / "private.csv").unlink()
-        world.precheck_tables(
-            run, world.PrivateFiles(world.RowTable(plan.path("private"), (), "data.private"), {}), encoding, session
-        )
+        world.precheck_tables(run, world.private_table(plan), encoding, session)
 
     def at(self, terminal: Terminal, private: pl.DataFrame, *, wanted: bool, tty: bool = True, **how: Any) -> Terminal:
         """The same at a terminal, where the operator wants to be asked or not."""
@@ -154,10 +150,26 @@ def test_a_check_that_fails_stops_nothing(tables: Prechecked) -> None:
     assert (silent.asked, silent.lines) == ([], [])
 
 
-def test_a_session_that_goes_on_is_not_looked_over(tables: Prechecked) -> None:
+@pytest.mark.parametrize(("session", "seen"), [(None, 1), (object(), 0)])
+def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch, session: Any, seen: int) -> None:
     """Its table may be gone."""
-    silent = tables.at(Terminal("n"), WRONG_ROWS, wanted=True, session=object())
-    assert (silent.asked, silent.lines) == ([], [])
+    tables, run = list[Any](), cast("Any", SimpleNamespace(plan=SimpleNamespace(stream=None)))
+    monkeypatch.setattr(world.PrivateFiles, "of", lambda *_: SimpleNamespace(table="private"))
+    monkeypatch.setattr(world.flows_admit, "precheck_tables", lambda *given: tables.append(given))
+    monkeypatch.setattr(world.flows_admit, "begin", lambda *_, **__: None)
+    admitted: Any = SimpleNamespace(session=session, ask=None, stream=SimpleNamespace(sources=(), encoding=None))
+    monkeypatch.setattr(world.flows_admit, "may_open_further", lambda *_: False)
+    world.flows_admit.open_together(run, [admitted], [lambda *_: cast("Any", None)])
+    assert len(tables) == seen
+
+
+def test_what_a_season_counts_next_is_told_and_decides_nothing(tables: Prechecked) -> None:
+    """Nothing more is charged for it, and its units are not asked again: at a terminal, the operator may stop it."""
+    silent = tables.at(Terminal("n"), WRONG_ROWS, wanted=True, tty=False, session=object(), most=0.2)
+    assert says(silent.lines[0], "about 100%", "data.classes")
+    assert says(silent.lines[-1], "terminal", "counts these units", "not asked again")
+    with pytest.raises(world.WrongInput, match="nothing was charged"):
+        tables.at(Terminal("n"), WRONG_ROWS, wanted=True, session=object())
 
 
 def test_a_plan_may_say_that_it_stops_where_nobody_is_asked_and_no_share_is_in_the_error(tables: Prechecked) -> None:

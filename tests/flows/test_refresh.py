@@ -180,6 +180,7 @@ def test_a_second_call_before_the_clock_s_next_time_is_answered_from_the_first(d
     publish_rows(data, 200, 99)
     other = start_refresh(plan, home)
     assert (other.session, other.asked_now, other.inferred) == (first.session, 0, 200)
+    assert start_refresh(world.parse_plan(weekly(data)), home).asked == 2  # without a clock, each call is a release
     assert len(world.Ledger.of(home).sessions("people")) == 1
 
 
@@ -230,6 +231,20 @@ def week_of(data: Path, plan: world.Plan, home: Path, week: int, rows: int) -> t
     labels = pl.read_ipc(home / "released" / found.session / "labels.arrow")
     assert (found.inferred, labels.height) == (rows, rows)
     return published(home, found)[-1]["questions"], found
+
+
+def test_what_is_not_known_of_a_later_period_is_told_and_is_of_its_files_alone(
+    data: Path, plan: world.Plan, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each unit is asked once, so that what is wrong with a delivery must show before it is counted."""
+    arrive(data, 1)
+    start_refresh(plan, home)
+    assert "every private row is one of data.classes" in capsys.readouterr().err
+    arrive(data, 2, people(1500, 12).with_columns(pl.col("outcome").str.to_uppercase()))
+    assert start_refresh(plan, home).asked == 2
+    told = capsys.readouterr().err
+    assert "about 100% of the private rows have a label that data.classes lacks" in told
+    assert "counts these units, which are not asked again" in told
 
 
 @pytest.mark.slow

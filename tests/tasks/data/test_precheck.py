@@ -24,7 +24,7 @@ def found(folder: Path, rows: dict[str, Any], suffix: str) -> world.Unmatched:
     file = folder / f"odd.{suffix}"
     frame.write_csv(file) if suffix == "csv" else frame.write_parquet(file)
     plan = changed(tables, data__private=file.name)
-    return world.unmatched(plan, world.learn_encoding(plan))
+    return world.unmatched(world.private_table(plan), world.learn_encoding(plan))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -40,7 +40,7 @@ def test_numbers_beyond_their_bounds_are_seen_and_those_at_them_are_not(tmp_path
     pl.DataFrame(ROWS | {"cost": ["0", "4.0", "4.01", "much"]}).write_csv(tmp_path / "odd.csv")
     number: dict[str, Any] = {"label": "cost", "classes": None, "bounds": [0.0, 4.0]}
     plan = world.parse_plan(tallied(write_tables(tmp_path), private="odd.csv", **number))
-    assert world.unmatched(plan, world.learn_encoding(plan)).label == 0.5
+    assert world.unmatched(world.private_table(plan), world.learn_encoding(plan)).label == 0.5
 
 
 def test_a_table_without_rows_has_no_share(tmp_path: Path) -> None:
@@ -63,9 +63,10 @@ def test_blanks_around_labels_and_classes_do_not_count_and_case_does(
         rows.write_csv(file) if suffix == "csv" else rows.write_parquet(file)
     plan = changed(tables, data__private=f"private.{suffix}")
     encoding = world.learn_encoding(plan)
-    assert world.unmatched(plan, encoding).label == 0.0
+    assert world.unmatched(world.private_table(plan), encoding).label == 0.0
     assert world.labelled_rows(str(tmp_path / f"private.{suffix}"), encoding)[1].tolist() == [1, 1, 0, 0]
-    assert world.unmatched(changed(tables, data__private=f"loud.{suffix}"), encoding).label == 1.0
+    loud = world.private_table(changed(tables, data__private=f"loud.{suffix}"))
+    assert world.unmatched(loud, encoding).label == 1.0
 
 
 def test_what_a_dictionary_declares_to_be_missing_is_not_unknown(tmp_path: Path) -> None:
@@ -91,7 +92,8 @@ def test_what_a_dictionary_declares_to_be_missing_is_not_unknown(tmp_path: Path)
     pl.DataFrame(rows).write_csv(tmp_path / "odd.csv")
     declared: dict[str, Any] = {"private": "odd.csv", "schema": {"fields": fields}}
     plan = world.parse_plan(tallied(write_tables(tmp_path), public=None, test=None, unit=None, **declared))
-    assert world.unmatched(plan, world.reading_encoding(plan)).features == {"age": 0.25, "day": 0.25}
+    seen = world.unmatched(world.private_table(plan), world.reading_encoding(plan))
+    assert seen.features == {"age": 0.25, "day": 0.25}
 
 
 @pytest.mark.parametrize("stored", [pl.Binary, pl.List(pl.Int64), pl.Duration])
