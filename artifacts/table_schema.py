@@ -421,7 +421,10 @@ def _days(key: str, value: Any) -> float:
     if not isinstance(moment, datetime):
         raise ValueError(f"{key} must be a date such as 2001-12-31, got {value!r}")
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (zoned - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / DAY_SECONDS
+    days = (zoned - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / DAY_SECONDS
+    if not date.min.toordinal() <= UNIX_EPOCH + days < date.max.toordinal() + 1:
+        raise ValueError(f"{key} must be of the years 1 to 9999 in UTC, got {value!r}")
+    return days
 
 
 def _rule(wrong: ValueError) -> str:

@@ -40,7 +40,7 @@ from concord.tasks.advice.rehearse import (
 )
 from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, rehearse_labels, simulated_steps
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, coarser
-from concord.tasks.data.encode import reading_encoding
+from concord.tasks.data.encode import as_declared, reading_encoding
 from concord.tasks.data.grid import grid_of, recoded
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch
@@ -185,7 +185,8 @@ def expect_sketch(plan: Plan) -> SketchAhead:
     """
     schema = plan.data.sketched
     mechanism = planned_sketch(plan, grid_of(schema))
-    shares = class_shares(plan, reading_encoding(plan))
+    read = reading_encoding(plan)
+    shares = class_shares(plan, read.model_copy(update={"columns": as_declared(read.columns, schema)}))
     expected = Ahead(rehearsed=(), classes=(), feasible=True, reason=UNFORESEEN)
     if shares or plan.data.bounds:
         stages = [SketchStage.of(plan, draw) for draw in range(DRAWS)]

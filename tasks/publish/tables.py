@@ -15,7 +15,14 @@ from typing import Any
 
 import polars as pl
 
-from concord.artifacts.table_schema import UNIX_EPOCH, DeclaredColumn, DeclaredRange, TableSchema
+from concord.artifacts.table_schema import (
+    UNIX_EPOCH,
+    DeclaredCategories,
+    DeclaredColumn,
+    DeclaredRange,
+    DeclaredText,
+    TableSchema,
+)
 from concord.tasks.data.codes import CodedField, NumberField, WordField
 from concord.tasks.data.concord_student import DAY, EPOCH
 from concord.tasks.data.grid import UNDECLARED, apart_from, grid_of
@@ -90,8 +97,8 @@ def cells_in_words(field: CodedField, declared: Mapping[str, DeclaredColumn], ot
     """The cells of a view of a declared column: categories, and one for `others`; or ranges. The last is that of a
     missing cell."""
     column = declared[field.name]
-    if isinstance(field, WordField):
-        return [*field.words, apart_from(field.words, others), apart_from(field.words, MISSING)]
+    if isinstance(field, WordField) and isinstance(column, DeclaredCategories | DeclaredText):
+        return [*field.words, apart_from(column.words, others), apart_from(column.words, MISSING)]
     if isinstance(field, NumberField) and isinstance(column, DeclaredRange):
         edges = [column.low, *field.cuts, column.high + column.whole]
         return [*(_range(low, high, column) for low, high in pairwise(edges)), MISSING]

@@ -144,6 +144,8 @@ FIELDS: list[Any] = [
     limits("number", minimum=False, maximum=1),
     limits("date", minimum="yesterday", maximum="2020-01-01"),
     limits("date", minimum=5, maximum="2020-01-01"),
+    limits("datetime", minimum="0001-01-01T00:00:00+02:00", maximum="2020-01-01"),
+    limits("datetime", minimum="2020-01-01", maximum="9999-12-31T23:59:59-05:00"),
     limits("string", enum=["a", "b", "a"]),
     limits("string", enum=["a ", "a"]),
     limits("string", enum=["e\u0301", "\u00e9"]),

@@ -280,6 +280,16 @@ def test_a_sketch_states_its_columns_and_steps_and_no_accuracy_without_the_share
         assert (silent.rehearsed, silent.classes, silent.feasible) == ((), (), True)
 
 
+@pytest.mark.usefixtures("quick")
+def test_shares_are_those_of_a_test_table_that_stores_declared_categories_as_numbers(folder: Path) -> None:
+    """`plan` and `init` refused what `run` evaluates: "must be text in every row, got numeric"."""
+    rows = pl.DataFrame({"ward": [1, 2] * 20, "outcome": ["no", "no", "no", "yes"] * 10})
+    rows.write_parquet(folder / "coded.parquet")
+    ward = {"name": "ward", "type": "integer", "constraints": {"enum": [1, 2, 3]}}
+    found = foreseen(asked(folder, data={**SKETCHED, "test": "coded.parquet", "schema": {"fields": [ward]}}))
+    assert all(each.largest == pytest.approx(0.75, abs=0.02) for each in found.rehearsed)
+
+
 def test_of_a_wide_schema_some_columns_are_rehearsed_the_same_ones_whatever_their_order() -> None:
     fields = [{"name": f"x{at}", "type": "number", "constraints": RANGE} for at in range(40)]
     kept, part = world.rehearsed_columns(world.schema_of({"fields": fields}))

@@ -114,6 +114,19 @@ def test_each_count_is_that_of_the_rows_in_its_cell(planner: world.SketchPlanner
     assert (two.group_by("table").agg(pl.col("count").sum())["count"] == ROWS).all()
 
 
+def test_a_category_named_missing_is_told_from_missing_cells_where_it_is_too_rare_for_a_cell() -> None:
+    """Of two columns `missing` was the cells without a word, and of one the declared category."""
+    why = FIELDS[4] | {"constraints": {"enum": ["Female", "Male", "missing", "other category"]}}
+    rare = planner_of(world.schema_of({"fields": [why, FIELDS[5]]}))
+    words = ["Female", "Male"] * 490 + ["missing", "other category", None, None] * 5
+    rows = pl.DataFrame({"sex": words, "member": [True] * len(words)})
+    tables = world.released_tables(steps_of(rare, rows, noise=False)).filter(pl.col("column") == "sex")
+    one, two = (tables.filter(pl.col("other_cell").is_null() == alone) for alone in (True, False))
+    counts = [dict(part.group_by("cell").agg(pl.col("count").sum()).rows()) for part in (one, two)]
+    both = {"Female": 490, "Male": 490, "missing*": 10}
+    assert counts == [both | {"missing": 5, "other category": 5, "undeclared": 0}, both | {"other category*": 10}]
+
+
 def test_intervals_hold_nineteen_of_twenty_exact_counts(planner: world.SketchPlanner) -> None:
     rows = rows_of_all_kinds()
     both = (world.released_tables(steps_of(planner, rows, noise=noise)) for noise in (False, True))
