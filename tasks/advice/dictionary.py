@@ -17,6 +17,7 @@ from typing import Any
 from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.table_schema import SCALARS
 from concord.tasks.data.cells import text
+from concord.tasks.data.concord_student import TRUTH
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
 
@@ -81,7 +82,11 @@ def _field(number: int, row: Mapping[str, str | None]) -> dict[str, Any]:
     values = row.get("values") or ""
     sign = next((sign for sign in (";", "|", "\n", ",") if sign in values), ";")
     words = [word.strip() for word in values.split(sign) if word.strip()]
+    if all(re.fullmatch(r"[^\s<>]+\s*=.*", word) for word in words):  # a code, and what it means; <=50 is a category
+        words = [word.partition("=")[0].strip() for word in words]
+    if kind == "boolean" and (others := {*words} - TRUTH.keys()):
+        rule = f"--schema: the values of {name!r} must be truth values such as yes and no, got {quoted(sorted(others))}"
+        raise WrongInput(f"{rule}: leave them out, or correct the type to category")
     if words and kind != "boolean":
-        labelled = all(re.fullmatch(r"\S+\s*=.*", word) for word in words)  # a code, and what it means
-        limits = {"enum": [word.partition("=")[0].strip() if labelled else word for word in words]}
+        limits = {"enum": words}
     return {"name": name, "type": kind, **({"constraints": limits} if limits else {})}

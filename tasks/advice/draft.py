@@ -41,6 +41,7 @@ from concord.artifacts.table_schema import (
     TableSchema,
     read_schema,
     schema_of,
+    varies,
 )
 from concord.tasks.advice.demo import SCHEMA_LINE
 from concord.tasks.data.cells import OURS, kind_of, text
@@ -392,7 +393,8 @@ def declared_in_words(schema: TableSchema) -> dict[str, str]:
             case DeclaredRange():
                 sentences[column.name] = column.in_words
             case DeclaredCategories():
-                sentences[column.name] = f"{column.kind}, {len(column.words)} of them"
+                several = f"{column.kind}, {len(column.words)} of them"
+                sentences[column.name] = several if varies(column) else ONE_VALUE
             case DeclaredText():
                 sentences[column.name] = f"text, hashed into {column.buckets} buckets"
             case _:

@@ -59,6 +59,7 @@ of two, with {cells:,} cells. Together they are a part of what the guarantee cov
 - The first cell of a range also has every number below it, and the last one every number beyond. `{undeclared}` is
   any category that the schema does not declare; a table of two columns counts it as `{missing}`. `{other}` is a
   declared category that is too rare there for a cell of its own. A star follows such a name if the schema declares it.
+- An apostrophe stands before a name or a cell that a spreadsheet would take for a formula, as in `'-5 to -1`.
 """
 TABLES, TABLES_GUIDE = "tables.csv", "tables.md"
 MISSING, OTHER = "missing", "other category"

@@ -320,6 +320,18 @@ def test_a_dictionary_in_csv_becomes_the_schema(
     assert "another schema" in init("--schema", "fields.csv", *names)[2]
 
 
+def test_a_category_that_begins_with_a_sign_is_no_code_and_a_column_of_one_value_is_left_out(
+    init: Callable[..., tuple[int, str, str]],
+) -> None:
+    """`<=30` was the code `<`, and `init` told whoever had a column of one value to change the features it had named."""
+    rows = "wage,text,<=30; >=30\nage,integer,17\nsex,boolean,yes; no\n"
+    Path("fields.csv").write_text(f"name,type,values\n{rows}")
+    assert init("--schema", "fields.csv")[0] == 0
+    declared = [field.get("constraints", {}).get("enum") for field in read_schema()]
+    assert declared == [["<=30", ">=30"], ["17"], None]
+    assert world.load_plan(Path("plan.toml")).data.features == ("wage", "sex")
+
+
 @pytest.mark.parametrize("suffix", sorted({*world.TABLES_OF_DICTIONARY} - {".tsv", ".csv"}))
 def test_a_dictionary_in_arrow_becomes_the_schema(suffix: str, init: Callable[..., tuple[int, str, str]]) -> None:
     lists = {"Name": ["wage", "sex"], "Type": ["number", "string"], "values": [None, "Female; Male, or other"]}
@@ -344,6 +356,7 @@ def test_a_dictionary_in_arrow_becomes_the_schema(suffix: str, init: Callable[..
         ("name,type\nage,length\n", (), "the type of 'age' must be one of number, integer"),
         ("name,type\n,integer\n", (), "row 1 has no name"),
         ("name,type,minimum\nage,integer,1\n", (), "field 'age': constraints must give maximum"),
+        ("name,type,values\nsex,bool,1 = yes; 2 = no\n", (), "'sex' must be truth values such as yes and no, got '2'"),
         ("name,type\nage,int\n", ("--dictionary-columns", "kind=type"), "must be KEY=COLUMN with the keys name, type"),
         ("name,type\nage,int\n", ("--dictionary-columns", "type=Typ"), "with the columns 'name', 'Typ'"),
     ],
