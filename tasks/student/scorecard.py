@@ -13,8 +13,8 @@ Guarantees   the statement gives each row the class that the student predicts, u
              column that the table lacks is an error
 Not covered  cells of another type than their column's, such as numbers in words, or text such as 2026-02-31 for a date;
              moments of another time zone than UTC; text with blanks at its ends other than spaces, or not composed;
-             names of columns that begin with concord_, or differ by case alone; databases that read a backslash in
-             text, or text in double quotes, such as MySQL
+             names of columns that begin with concord_, or differ by case alone, and further ones that are called as the
+             prediction is; databases that read a backslash in text, or text in double quotes, such as MySQL
              Checked by tests/tasks/student/test_scorecard.py in SQLite, DuckDB and PostgreSQL
 """
 
@@ -201,7 +201,7 @@ def _pairs(student: Pipeline, pairs: Pairs, weights: Any) -> Iterator[dict[str, 
 
 def scorecard_sql(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS) -> str:
     """The statement that scores a table called "rows": all its columns, `score` by class, for two classes the
-    prediction at each threshold, and `prediction`."""
+    prediction at each threshold, and `prediction`, or `concord_prediction` if a column of the student has that name."""
     card = scorecard(student, thresholds)
     columns, pairs = card["columns"], card["pairs"]
     place = {column["name"]: f"concord_code_{at}" for at, column in enumerate(columns)}
@@ -220,11 +220,13 @@ def scorecard_sql(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESH
         for at, base in enumerate(card["intercept"])
     ]
     comments, predictions = _at_thresholds(card["predicts"])
-    predictions.append(f"{_prediction(card['predicts'])} AS prediction")
+    answer = "concord_prediction" if "prediction" in map(str.casefold, place) else "prediction"
+    predictions.append(f"{_prediction(card['predicts'])} AS {answer}")
     types = "\n".join(f"--   {_in_line(column['name'])} {SQL_TYPES[column['kind']]}" for column in columns)
     return (
         f"-- {FORMAT}: put the name of a table in place of {_name('rows')}. Its columns:\n{types}\n"
-        f"-- None may have a name that begins with concord_. Text must be composed (NFC), without tabs around it.\n"
+        f"-- No column may have a name that begins with concord_, and no further one the name {answer}.\n"
+        f"-- Text must be composed (NFC), without tabs around it.\n"
         f"-- MySQL and BigQuery read names and words otherwise than standard SQL: not for those.\n{''.join(comments)}"
         f"WITH concord_coded AS (\n  SELECT {TABLE}.*,\n  {_listed(coded)}\n  FROM {_name('rows')} {TABLE}\n),\n"
         f"concord_paired AS (\n  SELECT concord_coded.*{''.join(f',{chr(10)}  {column}' for column in paired)}\n"

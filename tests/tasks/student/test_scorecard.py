@@ -181,6 +181,14 @@ def test_a_moment_at_an_end_of_an_interval_is_in_the_one_that_begins_there(
     assert answer(world.scorecard_sql(made), rows.with_columns(at=at)) == made.predict(rows).tolist()
 
 
+def test_the_prediction_is_told_from_a_column_of_that_name(answer: Answer) -> None:
+    """Both were called so, and whoever asked for `prediction` was given the column of the table."""
+    made, rows = student(*THREE, named="prediction"), table(3, named="prediction")
+    statement = world.scorecard_sql(made).rstrip().removesuffix(";")
+    asked = answer(f"SELECT number, concord_prediction FROM (\n{statement}\n) AS scored", rows)
+    assert asked == made.predict(rows).tolist()
+
+
 def test_a_table_that_lacks_a_column_is_not_scored(answer: Answer) -> None:
     """SQLite takes a name in double quotes for text if there is no such column."""
     statement = world.scorecard_sql(student(*THREE))
