@@ -89,17 +89,18 @@ def cast_rows(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     If the label column is there, LABEL is added: the index of the declared class, or a number, moved within its bounds.
     Casting twice changes nothing.
     """
-    columns = [column for column in encoding.columns if column.kind != "null"]
-    cells = [_cell(column, frame.schema.get(column.name, pl.Null())).alias(column.name) for column in columns]
-    if encoding.label in frame.columns:
-        cells.append(_declared(encoding.label, frame.schema[encoding.label], encoding))
-    absent = [pl.lit(None).alias(name) for name in encoding.features if name not in frame.columns]
+    columns, stored = [column for column in encoding.columns if column.kind != "null"], frame.schema
+    cells = [_cell(column, stored.get(column.name, pl.Null())).alias(column.name) for column in columns]
+    if encoding.label in stored:
+        cells.append(_declared(encoding.label, stored[encoding.label], encoding))
+    absent = [pl.lit(None).alias(name) for name in encoding.features if name not in stored]
     return frame.with_columns(absent).select(cells)
 
 
 def cast_columns(cells: pl.DataFrame, columns: Iterable[Column]) -> pl.DataFrame:
     """Only these columns, cast as `cast_rows` does."""
-    return cells.select(_cell(column, cells.schema[column.name]).alias(column.name) for column in columns)
+    stored = cells.schema
+    return cells.select(_cell(column, stored[column.name]).alias(column.name) for column in columns)
 
 
 def cast_labels(cells: pl.Series, encoding: Encoding) -> NDArray[np.uint16]:

@@ -85,7 +85,7 @@ def learn_columns(
 
 def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
     """The encoding of one column of any kind but list."""
-    cells = sample.select(cell(name, sample.schema[name], kind).alias(name)).to_series()
+    cells = sample.select(cell(name, sample[name].dtype, kind).alias(name)).to_series()
     if cells.null_count() == cells.len():
         return Empty(name=name)
     missing = cells.null_count() > 0
@@ -112,9 +112,9 @@ def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.
         kept.append(frame.slice(offset).gather_every(stride))
         first += frame.height
         while sum(part.height for part in kept) > most:
-            kept = [pl.concat(kept).gather_every(2)]
+            kept = [pl.concat(kept, how="vertical_relaxed").gather_every(2)]
             stride *= 2
-    return pl.concat(kept)
+    return pl.concat(kept, how="vertical_relaxed")
 
 
 def public_features(plan: Plan) -> tuple[Table, tuple[str, ...]]:

@@ -23,7 +23,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import USUAL, clean_text
 from concord.tasks.data.csv_files import UTF_16, by_first_line, csv_names, declare_to_find, find_format, read_rows
-from concord.tasks.data.places import Format, Remote, SnapshotTable, StoredFile, objects, reachable
+from concord.tasks.data.places import HIDDEN, Format, Remote, SnapshotTable, StoredFile, objects, reachable
 from concord.tasks.data.stored_columns import (
     SizedColumns,
     columns_by_words,
@@ -247,7 +247,7 @@ class TableFile:
 
 
 def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bool = False) -> tuple[TableFile, ...]:
-    """The files at a path, sorted by name, all of one format; hidden ones (. or _ in front) do not count.
+    """The files at a path, sorted by name, all of one format. Of a folder hidden ones (. or _ in front) do not count.
 
     path      of a file, a folder or a glob; the address of an object or a folder of a store, or of a snapshot
     arriving  whether a folder, or a glob, may be without files yet
@@ -259,7 +259,8 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
     if isinstance(place, Remote):
         paths = objects(path, field)
     elif place.is_dir():
-        paths = [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
+        there = (file for file in sorted(place.rglob("*")) if file.is_file())
+        paths = [file for file in there if not HIDDEN.search(file.relative_to(place).as_posix())]
     else:
         matches = [place] if place.is_file() else map(Path, glob.glob(str(place), recursive=True))
         # reading a pipe may never end, and a glob may match a file twice

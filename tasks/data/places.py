@@ -29,6 +29,8 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Frozen, Ref
 
 SCHEME = "snapshot://"
+HIDDEN = re.compile("(^|/)[._]")
+"""In the path below a table's folder: a file or a folder that is none of its, such as Jupyter's and Spark's copies."""
 RETRY_FOR = timedelta(seconds=15)
 """How long each request to Google's store is tried again; by default a quarter of an hour."""
 Format = Literal["parquet", "ipc", "csv", "text"]
@@ -87,14 +89,14 @@ class Remote(StoredFile):
 
 
 def objects(address: str, field: str) -> list[Remote]:
-    """The object at an address, or those of the folder there, sorted by name; hidden ones do not count."""
+    """The object at an address, or those of the folder there, sorted by name, without hidden ones."""
     start = address.split("/")[: 3 if address.startswith("az://") else 2]
     with reachable(address, field):
         store, path = _store_of(address)
         items = [store.get_file_info(path)]
         if items[0].type == pyarrow.fs.FileType.Directory:
             below = store.get_file_info(pyarrow.fs.FileSelector(path, recursive=True))
-            items = [item for item in below if item.base_name[0] not in "._"]
+            items = [item for item in below if not HIDDEN.search(item.path.removeprefix(f"{path}/"))]
     return [Remote("/".join([*start, file])) for file in sorted(item.path for item in items if item.is_file)]
 
 

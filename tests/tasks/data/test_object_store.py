@@ -50,7 +50,8 @@ def test_a_table_of_a_store_is_what_its_files_are(store: Store, tmp_path: Path) 
         folder = tmp_path / "ward" / f"day {number}"
         folder.mkdir(parents=True)
         rows.write_parquet(folder / "a.parquet")
-        put(store, f"year 1/day {number}/a.parquet", folder / "a.parquet")
+        for place in ("", "_temporary/"):
+            put(store, f"year 1/{place}day {number}/a.parquet", folder / "a.parquet")
     there = plan_over("s3://ward/year 1", tmp_path, unit="unit")
     found = read(there, vault, "c", "label")
     assert found == read(plan_over("ward", tmp_path, unit="unit"), vault, "c", "label")

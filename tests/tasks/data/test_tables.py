@@ -1,6 +1,9 @@
 """Tables: three formats, one meaning; every fault of a public table told in one sentence."""
 
+from datetime import date
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -26,6 +29,9 @@ def write(frame: pl.DataFrame, path: Path) -> None:
 def test_every_format_as_file_folder_and_glob(tmp_path: Path, name: str) -> None:
     write(FRAME, tmp_path / name)
     (tmp_path / "_SUCCESS").touch()
+    for hidden in (".ipynb_checkpoints", "_temporary/0"):  # a private row would be read twice, and be two units
+        (tmp_path / hidden).mkdir(parents=True)
+        write(FRAME, tmp_path / hidden / name)
     for path in (tmp_path / name, tmp_path, tmp_path / "t.*"):
         table = world.open_public(str(path))
         assert table.names == ("age", "city", "active")
@@ -37,6 +43,27 @@ def test_every_format_as_file_folder_and_glob(tmp_path: Path, name: str) -> None
     write(FRAME.clear(), tmp_path / name)  # a private table may be empty
     frames = world.open_private(str(tmp_path / name)).frames({"age": "data.features"})
     assert [frame.height for frame in frames] in ([], [0])
+
+
+KINDS: dict[str, tuple[object, list[Any]]] = {
+    "numeric": (1, [pl.Int64, pl.Float64, pl.UInt8, pl.Decimal(38, 3), pl.Null]),
+    "date": (date(2026, 11, 30), [pl.Date, pl.Datetime("us", "Europe/Rome"), pl.Datetime("ns"), pl.Null]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_may_store_a_column_in_several_types_of_one_kind(tmp_path: Path, kind: str) -> None:
+    """As parts do that pandas writes: whole numbers are doubles in the part in which one is missing."""
+    cell, types = KINDS[kind]
+    for number, pair in enumerate(permutations(types, 2)):
+        for at, dtype in enumerate(pair):
+            cells = pl.Series([None if dtype == pl.Null else cell, None]).cast(dtype)
+            put(tmp_path, f"{number}/{at}.parquet", pl.DataFrame({"seen": cells, "visits": [1, 2]}))
+        table = world.open_public(str(tmp_path / str(number)))
+        kinds = table.kinds(table.names)
+        assert kinds["seen"] == kind
+        assert [column.kind for column in world.learn_columns(table, table.names)] == [kind, "numeric"]
+        assert world.ONE_VALUE not in world.remarks_on(table, kinds).get("seen", "")
 
 
 def test_a_text_column_is_what_all_of_it_is(tmp_path: Path) -> None:
