@@ -146,7 +146,7 @@ def estimate(
 
     plan, home   as for `learn`
     share   the probability that a unit is set aside to test its shard's teacher on
-    beta    the probability that the suggested cutoff is too low
+    beta    the probability that the suggested cutoff is too low, if teachers are as many as the theorem asks for
     again   open a further estimate in the domain, which costs again
     """
     plan, home = plan_and_home(plan, home)

@@ -229,7 +229,7 @@ def estimate_command(
     plan: Annotated[Path, typer.Argument(help="The plan; its cutoff may be missing.")],
     epsilon: Annotated[float, typer.Option(help="The ε that the estimate costs.")],
     share: Annotated[float, typer.Option(help="Share of units set aside to evaluate teachers.")] = 0.3,
-    beta: Annotated[float, typer.Option(help="Probability that the suggested cutoff is too low.")] = 0.05,
+    beta: Annotated[float, typer.Option(help="Probability that the cutoff is too low, with many teachers.")] = 0.05,
     new_session: Annotated[bool, typer.Option(help="Open a further session, which costs again.")] = False,
     yes: YesOption = False,
 ) -> None:
@@ -253,7 +253,8 @@ def show_estimate(details: dict[str, Any]) -> None:
         "guarantee": f"{details['guarantee']['in_words']}, in session {details['session']}",
         "budget": spent_in_words(details["lifetime"]),
         "next": f"set cutoff = {details['cutoff']} in [labeling], for a mechanism that ends by refusals: enough for "
-        f"{details['queries']:,} public rows, except with probability {details['beta']:g} (BTT18, Theorem 3.2)",
+        f"{details['queries']:,} public rows, except with probability {details['beta']:g}, if teachers are so many "
+        "that noise refuses no row on which at most a third of them err (BTT18, Theorem 3.2), as `concord plan` shows",
         "estimate": details["estimate"],
     }
     if details["cutoff"] >= details["queries"]:

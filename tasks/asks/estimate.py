@@ -6,9 +6,10 @@ sum over shards is released, in a session of its own (tasks.mechanisms.error_est
 Assumes      blocks are those of `tasks.units.split`, with a column ASIDE; plan and encoding are public
 Guarantees   (ε, 0) for the released sum: one unit is in one shard, and one shard moves the sum by `steps` at most. The
              cutoff that is suggested is accurate with probability 1 − β, for rows and queries drawn from one
-             distribution
+             distribution, if teachers are so many that noise refuses no row on which at most a third of them err
 Ends         with its one release
-Not covered  teachers that learn from all rows of a shard err a little less; a cutoff for other data or other teachers.
+Not covered  fewer teachers: a session may then refuse every row, as `concord plan` shows. Teachers that learn from all
+             rows of a shard err a little less; a cutoff for other data or other teachers.
              Checked by tests/flows/test_estimate.py and tests/privacy/test_error_estimate.py, where the printed cutoff
              is too small
 """
@@ -108,7 +109,8 @@ def exact_cutoff(*, error: float, queries: int, beta: float, teachers: int) -> i
     """T for which Theorem 3.2 holds when a session halts at its T-th refusal: three times a binomial quantile.
 
     With probability 1 − β none of k teachers, each wrong on Binomial(m, p) rows at most, is wrong on more than B rows;
-    then fewer than 3B rows have over k/3 wrong votes (Lemma 3.3), so that the T-th refusal does not come.
+    then fewer than 3B rows have over k/3 wrong votes (Lemma 3.3), so that the T-th refusal does not come, if no other
+    row is refused: the theorem asks for a k by which noise refuses none.
     """
     from scipy.stats import binom  # heavy, and rarely asked for
 
