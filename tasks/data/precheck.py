@@ -77,7 +77,7 @@ def unmatched(table: Table, encoding: Encoding) -> Unmatched:
     markers = {column.name: column.spelling.absent for column in encoding.columns}
     rows, classless, nameless, unread = 0, 0, 0, Counter[str]()
     for frame in table.frames(columns):
-        rows += frame.height
+        rows, stored = rows + frame.height, frame.schema
         label, cells = frame[encoding.label], cast_rows(frame.drop(encoding.label), unmarked)
         if encoding.bounds is None:
             classes = class_index(encoding.label, label.dtype, encoding.classes)
@@ -89,7 +89,7 @@ def unmatched(table: Table, encoding: Encoding) -> Unmatched:
             nameless += unit_names(frame[encoding.unit]).null_count()
         for name in cells.columns:
             filled = frame[name].is_not_null()
-            if frame.schema[name] == pl.String:
+            if stored[name] == pl.String:
                 empty = [*NULL_WORDS, *(marker for marker in markers[name] if isinstance(marker, str))]
                 filled &= ~frame[name].str.strip_chars().is_in(empty)
             unread[name] += int((filled & cells[name].is_null()).sum())

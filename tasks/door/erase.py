@@ -32,9 +32,11 @@ another erasure, it would be asked twice. Noise is drawn fresh for each release,
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import get_args
 from unicodedata import normalize
+from uuid import UUID
 
 import polars as pl
 
@@ -174,11 +176,13 @@ def _digests(stores: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
 
 def _readings(unit: str) -> list[str]:
     """The name, and its readings from a CSV file in any known encoding that is declared to be in any other, so that a
-    plan with another declared encoding does not bring the unit back."""
+    plan with another declared encoding does not bring the unit back; of a UUID also that of its bytes, as stored."""
     encodings: tuple[str, ...] = get_args(TextFormat.model_fields["encoding"].annotation)
     spelled = {normalize("NFC", unit), normalize("NFD", unit)}
     stored = {word.encode(encoding, errors=ESCAPED) for word in spelled for encoding in encodings}
     read = {name.decode(encoding, errors=ESCAPED) for name in stored for encoding in encodings}
+    with suppress(ValueError):
+        read.add(UUID(unit).bytes.decode(errors=ESCAPED))
     return [unit, *sorted(read - {unit})]
 
 

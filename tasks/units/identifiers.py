@@ -28,6 +28,7 @@ import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import polars as pl
@@ -133,8 +134,8 @@ def word_of(cell: Any) -> str | None:
             return None  # in UTC it is beyond the calendar
     if isinstance(cell, int):
         return int.__repr__(cell) if cell.bit_length() <= LONGEST_INTEGER else None
-    if isinstance(cell, date):
-        return date.isoformat(cell)
+    if isinstance(cell, date | UUID):
+        return date.isoformat(cell) if isinstance(cell, date) else UUID.__str__(cell)
     return Decimal.__str__(cell) if isinstance(cell, Decimal) and not cell.is_nan() else None
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
@@ -201,6 +203,18 @@ def test_a_unit_is_erased_by_any_of_its_spellings_from_any_file(tmp_path: Path, 
         assert len(world.erased_units(door, "people")) == KEPT.get(value, 1)
     erased = world.Erased.of(door.vault, "people", world.erased_units(door, "people"))
     assert [len(names(file, erased)) for file in files] == [0 if words else 1] * len(files)
+
+
+def test_a_uuid_is_erased_by_its_text_however_it_is_stored(tmp_path: Path) -> None:
+    door, ids = door_of(tmp_path / "home", "people"), [UUID(int=at * 2**100 + 7) for at in range(1, 4)]
+    raw = [each.bytes for each in ids]
+    frame = world.frame_table(pd.DataFrame({"person": ids}), "data.private")  # as a database's driver gives them
+    stored = [array(pa.uuid(), *raw), array(pa.binary(16), *raw), frame["person"], array(pa.string(), *map(str, ids))]
+    files = [write(tmp_path / f"{at}.parquet", cells) for at, cells in enumerate(stored)]
+    assert [len({*names(file)} - {None}) for file in files] == [3] * len(files)
+    world.erase(door, "people", str(ids[1]))
+    erased = world.Erased.of(door.vault, "people", world.erased_units(door, "people"))
+    assert [len(names(file, erased)) for file in files] == [2] * len(files)
 
 
 def named_alone(words: list[str]) -> list[str]:
