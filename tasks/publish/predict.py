@@ -5,7 +5,7 @@ Assumes      the published student was checked (tasks.verify.certificate)
 Guarantees   this is post-processing: nothing is spent. A file appears whole or not at all, and never replaces another.
              It holds no class but the student's. No cell of CSV and no name of a column is a formula to a spreadsheet,
              and `as_named` gives each word back; letters that are not printed, which hide or turn others, are refused
-             or become �. Numbers have DIGITS digits
+             or become �. Numbers have DIGITS digits, and all before the point
 Not covered  who may see the rows; how a program guesses types of cells. Checked by tests/tasks/publish/test_predict.py
              and test_export.py
 """
@@ -188,7 +188,7 @@ def _write(tables: Iterator[pa.Table], file: Path, form: TextFormat | None) -> i
 
 
 DIGITS = 7
-"""Most significant digits of a number in a CSV file."""
+"""Most significant digits of a number in a CSV file, unless more stand before the point."""
 FORMULA = re.compile(r"'*\s*[=+\-@＝＋－＠]")
 """Matches the beginning of a text that a spreadsheet takes for a formula, or of one with apostrophes before it."""
 NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -209,7 +209,9 @@ def csv_text(rows: pl.DataFrame, form: TextFormat = COMMAS, *, header: bool = Tr
     """Rows as CSV in a format, after the names of their columns."""
     words = cs.string(include_categorical=True).cast(pl.String)
     spelt = {word: _spelt(word) for column in rows.select(words) for word in column.drop_nulls().unique()}
-    shown = rows.with_columns(cs.float().round_sig_figs(DIGITS), words.replace(spelt)).rename(_spelt)
+    number = cs.float()  # an id may be a double, and a count large beside its noise
+    short = pl.when(number.abs() < 10.0**DIGITS).then(number.round_sig_figs(DIGITS)).otherwise(number.round())
+    shown = rows.with_columns(short, words.replace(spelt)).rename(_spelt)
     return shown.write_csv(include_header=header, separator=form.separator, decimal_comma=form.decimal == ",")
 
 

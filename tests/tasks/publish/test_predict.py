@@ -265,6 +265,13 @@ def test_no_name_and_no_word_of_a_table_is_a_formula_or_hides_letters() -> None:
         ]  # fmt: skip
 
 
+def test_all_digits_before_the_point_are_written() -> None:
+    """The ids of four rows were all 123456800.0, and of counts of 330 million 84 % of the 95 % intervals were right."""
+    ids = [123456781.0, 123456782.0, -3.3e8 - 0.4, 1e30, 0.123456789, float("inf"), None]
+    written = world.csv_text(pl.DataFrame({"id": ids})).splitlines()[1:]
+    assert written == ["123456781.0", "123456782.0", "-330000000.0", "1e+30", "0.1234568", "inf", ""]
+
+
 def test_a_student_that_answers_another_class_than_its_own_is_not_believed(small: World, tmp_path: Path) -> None:
     learned = KNeighborsClassifier(1).fit(np.ones((2, THREE.width)), np.array(["no", "yes"]))
     made = world.published_student(THREE, learned)
