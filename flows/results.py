@@ -217,11 +217,15 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
 
     stores = Stores.of(home)
     now = erase(stores, domain, unit)
-    records = Records.of(home)
-    published = [
-        {"session": session.id, "labels": session.answered, "models": records.models(session.id)}
-        for session in stores.ledger.sessions(domain)
-    ]
+    try:
+        records = Records.of(home)
+        published = [
+            {"session": session.id, "labels": session.answered, "models": records.models(session.id)}
+            for session in stores.ledger.sessions(domain)
+        ]
+    except EnvironmentFailed as failed:
+        what = f"what was asked is erased of domain {domain!r}, but its published models cannot be listed"
+        raise EnvironmentFailed(f"{what}: {failed}") from None
     lasting = [session.id for session in stores.ledger.sessions(domain) if session.stream and session.status == "open"]
     details = {"domain": domain, "erased_now": now, "left_out": unit is not None, "published": published}
     return details | {"goes_on": lasting}

@@ -151,7 +151,8 @@ class Entries:
                     f"the ledger {self.file} cannot be found or written ({message}): restore it, or make the file and "
                     "its folder writable"
                 ) from None
-            if isinstance(failed, OperationalError | InterfaceError) and code != sqlite3.SQLITE_ERROR:
+            refuses = str(getattr(cause, "sqlstate", "")).startswith(("25", "42501"))  # read-only, idle, or no right
+            if refuses or (isinstance(failed, OperationalError | InterfaceError) and code != sqlite3.SQLITE_ERROR):
                 raise EnvironmentFailed(f"the ledger's database failed: {message}") from None
             advice = "put a copy in its place, and run `concord restore`"
             raise NotVerified(f"the ledger's database cannot be read ({message}): {advice}") from None

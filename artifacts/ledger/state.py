@@ -301,7 +301,8 @@ class LedgerState:
             if differs:
                 raise NotVerified(f"the {what} of batch {batch.index} of session {name} changed since it was begun")
         if recorded.outcome is None and session.status != "open":
-            raise BudgetRefused(f"session {name} was closed before its batch {batch.index} was released")
+            closed = f"session {name} was closed before its batch {batch.index} was released"
+            raise BudgetRefused(f"{closed}: another one, which costs again, must be asked for with --new-session")
         return []
 
     def drawn(self, name: str, draw: str) -> str | None:

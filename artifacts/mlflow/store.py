@@ -16,7 +16,8 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from urllib.request import url2pathname
 
 from mlflow.exceptions import MlflowException
 from mlflow.store.db.utils import _get_latest_schema_revision
@@ -102,8 +103,9 @@ def ready_store(home: Path) -> Path | None:
 def check_place(database: Path, folder: Path) -> None:
     """Raise EnvironmentFailed if a home's own store names another home's folder for its files: the home was moved."""
     with closing(sqlite3.connect(database)) as store:
-        places = [str(place).rpartition("/")[0] for (place,) in store.execute(PLACES)]
-    if any(place.endswith(f"/{folder.name}") and place != folder.as_uri() for place in places):
+        places = [Path(url2pathname(urlsplit(place).path)).parent for (place,) in store.execute(PLACES)]
+    # resolved, because the same home may be named by a link
+    if any(place.name == folder.name and place.resolve() != folder.resolve() for place in places):
         raise EnvironmentFailed(
             f"the MLflow store of {folder.parent} was made where the home was before: move mlflow.db and mlartifacts "
             "away; each session is recorded anew when a command uses it"

@@ -145,5 +145,5 @@ def unfinished_in_words(session: Session) -> str:
     """A sentence about a session that is charged and not published."""
     return (
         f"it is charged and not published: `{finished_by(session)}` finishes it and charges nothing more; "
-        f"`concord close {session.id}` ends it"
+        f"`concord {'close' if session.status == 'open' else 'forget'} {session.id}` ends it"
     )

@@ -66,6 +66,10 @@ BEHIND = (
     "it shows an earlier publication of the session than the one that is released and signed: a command was killed, or "
     "MLflow failed, before that was recorded; the same command, or a run of the plan, records it and spends nothing"
 )
+LOST = (
+    "MLflow has no finished run of it, as after the home was moved, and a forgotten session is not recorded again: its "
+    "released files hold"
+)
 FOREIGN = (
     "mlflow.db counts as published, but has runs that no session made: if they hold anything private, move mlflow.db "
     "away; each session is recorded anew when a command uses it. Their ids are"
@@ -176,6 +180,9 @@ def _published(subject: CheckedSession, released: Released, on_record: bool) -> 
     shown = {} if subject.run is None else logged_digests(subject.run.tags)
     behind = signed and subject.latest and latest is not None and shown.get(CERTIFICATE_FILE) != latest.digest
     behind = behind and shown.get(KEY_FILE) == at.digest(at.path(KEY_FILE))  # else somebody else signed since
+    if subject.run is None and name in subject.ledger.forgotten(subject.session.domain):
+        yield Check(name=f"{name}: MLflow", ok=True, warning=True, detail=LOST)
+        return
     recorded = replace(subject, latest=subject.latest and not behind)
     for check, run in IN_MLFLOW.items():
         yield checked(f"{name}: {check}", partial(run, recorded))

@@ -153,6 +153,16 @@ def test_it_waits_for_runs_of_the_domain(door: world.Stores, monkeypatch: pytest
     assert world.erase(door, "people", UNIT)
 
 
+def test_an_erasure_is_told_of_even_if_mlflow_cannot_be_read(
+    door: world.Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that was said was that no server answers, and it was said again at each erasure."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    with pytest.raises(world.EnvironmentFailed, match=r"is erased of domain 'people', .* no server answers"):
+        world.erased(door.released.root.parent, "people", UNIT)
+    assert "shards/people/a/block-0" not in files(door.vault)
+
+
 def test_what_is_said_names_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
     details = {"session": "people-1", "labels": 300, "models": ["models:/people/1"]}
     world.show_erasure(

@@ -134,6 +134,9 @@ def unfinished(home: Path) -> dict[str, str]:
     said = {check.name: check.detail for check in checks if check.name.endswith(": unfinished")}
     assert said.keys() == {f"{name}: unfinished" for name in found}
     assert all(f"`{command}` finishes it" in said[f"{name}: unfinished"] for name, command in found.items())
+    status = {each["id"]: each["status"] for each in domain["sessions"]}
+    ends = {name: f"concord {'close' if status[name] == 'open' else 'forget'} {name}" for name in found}
+    assert all(f"`{ends[name]}` ends it" in said[f"{name}: unfinished"] for name in found)
     return found
 
 

@@ -45,8 +45,12 @@ def test_a_store_that_was_made_elsewhere_is_not_used(
     places = ["s3://bucket/mlartifacts/people", "file:///old/mlartifacts-of-others/people", "file:///mlartifacts-a/b"]
     for name, location in zip("abc", [*places], strict=True):
         client.create_experiment(name, artifact_location=location)
-    Records.of(tmp_path)
-    ready_store(tmp_path)
+    client.create_experiment("here", artifact_location=(tmp_path / "mlartifacts" / "here").as_uri())
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    for home in (tmp_path, link):
+        Records.of(home)
+        ready_store(home)
     client.create_experiment("moved", artifact_location="file:///old/mlartifacts/moved")
     for use in (Records.of, ready_store):
         with pytest.raises(EnvironmentFailed, match=facts(tmp_path, "mlflow.db", "mlartifacts", "recorded anew")):

@@ -126,6 +126,14 @@ def test_domains_do_not_pay_for_one_another(ledger: world.Ledger) -> None:
     assert ledger.total("clinic") != opened.reserved  # another order
 
 
+def test_a_batch_of_a_closed_session_was_refused_without_a_next_step(ledger: world.Ledger) -> None:
+    ledger.open_session(opening())
+    ledger.begin_batch("one", batch())
+    ledger.settle("one", give_back=True)
+    with pytest.raises(world.BudgetRefused, match=r"was closed before its batch 0 .* with --new-session"):
+        ledger.begin_batch("one", batch())
+
+
 def test_an_unknown_session_is_named(ledger: world.Ledger) -> None:
     for ask in (
         lambda: ledger.session("none"),

@@ -7,12 +7,13 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import TypeVar
 
+import psycopg
 import pytest
 
 from tests.support import postgresql
 from tests.support.openings import DOMAIN, batch, named, opening, outcome
 from tests.support.processes import FRESH
-from tests.world import BudgetRefused, Cost, Ledger, NotVerified
+from tests.world import BudgetRefused, Cost, EnvironmentFailed, Ledger, NotVerified
 
 PROCESSES = 4
 Answer = TypeVar("Answer")
@@ -43,6 +44,23 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         found = f"postgresql+psycopg://{address}"
     named(Ledger(found))
     return found
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_write_is_the_environments_failure(postgres: str) -> None:
+    """As after a failover to a standby. That the database was changed, and `concord restore` wanted, was not so."""
+    address, server = f"postgresql+psycopg://{postgres}", f"postgresql://{postgres}"
+    postgresql.empty(postgres)
+    named(Ledger(address))
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS reader")
+        connection.execute("CREATE ROLE reader LOGIN")
+    for url, why in (
+        (f"{address}&options=-cdefault_transaction_read_only%3Don", "read-only transaction"),
+        (address.replace("concord@", "reader@"), "permission denied"),
+    ):
+        with pytest.raises(EnvironmentFailed, match=why):
+            Ledger(url).open_session(opening())
 
 
 def reserve(url: str, part: Cost, names: list[str]) -> Counter[str]:

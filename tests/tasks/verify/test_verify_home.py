@@ -84,6 +84,18 @@ def test_a_ledger_cut_back_within_a_session_is_found_and_a_batch_that_was_begun_
     assert says(failing(world.verify(home))["on record"], "batch-00002.arrow", "the ledger never committed")
 
 
+def test_a_forgotten_session_that_a_moved_home_cannot_record_again_is_a_warning(home: Path) -> None:
+    """A run of its plan, which was advised, would have been refused, and with --new-session would have cost again."""
+    stores = world.Stores.of(home)
+    world.close(stores, SESSION, give_back=False)
+    (home / "mlflow.db").unlink()
+    assert "a run of its plan records it again" in failing(world.verify(home))["MLflow"]
+    world.forget(stores, SESSION)
+    checks = world.verify(home)
+    assert failing(checks) == {}
+    assert "is not recorded again" in warned(checks)[f"{SESSION}: MLflow"]
+
+
 def answer(home: Path) -> world.Session:
     """One more row through the ledger and into a file."""
     ledger, released = world.Ledger.of(home), world.Released(home)
