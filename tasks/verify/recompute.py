@@ -38,8 +38,8 @@ from concord.tasks.verify.recompute_gaussian import VOTES_MOVED, converted, move
 
 DIGITS = 40
 TWO_TO_64 = 2**64
-WIDE = 12
-"""Width of the sum over responses, in units of the root of their number; the rest, below 1e-125, is added."""
+WIDE = 18.5
+"""Width of the sum over responses, in units of the root of their number; the rest, below 1e-297, is added."""
 LABELS = "labels"
 """The purpose of a session from which a student learns."""
 AT_ONCE = 1 << 20
@@ -163,7 +163,7 @@ def _responses_delta(of_one: float, times: int, epsilon: float) -> float:
     """Optimal composition (Kairouz, Oh & Viswanath 2015): `times` randomised responses of ε = `each`, summed."""
     from scipy.stats import binom  # heavy, and rarely asked for
 
-    flip = 1 / (1 + math.exp(of_one))
+    flip = math.exp(-of_one) / (1 + math.exp(-of_one))
     wide = WIDE * math.sqrt(times)
     flipped = np.arange(max(0, math.floor(times * flip - wide)), min(times, math.ceil(times * flip + wide)) + 1)
     cut = math.exp(-2 * WIDE**2) if flipped[0] > 0 else 0.0  # Hoeffding 1963
@@ -173,7 +173,7 @@ def _responses_delta(of_one: float, times: int, epsilon: float) -> float:
 def _responses_nats(of_one: float, times: int, order: float) -> float:
     with localcontext(prec=DIGITS):
         alpha, high = Decimal(order), 1 / (1 + Decimal(-of_one).exp())
-        low = 1 - high
+        low = 1 / (1 + Decimal(of_one).exp())  # 1 − high would be 0 from ε = 92 on
         moment = high**alpha * low ** (1 - alpha) + low**alpha * high ** (1 - alpha)
         return float(times * moment.ln() / (alpha - 1))
 

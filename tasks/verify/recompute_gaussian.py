@@ -50,8 +50,10 @@ MovedNumbers = tuple[int, int, Decimal]
 """Squared norm N of what a unit moves, how many numbers it may move, and the scale of their noise."""
 VOTES_MOVED = {"rows": 1, "labels": 2}
 """Counts that a unit moves by one, by what is secret of it."""
-LATTICE_SCALE = Decimal("1.5")
-"""t."""
+LATTICE_SCALE = Decimal("1.75")
+"""t: θ_t is 1e-26, so that a billion numbers add next to nothing to δ."""
+LEAST_SCALE = 3
+"""Least scale of noise in vectors for which that proof is used."""
 DIGITS = 60
 MOST_STEPS = 2**20
 """Most steps of a vote."""
@@ -185,7 +187,7 @@ def _log_peak(mu: float, epsilon: float) -> float:
 
 def by_rounding(moved: Sequence[MovedNumbers], epsilon: float) -> float:
     """δ at ε of vectors that move by any whole numbers; 1 if a scale is too small for the proof."""
-    if min(scale for _, _, scale in moved) <= 2 * LATTICE_SCALE:
+    if min(scale for _, _, scale in moved) < LEAST_SCALE:
         return 1.0
     above = sum((cells * (1 + theta(LATTICE_SCALE)).ln() for _, cells, _ in moved), Decimal(0))
     coarse = 1 - theta(LATTICE_SCALE)

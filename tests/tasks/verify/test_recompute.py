@@ -53,6 +53,7 @@ CASES: dict[str, Case] = {
     "few refusals": Case(votes("stable", 0.5, 3)),
     "one query of ten classes": Case(votes("noisy_votes", 4.0, 1, 10)),
     "one query of three": Case(votes("laplace_votes", 2.0, 1, 3)),
+    "hardly any δ": Case(votes("laplace_votes", delta=1e-200)),
     "published": Case(votes("published"), least=0.0, sooner=0.05),
     "published, and hardly a label escapes": Case(votes("published", 8.0, 3, delta=1e-9), least=0.0, sooner=0.05),
     "hardly a label escapes": Case(votes("sparse_vector", 8.0, 1, delta=1e-12), least=0.8),
@@ -64,6 +65,11 @@ CASES: dict[str, Case] = {
     "tallies of labels of many rows": exact(sums(1.0, classes=7, rounds=1, secret="labels", many=True)),
     "tallies of a number": exact(sums(1.0, classes=0, rounds=1)),
     "tallies of numbers of many rows": exact(sums(1.0, classes=0, rounds=1, secret="labels", many=True)),
+    "tallies of a billion cells": exact(
+        world.Tallies.calibrate(
+            epsilon=0.01, delta=DELTA, classes=2, rounds=[world.Round(fields=14, cells=10**9, least=0, share=1.0)]
+        )
+    ),
     "a sketch of little": exact(tables(0.1)),
     "a sketch of many rows": exact(tables(1.0, many=True)),
     "a sketch of seven classes": exact(tables(1.0, classes=7)),
@@ -80,7 +86,7 @@ CASES: dict[str, Case] = {
             ("of labels", partial(world.Universal, secret="labels")),
             ("error_estimate", partial(world.ErrorEstimate.calibrate, shards=60)),
         )
-        for epsilon in (0.01, 0.1, 1.0, 4.0)
+        for epsilon in (0.01, 0.1, 1.0, 4.0, 600.0)
     },
     **{
         f"{name} at {epsilon}": Case(form.calibrate(epsilon=epsilon, delta=delta), least=0.0, sooner=0.5)
