@@ -172,7 +172,7 @@ def is_read(dtype: Type, kind: Kind) -> bool:
 def number(name: str, dtype: Type, largest: float = LARGEST) -> pl.Expr:
     """Float64 of numbers, truth values and text that reads as a number, within ±`largest`; NaN is none."""
     if not is_read(dtype, "numeric"):
-        return nothing(pl.Float64())
+        return nothing(name, pl.Float64())
     written = _is_text(dtype) or dtype.is_decimal()  # read as the double nearest to what is written
     value = (_words(name) if written else pl.col(name)).cast(pl.Float64, strict=False)
     return pl.when(value == 0).then(0.0).when(value.abs() <= largest).then(value)  # −0.0 is 0.0
@@ -186,7 +186,7 @@ def truth(name: str, dtype: Type) -> pl.Expr:
     if _is_number(dtype):
         value = pl.col(name).cast(pl.Float64, strict=False)
         return pl.when(value == 1).then(True).when(value == 0).then(False)
-    return nothing(pl.Boolean())
+    return nothing(name, pl.Boolean())
 
 
 def date(name: str, dtype: Type) -> pl.Expr:
@@ -204,7 +204,7 @@ def date(name: str, dtype: Type) -> pl.Expr:
         utc = plain.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", strict=False, time_unit="us", time_zone="UTC")
         zoned = pl.when(word.str.contains(ZONED)).then(utc.dt.replace_time_zone(None))
         return _within(pl.coalesce(zoned, *local), DAY)
-    return nothing(pl.Datetime("us"))
+    return nothing(name, pl.Datetime("us"))
 
 
 def text(name: str, dtype: Type) -> pl.Expr:
@@ -220,7 +220,7 @@ def text(name: str, dtype: Type) -> pl.Expr:
         return pl.col(name).cast(pl.String, strict=False)
     if isinstance(dtype, pl.Date | pl.Datetime):
         return _written(name, dtype).cast(pl.String, strict=False)
-    return pl.col(name).bin.encode("hex") if dtype == pl.Binary else nothing(pl.String())
+    return pl.col(name).bin.encode("hex") if dtype == pl.Binary else nothing(name, pl.String())
 
 
 def bucketed(name: str, dtype: Type, size: int) -> pl.Expr:
@@ -246,9 +246,9 @@ def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:
     return cells.cast(pl.Float64).to_numpy()
 
 
-def nothing(dtype: Type) -> pl.Expr:
-    """A null for every row. A literal alone would be one row long."""
-    return pl.repeat(None, pl.len(), dtype=dtype)
+def nothing(name: str, dtype: Type) -> pl.Expr:
+    """A null for every row, as column `name`. A literal alone would be one row long."""
+    return pl.repeat(None, pl.len(), dtype=dtype).alias(name)
 
 
 def canonical_id(name: str, dtype: Type) -> pl.Expr:
@@ -372,7 +372,7 @@ def _listed(column: Passed, dtype: Type) -> pl.Expr:
     """An array of the column's size; a list of another length is null, an element that does not fit is zero."""
     element = pl.UInt8() if column.element == "uint8" else pl.Float32()
     if not (isinstance(dtype, pl.Array | pl.List) and _is_number(dtype.inner)):
-        return nothing(pl.Array(element, column.size))
+        return nothing(column.name, pl.Array(element, column.size))
     value = pl.element().cast(element, strict=False)
     fits = value.is_finite() if column.element == "float32" else value.is_not_null()
     cells = pl.col(column.name).arr.to_list() if isinstance(dtype, pl.Array) else pl.col(column.name)

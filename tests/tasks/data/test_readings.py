@@ -5,10 +5,12 @@ That no other cell decides it is asked by tests/privacy/test_row_alone.py.
 
 import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from tests import world
@@ -145,3 +147,13 @@ def test_a_column_of_which_no_cell_would_be_read_is_refused_before_it_is_charged
         else:
             with pytest.raises(world.WrongInput, match="stores the column 'x'"):
                 world.check_stored(schema, {"x": dtype})
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.time64("us"), pa.list_(pa.string())])
+def test_a_column_of_which_no_cell_is_read_is_named_where_words_are_sought(tmp_path: Path, kind: pa.DataType) -> None:
+    path = str(tmp_path / "test.parquet")
+    pyarrow.parquet.write_table(pa.table({"size": [1, 2], "hour": pa.nulls(2, kind)}), path)
+    with pytest.raises(world.WrongInput, match="'hour' holds nothing"):
+        world.classes_of(path, "hour")
+    with pytest.raises(world.WrongInput, match=r"data\.groups .*'hour' has 1"):
+        world.grouping(path, ["hour"], ENCODING)
