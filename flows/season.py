@@ -225,11 +225,14 @@ def next_time(clock: str, after: datetime) -> datetime:
     """The first time in UTC after `after` that `stream.clock` matches. Raises WrongInput if it never does."""
     from prefect.server.schemas.schedules import CronSchedule
 
+    rule = "stream.clock must be five fields that some day meets, such as '0 3 * * *'"
+    wrong = WrongInput(f"{rule}, got {clock!r}")
+    if len(clock.split()) > 5:  # seconds come first to some, and last to Prefect
+        raise wrong
     try:
         with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own thread
             due = CronSchedule(cron=clock, timezone="UTC").get_dates(2, start=after)
             dates = thread.submit(asyncio.run, due).result()
     except ValueError:
-        rule = "stream.clock must be five fields that some day meets, such as '0 3 * * *'"
-        raise WrongInput(f"{rule}, got {clock!r}") from None
+        raise wrong from None
     return next(date for date in dates if date > after)

@@ -158,7 +158,7 @@ def test_the_next_time_is_the_clock_s() -> None:
     for clock, after, first in CLOCKS:
         found = world.flows_season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
         assert found.astimezone(UTC).replace(tzinfo=None) == datetime.fromisoformat(first)
-    for never in ("at three", "0 0 31 2 *", ""):
+    for never in ("at three", "0 0 31 2 *", "", "0 0 3 * * 1"):
         with pytest.raises(world.WrongInput, match=r"stream\.clock must be five fields"):
             world.flows_season.next_time(never, datetime.now(UTC))
 
