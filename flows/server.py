@@ -54,6 +54,8 @@ FINAL = {"PREFECT_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1", "PREFE
 NO_BLOCKS = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
 """Types of blocks are for people who configure Prefect on its pages, which this server has none of; to write them all
 into a fresh database takes a second. A server that has pages does it when it starts."""
+ANY_SIZE = {"PREFECT_SERVER_API_MAX_PARAMETER_SIZE": "0"}
+"""A plan is a parameter, and its schema may list more categories than Prefect's half a megabyte holds."""
 RECORDERS = ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "TRIGGERS")
 UNRECORDED = {f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in RECORDERS}
 """Writing down every task and event in a database that nobody reads took a tenth of a short run."""
@@ -173,7 +175,7 @@ class Server(Hosted):
         self.password = f"concord:{secrets.token_hex(32)}"
         password = {"PREFECT_SERVER_API_AUTH_STRING": self.password}
         place = {"PREFECT_HOME": str(home / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-        environment = {**NO_BLOCKS, **os.environ, **FINAL, **place, **database, **password}
+        environment = {**NO_BLOCKS, **ANY_SIZE, **os.environ, **FINAL, **place, **database, **password}
         ours = "Prefect's server, which this command started,"
         ended = f"{ours} ended before it did: {NOTHING_LOST} (see {self.log})"
         self.cannot = f"{ours} cannot go on, as where the disk is full: {NOTHING_LOST} (see {self.log})"

@@ -13,10 +13,11 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from prefect import flow
 
 from tests.deployments.services import until
 from tests.support.processes import alone, own_environment
-from tests.world import ADDRESS_VARIABLE, EnvironmentFailed, Server, flows_server, own_server, serving
+from tests.world import ADDRESS_VARIABLE, EnvironmentFailed, Server, engine, flows_server, own_server, serving
 
 ASKED = "/api/flow_runs/filter"
 
@@ -90,6 +91,18 @@ def test_nobody_asks_it_without_the_password(one: Server) -> None:
     assert any(b"hosted.py" in line for line in lines)
     assert not any(password.split(":")[1].encode() in line for line in lines)
     assert os.getsid(one.process.pid) == one.process.pid  # where the terminal reaches nothing
+
+
+@pytest.mark.slow
+def test_it_takes_a_plan_whose_schema_lists_many_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan is a parameter of the flow: `run` ended in a traceback that held it, although `plan` took it."""
+
+    @flow
+    def listed(words: list[str]) -> int:
+        return len(words)
+
+    with engine(alone(tmp_path, monkeypatch)):
+        assert listed(["icd00000"] * 60_000) == 60_000
 
 
 @pytest.mark.slow
