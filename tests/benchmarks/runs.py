@@ -149,12 +149,12 @@ def commands(folder: Path) -> Iterator[Measured]:
         return min(concord(folder, *words).wall for _ in range(tries))
 
     for what, took, aim in (
-        ("`concord demo` in a fresh home", first, 12.0),
-        ("`concord demo` again, from its cache", seconds("demo", *home, tries=3), 5.0),
+        ("`concord demo` in a fresh home", first, 9.0),
+        ("`concord demo` again, from its cache", seconds("demo", *home, tries=3), 2.5),
         ("`concord --help`", seconds("--help", tries=5), 0.15),
         ("`concord budget`", seconds("budget", *home, tries=5), 0.5),
-        ("`concord verify FOLDER`, of a session without its home", seconds("verify", str(session), tries=3), 1.0),
-        ("`concord verify`, of a home of one session", seconds("verify", *home, tries=3), 1.0),
+        ("`concord verify FOLDER`, of a session without its home", seconds("verify", str(session), tries=3), 3.0),
+        ("`concord verify`, of a home of one session", seconds("verify", *home, tries=3), 3.0),
     ):
         yield Measured(what, took, "s", aim, least=False)
 
@@ -187,7 +187,7 @@ def tallies(folder: Path) -> Iterator[Measured]:
         run(tables(folder / f"{public}", 1_000_000, public), tallied(1_000_000)) for public in (1_000_000, 10_000_000)
     )
     what = "a run of 1,000,000 private and 1,000,000 public rows by tallies"
-    yield Measured(what, small.wall, "s", 20.0, least=False, beside=f"{small.cpu:.1f} processor s")
+    yield Measured(what, small.wall, "s", 15.0, least=False, beside=f"{small.cpu:.1f} processor s")
     yield Measured(f"{what}, peak memory", small.peak, "MiB", 1024.0, least=False)
     what = "tallies, 10,000,000 public rows for 1,000,000"
     times = (large.wall - large.by_size) / (small.wall - small.by_size)
@@ -238,7 +238,7 @@ def without_public(folder: Path) -> Iterator[Measured]:
     (folder / "private.parquet").unlink()
     many.write_parquet(folder / "private.parquet")
     took, what = run(folder, by_schema, "million"), "a run of 1,000,000 private rows without a public one"
-    yield Measured(what, took.wall, "s", 25.0, least=False, beside=f"{took.cpu:.1f} processor s")
+    yield Measured(what, took.wall, "s", 18.0, least=False, beside=f"{took.cpu:.1f} processor s")
     yield Measured(f"{what}, peak memory", took.peak, "MiB", 1200.0, least=False)
 
 
