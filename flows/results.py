@@ -158,14 +158,17 @@ def budget_of(home: Path) -> dict[str, Any]:
 def _domain(domain: Domain, ledger: Reading, unpublished: Container[str]) -> dict[str, Any]:
     """A domain with its sessions, of which some are charged and `unpublished`."""
     from concord.artifacts.guarantee import DomainCharge
-    from concord.tasks.asks.kinds import finished_by
 
     rule, division = domain.filter, ledger.division(domain.name)
     amounts = DomainCharge.of(domain, ledger).model_dump(include={"cap", "spent", "remaining", "parts"})
     parts, charged = amounts.pop("parts"), ledger.total(domain.name).renyi
     sessions = []
     for session in ledger.sessions(domain.name):
-        finishing = finished_by(session) if session.id in unpublished else None
+        finishing = None
+        if session.id in unpublished:
+            from concord.tasks.asks.kinds import finished_by  # it loads what reads rows, in a second
+
+            finishing = finished_by(session)
         sessions.append(_session(domain, session, ledger) | {"finished_by": finishing})
     return {
         "name": domain.name,

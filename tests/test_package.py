@@ -79,6 +79,18 @@ for name, without in {loading!r}.items():
     assert python(tmp_path, program).split("\n")[:-1] == [""] * len(loading)
 
 
+def test_a_budget_is_read_without_what_a_student_needs(tmp_path: Path) -> None:
+    made = world_in(tmp_path / "home", rows=60)
+    certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
+    program = f"""
+import pathlib, sys
+from concord.flows.results import budget_of
+assert budget_of(pathlib.Path({str(made.home)!r}))["domains"][0]["sessions"]
+print(*sorted({HEAVY - {"sqlalchemy", "polars", "numpy"}!r} & set(sys.modules)), sep=",")
+"""
+    assert python(tmp_path, program) == "\n"
+
+
 @pytest.mark.parametrize(("typed", "completed"), [("ver", "verify"), ("budget --js", "--json"), ("sing", "")])
 def test_a_shell_completes_commands_and_options(typed: str, completed: str, tmp_path: Path) -> None:
     asked = {
