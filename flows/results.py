@@ -166,7 +166,7 @@ def _domain(domain: Domain, ledger: Reading, unpublished: Container[str]) -> dic
     for session in ledger.sessions(domain.name):
         finishing = None
         if session.id in unpublished:
-            from concord.tasks.asks.kinds import finished_by  # it loads what reads rows, in a second
+            from concord.tasks.asks.kinds import finished_by  # it loads scikit-learn, which takes a second
 
             finishing = finished_by(session)
         sessions.append(_session(domain, session, ledger) | {"finished_by": finishing})
@@ -227,7 +227,7 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
             for session in stores.ledger.sessions(domain)
         ]
     except EnvironmentFailed as failed:
-        what = f"what was asked is erased of domain {domain!r}, but its published models cannot be listed"
+        what = f"the data of domain {domain!r} are erased as asked, but its published models cannot be listed"
         raise EnvironmentFailed(f"{what}: {failed}") from None
     lasting = [session.id for session in stores.ledger.sessions(domain) if session.stream and session.status == "open"]
     details = {"domain": domain, "erased_now": now, "left_out": unit is not None, "published": published}

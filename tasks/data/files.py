@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -247,7 +248,8 @@ class TableFile:
 
 
 def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bool = False) -> tuple[TableFile, ...]:
-    """The files at a path, sorted by name, all of one format. Of a folder hidden ones (. or _ in front) do not count.
+    """The files at a path, sorted by name, all of one format. Of a folder hidden ones (. or _ in front) do not count,
+    nor of a glob that names none.
 
     path      of a file, a folder or a glob; the address of an object or a folder of a store, or of a snapshot
     arriving  whether a folder, or a glob, may be without files yet
@@ -261,10 +263,16 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
     elif place.is_dir():
         there = (file for file in sorted(place.rglob("*")) if file.is_file())
         paths = [file for file in there if not HIDDEN.search(file.relative_to(place).as_posix())]
+    elif place.is_file():
+        paths = [place]
     else:
-        matches = [place] if place.is_file() else map(Path, glob.glob(str(place), recursive=True))
-        # reading a pipe may never end, and a glob may match a file twice
-        paths = sorted({match for match in matches if match.is_file() or match.is_dir()})
+        root = Path(*takewhile(lambda part: not glob.has_magic(part), place.parts))
+        names_hidden = HIDDEN.search(place.relative_to(root).as_posix())
+        matches = {Path(match) for match in glob.glob(str(place), recursive=True)}  # it may match a file twice
+        matches = {match for match in matches if match.is_file() or match.is_dir()}  # reading a pipe may never end
+        paths = sorted(
+            match for match in matches if names_hidden or not HIDDEN.search(match.relative_to(root).as_posix())
+        )
     if not paths and not (arriving and isinstance(place, Path) and (place.is_dir() or glob.has_magic(path))):
         state = "is empty" if isinstance(place, Path) and place.is_dir() else "does not exist"
         raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")

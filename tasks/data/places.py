@@ -30,7 +30,7 @@ from concord.artifacts.schemas import Frozen, Ref
 
 SCHEME = "snapshot://"
 HIDDEN = re.compile("(^|/)[._]")
-"""In the path below a table's folder: a file or a folder that is none of its, such as Jupyter's and Spark's copies."""
+"""Matches the path, below a table's folder, of a file that is not part of it, such as a copy of Jupyter or Spark."""
 RETRY_FOR = timedelta(seconds=15)
 """How long each request to Google's store is tried again; by default a quarter of an hour."""
 Format = Literal["parquet", "ipc", "csv", "text"]

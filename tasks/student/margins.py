@@ -109,9 +109,9 @@ def _settled(column: _Column, units: float, noise: float) -> Floats:
     for at, total in enumerate(wide):
         members = body[group == at]
         parts = column.narrow[members]
-        apart = parts - parts.mean()
-        explained = (len(parts) - 1) * noise**2 / max(1e-9, float(apart @ apart))
-        settled[members] = nearest_counts(total / len(parts) + max(0.0, 1 - explained) * apart, total)
+        deviations = parts - parts.mean()
+        explained = (len(parts) - 1) * noise**2 / max(1e-9, float(deviations @ deviations))
+        settled[members] = nearest_counts(total / len(parts) + max(0.0, 1 - explained) * deviations, total)
     return settled
 
 

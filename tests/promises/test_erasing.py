@@ -158,7 +158,7 @@ def test_an_erasure_is_told_of_even_if_mlflow_cannot_be_read(
 ) -> None:
     """All that was said was that no server answers, and it was said again at each erasure."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    with pytest.raises(world.EnvironmentFailed, match=r"is erased of domain 'people', .* no server answers"):
+    with pytest.raises(world.EnvironmentFailed, match=r"domain 'people' are erased as asked, .* no server answers"):
         world.erased(door.released.root.parent, "people", UNIT)
     assert "shards/people/a/block-0" not in files(door.vault)
 

@@ -323,7 +323,7 @@ def test_a_dictionary_in_csv_becomes_the_schema(
 def test_a_category_that_begins_with_a_sign_is_no_code_and_a_column_of_one_value_is_left_out(
     init: Callable[..., tuple[int, str, str]],
 ) -> None:
-    """`<=30` was the code `<`, and `init` told whoever had a column of one value to change features it had named."""
+    """`<=30` was the code `<`; of a column of one value, `init` asked to change features that it had named itself."""
     rows = "wage,text,<=30; >=30\nage,integer,17\nsex,boolean,yes; no\n"
     Path("fields.csv").write_text(f"name,type,values\n{rows}")
     assert init("--schema", "fields.csv")[0] == 0

@@ -32,7 +32,7 @@ def test_every_format_as_file_folder_and_glob(tmp_path: Path, name: str) -> None
     for hidden in (".ipynb_checkpoints", "_temporary/0"):  # a private row would be read twice, and be two units
         (tmp_path / hidden).mkdir(parents=True)
         write(FRAME, tmp_path / hidden / name)
-    for path in (tmp_path / name, tmp_path, tmp_path / "t.*"):
+    for path in (tmp_path / name, tmp_path, tmp_path / "t.*", tmp_path / "**" / "t.*"):
         table = world.open_public(str(path))
         assert table.names == ("age", "city", "active")
         assert table.kinds(table.names) == {"age": "numeric", "city": "categorical", "active": "boolean"}

@@ -182,7 +182,7 @@ def test_a_moment_at_an_end_of_an_interval_is_in_the_one_that_begins_there(
 
 
 def test_the_prediction_is_told_from_a_column_of_that_name(answer: Answer) -> None:
-    """Both were called so, and whoever asked for `prediction` was given the column of the table."""
+    """Both had that name, and a query for `prediction` returned the column of the table."""
     made, rows = student(*THREE, named="prediction"), table(3, named="prediction")
     statement = world.scorecard_sql(made).rstrip().removesuffix(";")
     asked = answer(f"SELECT number, concord_prediction FROM (\n{statement}\n) AS scored", rows)
