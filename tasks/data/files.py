@@ -7,6 +7,7 @@ is refused. Checked by tests/tasks/data/test_tables.py.
 """
 
 import glob
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class TableFile:
             raise WrongInput(f"{self.field} must begin with the names of its columns, but {self.shown} has none")
         if self.format == "csv" and any("\0" in name for name in names):
             raise WrongInput(f"{self.field}: {self.shown} cannot be read: {UTF_16}")
-        if twice := [name for name in names if names.count(name) > 1]:
+        if twice := [name for name, times in Counter(names).items() if times > 1]:
             raise WrongInput(f"{self.field} must name each column once, got {twice[0]!r} twice in {self.shown}")
         return names
 
