@@ -29,7 +29,6 @@ from concord.tasks.door.admit import (
 )
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 
 WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
 """Shares at or above which the operator is asked whether to go on."""
@@ -51,8 +50,7 @@ def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: Pub
     if words := cap_in_words(domain, lifetime.epsilon, lifetime.delta):  # `concord domain` has changed the cap
         err.print(f"{'cap':>8} {words}", soft_wrap=True, markup=False)
     for session in run.stores.ledger.sessions(domain.name):
-        if session.facts.name != ErrorEstimate.name:  # which no certificate states
-            check_known(session)
+        check_known(session)
     openings = [opening_of(run.stores, run.plan, ask, public.encoding) for ask in asks]
     admitted = [_find(run, domain, ask, opening, public) for ask, opening in zip(asks, openings, strict=True)]
     lacking = [opening for opening, session in zip(openings, admitted, strict=True) if session.session is None]

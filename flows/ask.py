@@ -34,7 +34,6 @@ from concord.tasks.asks.student_test import StudentTestAsk, planned_test
 from concord.tasks.door.admit import check_ensemble, find_session, is_clean, opening_of, planned_domain
 from concord.tasks.door.door import batch_of
 from concord.tasks.mechanisms.catalogue import recorded_as
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.publish.certify import certify_answers
 from concord.tasks.student.study import Student
@@ -153,7 +152,7 @@ def estimate(
     check_parameters(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
     instead = "choose a cutoff by a public guess, or estimate a copy of the plan without [relabel], "
     check_shards(plan, "an estimate evaluates the teachers", f"{instead}whose teachers have more rows and other labels")
-    held_out = EstimateAsk(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
+    held_out = EstimateAsk.of(plan, epsilon, share)
     with running(plan, home, new_session=again) as run:
         public = encode(run, run.plan, run.table("public"))
         rehearse_teachers(run.plan.teachers, public.encoding)

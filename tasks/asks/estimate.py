@@ -37,6 +37,11 @@ class EstimateAsk(SingleAsk[ErrorEstimate]):
     form: ClassVar[FormName] = "errors"
     file: ClassVar[str] = "estimate.json"
 
+    @classmethod
+    def of(cls, plan: Plan, epsilon: float, share: float) -> "EstimateAsk":
+        """An estimate of a plan's teachers, at that ε. Raises WrongInput."""
+        return cls(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
+
     @property
     def teachers(self) -> int:
         """Number of shards."""

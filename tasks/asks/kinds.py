@@ -20,8 +20,7 @@ from concord.artifacts.records import AnswerRecord, MechanismRecord
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import LABELS, STUDENT_TEST, Session
 from concord.tasks.data.grid import outside_of_schema
-from concord.tasks.mechanisms.catalogue import recorded
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.mechanisms.catalogue import CATALOGUE, recorded
 from concord.tasks.mechanisms.mechanism import PublicSettings
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.queries import COMMON, FORMS
@@ -34,8 +33,6 @@ from concord.tasks.student.private_figures import test_figures
 ONCE = (
     "the rows have no names of units, and a unit is a delivered row: the operator declares that each is delivered once"
 )
-COMMANDS = {Stream.name: "concord refresh PLAN", ErrorEstimate.name: "concord estimate PLAN"}
-"""What finishes a killed session, if not `concord run PLAN`."""
 
 
 def of_pairs(rounds: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -81,9 +78,9 @@ def delta_of(settings: Mapping[str, Any], epsilon: float) -> float:
 def mechanism_of(session: Session) -> MechanismRecord:
     """The record of a session's mechanism. Raises NotVerified if Concord has no such mechanism, or certifies none."""
     mechanism = check_known(session)
-    if isinstance(mechanism, ErrorEstimate):
-        raise NotVerified(f"session {session.id} estimates how much teachers err, which no certificate states")
     inner: Any = mechanism.inner if isinstance(mechanism, Relabelled) else mechanism
+    if not inner.releases:
+        raise NotVerified(f"session {session.id} is {session.purpose}, which no certificate states")
     proof = f"{inner.proof}; {RELABELLED_PROOF}" if isinstance(mechanism, Relabelled) else inner.proof
     releases = COMMON if asks_shards(session) else inner.releases
     return MechanismRecord(
@@ -138,7 +135,7 @@ def remarks_of(name: str, files: Iterable[bytes]) -> tuple[str, ...]:
 def finished_by(session: Session) -> str:
     """The command that finishes a session which a command that was killed, or failed, left charged and not published
     (artifacts.ledger.home_contents); with the words that it is given in place of names."""
-    return "concord.ask" if asks_shards(session) else COMMANDS.get(session.facts.name, "concord run PLAN")
+    return "concord.ask" if asks_shards(session) else CATALOGUE.get(session.facts.name, PublicSettings).command
 
 
 def unfinished_in_words(session: Session) -> str:

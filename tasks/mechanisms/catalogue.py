@@ -67,8 +67,7 @@ def recorded_as(kind: type[Some], settings: Mapping[str, Any]) -> Some:
 
 
 def of_votes(settings: Mapping[str, Any]) -> Mechanism:
-    """The mechanism that answered votes, likewise. Raises WrongInput if one of that name does not."""
-    _check_named(str(settings.get("name")))
+    """The mechanism that answered votes, likewise."""
     return cast("Mechanism", recorded(settings))
 
 
@@ -91,7 +90,6 @@ class VoteTerms(TypedDict):
 
 def calibrate(name: str, *, epsilon: float, delta: float, **terms: Unpack[VoteTerms]) -> Mechanism:
     """The mechanism `name` that spends at most (epsilon, delta) by its end. Raises WrongInput if that cannot be met."""
-    _check_named(name)
     kind: Any = CATALOGUE[name]
     make: Callable[..., Mechanism] = kind.calibrate
     settings = {**terms, "cutoff": terms["cutoff"] or 0}
@@ -100,8 +98,3 @@ def calibrate(name: str, *, epsilon: float, delta: float, **terms: Unpack[VoteTe
         return make(epsilon=epsilon, delta=delta, **{key: value for key, value in settings.items() if key in taken})
     except ValueError as wrong:
         raise WrongInput(f"labeling: {wrong}") from None
-
-
-def _check_named(name: str) -> None:
-    if name not in MECHANISMS:
-        raise WrongInput(f"labeling.mechanism must be one of {', '.join(MECHANISMS)}, got {name!r}")

@@ -35,6 +35,8 @@ class ErrorEstimate(PublicSettings):
         "tasks/mechanisms/error_estimate.py: discrete Laplace noise in one sum (Bassily, Thakkar & Thakurta 2018, "
         "Remark 1); pure, δ = 0"
     )
+    releases: ClassVar[str] = ""
+    command: ClassVar[str] = "concord estimate PLAN"
     of_ask: ClassVar[Collection[str]] = ("share",)
 
     epsilon: float

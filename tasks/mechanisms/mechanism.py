@@ -36,7 +36,8 @@ class PublicSettings(Frozen):
 
     name        in plans and in the ledger
     proof       where its guarantee is proved, as printed in the certificate: a file of this project, and the literature
-    releases    what it releases, in words
+    releases    what it releases, in words; empty if no certificate states it
+    command     the command that asks it, and that finishes a session which was killed
     pays_for    what it is charged for, and `take_if` when to take it, for the README, if plans may name it
     calibrated  names of settings that calibration computes in floating point and rounds to whole numbers: another
                 processor may compute another table
@@ -48,6 +49,7 @@ class PublicSettings(Frozen):
     name: ClassVar[str]
     proof: ClassVar[str]
     releases: ClassVar[str] = VOTES
+    command: ClassVar[str] = "concord run PLAN"
     pays_for: ClassVar[str] = ""
     take_if: ClassVar[str] = ""
     calibrated: ClassVar[Collection[str]] = ()

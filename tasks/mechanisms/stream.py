@@ -62,6 +62,7 @@ class Stream(Tallies):
         "tasks/mechanisms/stream.py: running sums by a square-root matrix under discrete Gaussian noise "
         "(Fichtenberger, Henzinger & Upadhyay 2023; Canonne, Kamath & Steinke 2020), each unit in one period"
     )
+    command: ClassVar[str] = "concord refresh PLAN"
     releases: ClassVar[str] = (
         "noisy running sums over public codes of all units that arrived so far, one release a period: all releases of "
         "the season together, past and future, are within this guarantee for each unit, as all seasons of the stream "

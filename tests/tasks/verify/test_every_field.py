@@ -94,7 +94,7 @@ CERTIFIED = [
 
 
 def test_an_estimate_alone_is_never_certified(tmp_path: Path) -> None:
-    with pytest.raises(world.NotVerified, match="estimates how much teachers err, which no certificate states"):
+    with pytest.raises(world.NotVerified, match="session d-1 is an estimate, which no certificate states"):
         folder_of(next(kind for kind in KINDS if kind.name == "estimate"), tmp_path / "home")
 
 
