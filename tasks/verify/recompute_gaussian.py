@@ -65,8 +65,8 @@ ROUNDING = 1e-11
 LEAST_DELTA = 1e-290
 """The least δ that is told from nothing: a smaller one counts as this."""
 MOST_EXPONENT = 700.0
-ORDERS = 1 + np.geomspace(1e-3, 1e5, 20_000)
-"""Rényi orders at which ρ is converted."""
+ORDERS = 1 + np.geomspace(1e-10, 1e5, 40_000)
+"""Rényi orders at which ρ is converted: those next to 1 prove a δ next to 1."""
 
 
 def noise_charge(kind: KindSettings, order: float) -> tuple[float, float]:

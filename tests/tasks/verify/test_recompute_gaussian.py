@@ -95,6 +95,19 @@ def test_what_honest_mechanisms_claim_is_proved_and_no_more() -> None:
         assert sooner > mechanism.delta, mechanism
 
 
+@pytest.mark.parametrize("delta", [0.9999, 0.99998, 0.999999, 1 - 1e-8])
+def test_a_delta_next_to_1_is_proved(delta: float) -> None:
+    """Where mechanisms claim it by total variation, which the orders next to 1 bound, and not by the law of noise."""
+    budget: dict[str, Any] = {"epsilon": 0.1, "delta": delta, "classes": 3}
+    for mechanism in (
+        world.NoisyVotes.calibrate(**budget, queries=1),
+        world.ConfidentGNMax.calibrate(**budget, queries=2, teachers=200),
+        world.PrivateTest.calibrate(**budget, secret="rows"),
+    ):
+        settings = settings_of(mechanism)
+        assert least_delta(settings, 0.1) <= delta < least_delta({**settings, "scale": mechanism.scale / 2}, 0.1)
+
+
 def test_a_delta_of_no_size_is_not_taken_for_nothing() -> None:
     votes = settings_of(world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2))
     assert 1e-150 < least_delta({**votes, "scale": 0.25}, 100.0) < 1e-100
