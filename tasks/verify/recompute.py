@@ -38,6 +38,8 @@ from concord.tasks.verify.recompute_gaussian import VOTES_MOVED, converted, move
 
 DIGITS = 40
 TWO_TO_64 = 2**64
+OF_DOUBLES = 1e-15
+"""Most relative error of a multiple of a logarithm in doubles: four roundings."""
 WIDE = 18.5
 """Width of the sum over responses, in units of the root of their number; the rest, below 1e-297, is added."""
 LABELS = "labels"
@@ -130,7 +132,7 @@ def _stable_delta(kind: StableSettings, epsilon: float) -> float:
 
 def _stable_charge(kind: StableSettings, order: float) -> tuple[float, float]:
     """T·κ(α)/(α−1) and T·π/(1−π), from the table's integers in decimal arithmetic."""
-    cutoff, first = kind.cutoff, _table(kind.refusal)[0]
+    cutoff, first = kind.cutoff, int(_entries(kind.refusal)[0])
     with localcontext(prec=DIGITS):
         slips = Decimal(cutoff) * (TWO_TO_64 - first) / first
         return float(cutoff * _kappa(kind.refusal, order) / (Decimal(order) - 1)), float(slips)
@@ -140,23 +142,36 @@ def _stable_charge(kind: StableSettings, order: float) -> tuple[float, float]:
 def _kappa(refusal: str, order: float) -> Decimal:
     """The dearest step of a table: κ(α) over adjacent entries, either way round."""
     with localcontext(prec=DIGITS):
-        steps = [pair for pair in pairwise(_table(refusal)[1]) if pair[0] != pair[1]]
-        costs = (_refusal_cost(Decimal(order), *pair[::way]) for pair in steps for way in (1, -1))
+        costs = (_refusal_cost(Decimal(order), *step) for step in _dear_steps(_entries(refusal), order).tolist())
         return max(costs, default=Decimal(0))
 
 
-@lru_cache(maxsize=8)
-def _table(refusal: str) -> tuple[int, list[tuple[Decimal, Decimal]]]:
-    """The first entry of a table, and the log-probabilities (refused, answered) of all."""
-    table = [int(entry) for entry in np.frombuffer(base64.b64decode(refusal), "<u8")]
-    with localcontext(prec=DIGITS):
-        return table[0], [((Decimal(p) / TWO_TO_64).ln(), (Decimal(TWO_TO_64 - p) / TWO_TO_64).ln()) for p in table]
+def _dear_steps(table: Any, order: float) -> Any:
+    """The steps (steps, 2) of a table, either way round, that may be the dearest: all but those that cost less than
+    another even if doubles err as far as they may. Decimals of every step of a long table would take minutes."""
+    down = np.stack([table[:-1], table[1:]], axis=1)[table[:-1] != table[1:]]
+    steps = np.concatenate([down, down[:, ::-1]])
+    with np.errstate(all="ignore"):  # a cost that is no number is not less than another
+        answered = np.where(steps > 0, -steps / TWO_TO_64, 1.0)
+        shares = np.stack([steps / TWO_TO_64, answered])
+        (p, q), (kept_p, kept_q) = np.where(shares < 1 / 2, np.log(shares), np.log1p(-shares[::-1])).swapaxes(1, 2)
+        paid = -np.expm1(order * kept_p + (1 - order) * kept_q)
+        cost = order * p + (1 - order) * q - np.log(paid)
+        error = OF_DOUBLES * order * (np.abs(p) + np.abs(q) + (np.abs(kept_p) + np.abs(kept_q)) / paid)
+        return steps[~(cost + error < np.fmax.reduce(cost - error, initial=0.0))]
 
 
-def _refusal_cost(alpha: Decimal, p: tuple[Decimal, Decimal], q: tuple[Decimal, Decimal]) -> Decimal:
-    """ln [ p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α)) ] of log-probabilities (refused, answered)."""
-    paid = 1 - (alpha * p[1] + (1 - alpha) * q[1]).exp()
-    return alpha * p[0] + (1 - alpha) * q[0] - paid.ln() if paid > 0 else Decimal("Infinity")
+def _entries(refusal: str) -> Any:
+    """A table of probabilities, each an integer over 2^64."""
+    return np.frombuffer(base64.b64decode(refusal), "<u8")
+
+
+def _refusal_cost(alpha: Decimal, p: int, q: int) -> Decimal:
+    """ln [ p^α q^(1−α) / (1 − (1−p)^α (1−q)^(1−α)) ] of entries of a table."""
+    refused = [(Decimal(entry) / TWO_TO_64).ln() for entry in (p, q)]
+    answered = [(Decimal(TWO_TO_64 - entry) / TWO_TO_64).ln() for entry in (p, q)]
+    paid = 1 - (alpha * answered[0] + (1 - alpha) * answered[1]).exp()
+    return alpha * refused[0] + (1 - alpha) * refused[1] - paid.ln() if paid > 0 else Decimal("Infinity")
 
 
 def _responses_delta(of_one: float, times: int, epsilon: float) -> float:
@@ -239,7 +254,7 @@ def _odds(kind: QuestionKind) -> list[tuple[Decimal, Decimal]]:
     mirror those at 0."""
     with localcontext(prec=DIGITS):
         if isinstance(kind, OptimalReleaseSettings):
-            table = [int(entry) for entry in np.frombuffer(base64.b64decode(kind.refusal), "<u8")]
+            table = _entries(kind.refusal).tolist()
             return [(Decimal(TWO_TO_64 - entry) / TWO_TO_64, Decimal(entry) / TWO_TO_64) for entry in table]
         least = math.floor(kind.threshold) + 1
         return [_tail(Decimal(kind.scale), least - distance) for distance in range(2 * least + 1)]

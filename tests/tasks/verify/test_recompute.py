@@ -3,11 +3,15 @@
 import base64
 import json
 import math
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import world
@@ -179,6 +183,27 @@ def tampered() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     yield "an entry skipped", optimal, {**optimal, "refusal": encoded(answers[:8] + answers[16:])}
     yield "a threshold one lower", laplace, {**laplace, "threshold": laplace["threshold"] - 1}
     yield "less noise", laplace, {**laplace, "scale": laplace["scale"] * 0.9}
+
+
+def dearest(table: list[int], order: float) -> Decimal:
+    """The cost of the dearest step, every one of which is computed in decimals."""
+    with localcontext(prec=40):
+        alpha, logs = Decimal(order), [[(Decimal(of) / 2**64).ln() for of in (p, 2**64 - p)] for p in table]
+        steps = [pair[::way] for pair in pairwise(logs) if pair[0] != pair[1] for way in (1, -1)]
+        paid = [1 - (alpha * p[1] + (1 - alpha) * q[1]).exp() for p, q in steps]
+        costs = [alpha * p[0] + (1 - alpha) * q[0] for p, q in steps]
+        return max(cost - due.ln() if due > 0 else Decimal("inf") for cost, due in zip(costs, paid, strict=True))
+
+
+@pytest.mark.parametrize("order", [1.25, 2.0, 27.0, 1024.0])
+def test_no_step_that_may_be_the_dearest_is_left_to_doubles(order: float) -> None:
+    rng, stable = random.Random(7), settings_of(votes("stable"))
+    whole = np.frombuffer(base64.b64decode(stable["refusal"]), "<u8").tolist()
+    near = [2**63 + 3**39 - 5 * at for at in range(60)]
+    falling = [sorted((int(2 ** rng.uniform(0, 64)) for _ in range(20)), reverse=True) for _ in range(60)]
+    for table in (whole, near, near[::-1], *falling, *([2**64 - entry for entry in some] for some in falling)):
+        settings = {**stable, "cutoff": 1, "refusal": encoded(np.array(table, "<u8").tobytes())}
+        assert charge(settings, order)[0] == float(dearest(table, order) / (Decimal(order) - 1))
 
 
 def encoded(table: bytes) -> str:
