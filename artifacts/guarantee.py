@@ -5,7 +5,7 @@ over its life, as certificate and report show them, and the caveats in plain wor
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field
@@ -13,6 +13,7 @@ from pydantic import Field
 from concord.artifacts.domains import NEIGHBOURS, Domain, amount
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.parts import EVERY, PARTS, Counted, by_part, largest, paid
+from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Budget, CertificatePart
 from concord.artifacts.sessions import Session, Status
 
@@ -179,6 +180,19 @@ def shared(charges: Iterable[SessionCharge], part: str) -> float:
     """The share of the domain's budget that these charges take of a unit of that part, at most."""
     touching = [(charge.stream, charge.share) for charge in charges if charge.part in (part, EVERY)]
     return math.fsum(paid(touching, max))
+
+
+def change(ledger: Reading, domain: str, before: Mapping[str, Charge]) -> tuple[Charge, Charge, Charge]:
+    """The domain's charge before and after sessions changed, whose earlier charges are given, without the sessions
+    opened after the last of these, so that charges of sessions at once add up to the domain's; and its whole charge."""
+    sessions, counted = ledger.sessions(domain), ledger.counted(domain)
+    last = max((at for at, session in enumerate(sessions) if session.id in before), default=len(sessions))
+    after = counted[: last + 1]
+    earlier = [
+        charged._replace(charge=before.get(session.id, charged.charge))
+        for session, charged in zip(sessions, after, strict=False)
+    ]
+    return largest(by_part(earlier)), largest(by_part(after)), largest(by_part(counted))
 
 
 def _budget(pair: tuple[float, float]) -> Budget:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from concord.artifacts.domains import Domain
+from concord.artifacts.guarantee import change
 from concord.artifacts.home.signing import SIGNING_SECRET, SigningKey
 from concord.artifacts.ledger.events import belongs_to
 from concord.artifacts.parts import NOTHING
@@ -170,7 +171,7 @@ class Balance:
     def charged(self, run: RunContext) -> dict[str, Any]:
         """The charge added by this run's own sessions, the one-off conversion in it, and its share of the lifetime."""
         rule, before_run = self.domain.filter, {session: self.before.get(session, NOTHING) for session in run.used}
-        earlier, later, total = run.stores.ledger.change(self.domain.name, before_run)
+        earlier, later, total = run.stores.ledger.at_once(lambda now: change(now, self.domain.name, before_run))
         before, after, added = rule.spent(earlier), rule.spent(later), later - earlier
         return {
             "spent_now": {"epsilon": after[0] - before[0], "delta": after[1] - before[1]},

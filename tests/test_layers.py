@@ -52,7 +52,7 @@ ROOMS: dict[str, set[str]] = {
         *ROWS,
     },
     "tasks/asks": {"concord.tasks.asks", "concord.tasks.door", *DOOR_WORK, *TYPES, *ROWS}
-    | {"concord.tasks.student.private_figures"},
+    | {"concord.tasks.student.private_figures", "concord.tasks.student.running_totals"},
     "tasks/student": {"concord.tasks.student", "concord.tasks.data", "concord.tasks.mechanisms", *TYPES, *ROWS}
     | {"pandas", "sklearn", "skops", "scipy", "threadpoolctl"},
     "tasks/publish": {"concord", "concord.tasks.publish", "concord.tasks.student", *DOOR_WORK, *TYPES, *ROWS}

@@ -146,7 +146,7 @@ if TYPE_CHECKING:
     from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
     from concord.tasks.asking.relabel import (
         CLASSES, CUTS, RelabelledRows, candidates, cut_points, from_description, hypothesis_class,
-        hypothesis_space, public_matrix, relabel, relabelling, resampled
+        hypothesis_space, public_matrix, relabel, relabelling, resampled, share_for
     )
     from concord.tasks.asks.estimate import EstimateAsk, exact_cutoff, mean_rate, suggested_cutoff, upper_rate
     from concord.tasks.asks.hypothesis import HypothesisAsk
@@ -237,9 +237,7 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms.gaussian import ROUNDED, delta_above, gaussian_delta, gaussians_delta, moved_delta
     from concord.tasks.mechanisms.hypotheses import Hypotheses, HypothesisClass, Stumps
     from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
-    from concord.tasks.mechanisms.mechanism import (
-        Mechanism, Odds, PublicSettings
-    )
+    from concord.tasks.mechanisms.mechanism import Mechanism, PublicSettings
     from concord.tasks.mechanisms.noise import reporting
     from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, noises, noisy_labels
     from concord.tasks.mechanisms.private_test import (
@@ -250,16 +248,16 @@ if TYPE_CHECKING:
         FORMS, LaplaceRelease, OptimalRelease, SingleRelease, release_answers as ask_query, leaders
     )
     from concord.tasks.mechanisms.relabelled import (
-        Relabelled, Relabelling, amplified, boost, calibrate_relabelled, choose_hypothesis, inner_budget,
-        label_boost, share_for
+        Relabelled, Relabelling, amplified, boost, choose_hypothesis, inner_budget, label_boost
     )
     from concord.tasks.mechanisms.sketch import Sketch
     from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, SparseVector, least_with_tail, sum_tail
     from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
     from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
     from concord.tasks.mechanisms.tallies import Round, Tallies
-    from concord.tasks.advice.expectation import PROFILE_ROWS, expectation, profile
+    from concord.tasks.advice.expectation import PROFILE_ROWS, Odds, expectation, odds, profile
     from concord.tasks.student import private_figures
+    from concord.tasks.student.running_totals import spread, totals
     from concord.tasks.student.private_figures import measured_error, measured_share, quantile, test_figures
     from concord.tasks.student.rounds import FINER, GROUPS, MOST_PAIR_CELLS, most_groups, planned_rounds, sketch_rounds
     from concord.artifacts.facts import Facts
@@ -276,8 +274,8 @@ if TYPE_CHECKING:
         FORMS as EXPORT_FORMS, ExportForm, _needed, columns_of, example_row, export, holds
     )
     from concord.tasks.publish.figures import (
-        PLANS, Spending, _svg, budget_figure, charge_of, epsilon_if_stopped_early, labels_figure, spend_figure,
-        spending, what_if_figure
+        PLANS, Spending, _svg, budget_figure, charge_of, epsilon_if_ended, epsilon_if_stopped_early, labels_figure,
+        spend_figure, spending, what_if_figure
     )
     from concord.tasks.publish.predict import (
         CsvFile, Thresholded, as_named, at_point, csv_text, in_spreadsheet, student_of

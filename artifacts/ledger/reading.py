@@ -3,7 +3,7 @@
 Checked by tests/artifacts/ledger/test_ledger.py and tests/privacy/test_looks.py.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from concord.artifacts.domains import Division, Domain
@@ -78,11 +78,6 @@ class Reading:
     def total(self, domain: str) -> Charge:
         """Everything settled and reserved in the domain."""
         return self._read(lambda state: state.total(domain))
-
-    def change(self, domain: str, before: Mapping[str, Charge]) -> tuple[Charge, Charge, Charge]:
-        """The domain's charge before and after sessions changed, whose earlier charges are given, without what was
-        opened after them; and its whole charge."""
-        return self._read(lambda state: (*state.change(domain, before), state.total(domain)))
 
     def totals(self, domain: str) -> dict[str, Charge]:
         """As `total`, for each part of the domain's units (artifacts.parts)."""

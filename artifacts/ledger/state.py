@@ -7,7 +7,7 @@ tests/artifacts/ledger/test_ledger.py, and against a model, with planted faults,
 tests/artifacts/ledger/test_ledger_model.py.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from concord.artifacts.domains import Division, Domain, NewCap, amount
@@ -160,18 +160,6 @@ class LedgerState:
     def totals(self, domain: str, *also: Counted) -> dict[str, Charge]:
         """As `total`, for each part of the domain's units; `also` are further charges."""
         return by_part([*map(self.counted, self.sessions_of(domain)), *also])
-
-    def change(self, domain: str, before: Mapping[str, Charge]) -> tuple[Charge, Charge]:
-        """The domain's charge before and after sessions changed, whose earlier charges are given; without the sessions
-        opened after the last of these. So charges of sessions at once add up to the domain's."""
-        sessions = self.sessions_of(domain)
-        last = max((at for at, session in enumerate(sessions) if session.id in before), default=len(sessions))
-        after = [self.counted(session) for session in sessions[: last + 1]]
-        earlier = [
-            charged._replace(charge=before.get(session.id, charged.charge))
-            for session, charged in zip(sessions, after, strict=False)
-        ]
-        return largest(by_part(earlier)), largest(by_part(after))
 
     def total_with(self, opening: Opening) -> Charge:
         """The domain's total after a further session. Raises BudgetRefused if its cost is infinite."""

@@ -1,13 +1,16 @@
 """What to expect of a mechanism on a stream of votes: rows answered, and the share of their labels that noise changes.
 
     profile      a public guess of how teachers share their votes
-    expectation  of a mechanism on such votes, by its own odds
+    odds         by row of votes, that a mechanism refuses it, and that noise changes its label
+    expectation  of a mechanism on such votes, by its odds
 
-Assumes      the votes are public: a guess, or a simulation
-Guarantees   nothing about privacy; the same guess gives the same profile
+Assumes      the votes are public: a guess, or a simulation. Votes of the private teachers are not, nor are their odds
+Guarantees   nothing about privacy; the same guess gives the same profile. Odds of refusal are exact, except for
+             `confident`; these, and odds of changed labels, treat discrete noise as continuous, with a correction of
+             half a vote
 Ends         not applicable: nothing is drawn
 Not covered  how well the guess describes the private teachers; whether their plurality is the right label
-             Checked by tests/tasks/mechanisms/test_outcome.py
+             Checked by tests/tasks/advice/test_outcome.py
 
 A profile is an array (rows, classes), each row the shares of one public query's votes from the largest class down,
 summing to 1. It stands for the stream to come: rows are taken to be drawn from it independently. A figure is the mean
@@ -21,15 +24,23 @@ never too many: with r(X) the rate of refusal under noise X, an epoch outlasts t
 at least (1 − E r(X))^t by Jensen's inequality, so epochs are at least as long.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtr, ndtri
 
-from concord.tasks.mechanisms.distance import Floats
+from concord.tasks.mechanisms.confident import ConfidentGNMax
+from concord.tasks.mechanisms.distance import WHOLE, Floats, Ints
+from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.relabelled import Relabelled
+from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, sum_tail
+from concord.tasks.mechanisms.stable import StableVoting
 
 Shares = NDArray[np.float64]
 
@@ -38,6 +49,8 @@ TYPICAL_AGREEMENT = 0.9
 and digits."""
 PROFILE_ROWS = 512
 """Rows of a profile."""
+MIDDLES = (np.arange(64) + 0.5) / 64
+"""Quantiles that represent the distribution of the winner's noise."""
 
 
 def profile(agreement: float, classes: int) -> Shares:
@@ -54,6 +67,99 @@ def profile(agreement: float, classes: int) -> Shares:
 
 
 @dataclass(frozen=True)
+class Odds:
+    """By row: the probability that it is refused, and that noise changes the label released for it; and the largest
+    number of rows that are released, None if they are not limited."""
+
+    refused: Floats
+    changed: Floats
+    most: int | None = None
+
+    @classmethod
+    def refusing(cls, refused: Floats) -> "Odds":
+        """Odds of a mechanism that releases the plurality label or nothing."""
+        return cls(refused, np.zeros(len(refused)))
+
+
+@singledispatch
+def odds(mechanism: Any, votes: Floats) -> Odds:
+    """Odds of a mechanism for each row of votes (rows, classes), whose counts are in falling order."""
+    raise TypeError(f"{mechanism.name} has no odds for {len(votes)} rows of votes")
+
+
+@odds.register
+def _of_relabelled(mechanism: Relabelled, votes: Floats) -> Odds:
+    return odds(mechanism.inner, votes)
+
+
+@odds.register
+def _of_stable(mechanism: StableVoting, votes: Floats) -> Odds:
+    """The table's probabilities of refusal; no label is changed."""
+    return Odds.refusing((mechanism.refusal / WHOLE).take(_distances(votes), mode="clip"))
+
+
+@odds.register
+def _of_threshold(mechanism: NoisyThreshold, votes: Floats) -> Odds:
+    """Pr[distance + Y ≤ threshold + X] from the exact tail at each distance; no label is changed."""
+    scales = mechanism.threshold_scale, mechanism.query_scale
+    different, place = np.unique(_distances(votes), return_inverse=True)
+    short = (mechanism.threshold - different).tolist()
+    refused = [sum_tail(*scales, -less) if less <= 0 else 1 - sum_tail(*scales, less + 1) for less in short]
+    return Odds.refusing(np.array(refused)[place])
+
+
+@odds.register
+def _of_confident(mechanism: ConfidentGNMax, votes: Floats) -> Odds:
+    """Odds of failing the test, and of a label changed by the noise of its counts."""
+    failed = ndtr((mechanism.threshold - 0.5 - votes[:, 0]) / mechanism.test_scale)
+    return Odds(np.asarray(failed), _changed(votes, mechanism.scale, ndtr, ndtri), most=mechanism.answers)
+
+
+@odds.register
+def _of_noisy(mechanism: NoisyVotes, votes: Floats) -> Odds:
+    """Odds that noise outweighs the margin and changes a label; nothing is refused."""
+    return Odds(np.zeros(len(votes)), _changed(votes, mechanism.scale, ndtr, ndtri))
+
+
+@odds.register
+def _of_laplace(mechanism: LaplaceVotes, votes: Floats) -> Odds:
+    """As with Gaussian noise, by the Laplace law of scale 1."""
+
+    def distribution(at: Floats) -> Floats:
+        tail = np.exp(-np.abs(at)) / 2
+        return np.where(at < 0, tail, 1 - tail)
+
+    def quantile(at: Floats) -> Floats:
+        return np.asarray(-np.sign(at - 0.5) * np.log1p(-2 * np.abs(at - 0.5)))
+
+    return Odds(np.zeros(len(votes)), _changed(votes, mechanism.scale, distribution, quantile))
+
+
+def _distances(votes: Floats) -> Ints:
+    """Distance to instability (rows,), as in tasks.mechanisms.distance, of votes that need not be whole."""
+    return np.maximum(0, (_margins(votes) - 1) // 2)
+
+
+def _changed(
+    votes: Floats, scale: float, distribution: Callable[[Floats], Floats], quantile: Callable[[Floats], Floats]
+) -> Floats:
+    """The probability that the largest noisy count is not the winner's, (rows,).
+
+    Two classes share one draw of noise, so half the margin changes the label; with more classes each has its own.
+    """
+    if votes.shape[1] == 2:
+        return np.asarray(distribution((0.5 - np.ceil(_margins(votes) / 2)) / scale))
+    lead = (votes[:, :1] - votes[:, 1:] + 0.5) / scale
+    kept = [distribution(lead + noise).prod(axis=1) for noise in quantile(MIDDLES)]
+    return np.asarray(1 - np.mean(kept, axis=0))
+
+
+def _margins(votes: Floats) -> Ints:
+    """Whole votes by which the winner leads, (rows,)."""
+    return np.floor(votes[:, 0] - votes[:, 1] + 1e-6).astype(np.int64)
+
+
+@dataclass(frozen=True)
 class Expectation:
     """Expected result of a stream: rows answered, and the share of their labels that noise has changed."""
 
@@ -63,11 +169,11 @@ class Expectation:
 
 def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectation:
     """Expectation for `queries` rows drawn from those of `votes` (rows, classes) and asked in turn."""
-    by_row = mechanism.odds(votes)
+    by_row = odds(mechanism, votes)
     answered_odds = 1 - by_row.refused
     rate = float(by_row.refused.mean())
-    if mechanism.answers is not None:
-        answered = _expected_up_to(mechanism.answers, queries, 1 - rate)
+    if by_row.most is not None:
+        answered = _expected_up_to(by_row.most, queries, 1 - rate)
     elif mechanism.cutoff is None or rate == 0:
         answered = float(queries)
     else:

@@ -42,6 +42,7 @@ from concord.tasks.mechanisms.stream import Stream, bits_for
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.directions import most_rows
 from concord.tasks.student.rounds import JOINED_SHARE, LATER_FIELDS, PAIRED, planned_rounds, sketch_rounds
+from concord.tasks.student.running_totals import as_read
 
 DIVIDED = 4 * 32 * 12
 """Least number of cells that are distinguishable from noise at which the outermost bins of numbers are divided: their
@@ -204,7 +205,7 @@ def _alone(plan: Plan) -> bool:
 def read_at_end(mechanism: Tallies) -> Tallies:
     """The mechanism as it is decoded at the end: for a stream, plain tallies with the noise of its last running
     totals."""
-    return mechanism.as_read(mechanism.season) if isinstance(mechanism, Stream) else mechanism
+    return as_read(mechanism, mechanism.season) if isinstance(mechanism, Stream) else mechanism
 
 
 def learning_units(plan: Plan) -> float | None:

@@ -48,6 +48,7 @@ from concord.tasks.mechanisms.tallies import Round, Tallies
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.public_rows import sampled_rows
 from concord.tasks.student.questions import RoundFile, RoundPlanner
+from concord.tasks.student.running_totals import as_read
 from concord.tasks.student.sketch import SketchPlanner
 
 SumsPlanner = RoundPlanner | SketchPlanner
@@ -156,7 +157,7 @@ class TalliesStage(SumsStage):
             return self
         season = self.mechanism.season
         units = max(1.0, self.units * (released or season) / season)
-        return replace(self, mechanism=self.mechanism.as_read(released or season), units=units)
+        return replace(self, mechanism=as_read(self.mechanism, released or season), units=units)
 
     @property
     def draws(self) -> int:
@@ -274,7 +275,7 @@ def _releases(plan: Plan, whole: TalliesStage, shares: Sequence[float] | None) -
     stage = whole.within(plan, MOST_WORK["typical"])
     for release in sorted({*(at for at in RELEASES if at < planned.season), planned.season}):
         typical = rehearse_labels("typical", stage.as_read(release), 0, shares)
-        noise = planned.as_read(release).rounds[-1].scale / at_once.rounds[-1].scale
+        noise = as_read(planned, release).rounds[-1].scale / at_once.rounds[-1].scale
         units = whole.units * release / planned.season
         yield ReleaseAhead(release=release, units=units, noise=noise, rehearsed=typical)
 

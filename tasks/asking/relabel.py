@@ -35,6 +35,7 @@ Not covered  the law of the draws: any would do, being independent of the rows
 
 import difflib
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
@@ -52,7 +53,7 @@ from concord.tasks.data.encode import read_frame, write_frame
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.hypotheses import Box, HypothesisClass, Rectangles, Stumps
 from concord.tasks.mechanisms.noise import keyed_draws
-from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, share_for
+from concord.tasks.mechanisms.relabelled import BUDGETED, Relabelling, boost, choose_hypothesis, log_expm1
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.split import SHARD
 
@@ -186,6 +187,12 @@ def subset_of(relabel: RelabelPlan, epsilon: float) -> Subset:
         "share": share_for(epsilon, relabel.epsilon) if relabel.share is None else relabel.share,
         "choice_epsilon": relabel.epsilon,
     }
+
+
+def share_for(epsilon: float, choice_epsilon: float = 1.0, inner_epsilon: float = 1.0) -> float:
+    """The share that leaves `inner_epsilon` of the whole's ε for the relabelled rows; at most 1."""
+    on_subset = inner_epsilon * BUDGETED + boost(choice_epsilon)
+    return min(1.0, math.exp(log_expm1(epsilon / BUDGETED) - log_expm1(on_subset)))
 
 
 @private_stage

@@ -39,6 +39,7 @@ from concord.tasks.door.exact import Exact
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.student.running_totals import spread, totals
 from concord.tasks.units.arrivals import Period
 
 RELEASE_FORMAT = "concord release 2"
@@ -204,8 +205,8 @@ def release_file(drawn: Drawn) -> bytes:
 
 def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Sequence[Ints]) -> dict[str, Any]:
     """The part of a release's file that follows from its noisy sums, and those of earlier releases, by question."""
-    totals = [
-        mechanism.totals([*(np.array(sums[at], np.int64) for sums in past), level]) for at, level in enumerate(noisy)
+    running = [
+        totals(mechanism, [*(np.array(sums[at], np.int64) for sums in past), level]) for at, level in enumerate(noisy)
     ]
     return {
         "format": RELEASE_FORMAT,
@@ -213,6 +214,6 @@ def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Seq
         "season": mechanism.season,
         "scales": [of.scale for of in mechanism.rounds],
         "sums": [level.tolist() for level in noisy],
-        "totals": [of_question.tolist() for of_question in totals],
-        "spread": mechanism.spread(len(past) + 1),
+        "totals": [of_question.tolist() for of_question in running],
+        "spread": spread(mechanism, len(past) + 1),
     }

@@ -27,7 +27,7 @@ from concord.tasks.door.door import Drawn, Step, batch_of
 from concord.tasks.door.exact import Exact
 from concord.tasks.mechanisms.catalogue import VoteTerms, calibrate
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.relabelled import Relabelled, calibrate_relabelled
+from concord.tasks.mechanisms.relabelled import Relabelled
 
 CountVotes = Callable[[PublicBatch], Ref]
 """Returns the file of `poll`'s counts for a batch, (rows, classes); called only if they are needed."""
@@ -72,7 +72,8 @@ class VotesAsk(StreamAsk[Mechanism]):
         space, digests = candidates(plan, encoding, batches, rows), tuple(batch.ref.digest for batch in batches)
         if space is None:
             return cls(made(plan.epsilon_of_labels, plan.privacy.delta), plan, digests)
-        return cls(calibrate_relabelled(relabelling(plan, space, encoding), made), plan, digests)
+        settings = relabelling(plan, space, encoding)
+        return cls(Relabelled(inner=made(*settings.inner), relabelling=settings), plan, digests)
 
     @property
     def epsilon(self) -> float:

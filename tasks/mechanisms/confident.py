@@ -23,12 +23,10 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
-from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, exact_epsilon, least_noise
-from concord.tasks.mechanisms.mechanism import Odds, changed_odds
+from concord.tasks.mechanisms.distance import REFUSED, Answers, Ints, RandomSource
+from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, least_noise
 from concord.tasks.mechanisms.noisy_votes import noises, noisy_labels, shifts
 
 TEST_SHARE = 1 / 8
@@ -88,11 +86,6 @@ class ConfidentGNMax(Gaussian):
         released = self.answers * shifts(self.classes)
         return [(self.queries, self.queries, self.test_scale), (released, released, self.scale)]
 
-    @property
-    def scales(self) -> tuple[float, ...]:
-        """That of the counts of each released row."""
-        return (self.scale,)
-
     def confident(self, votes: Ints, test_noise: Ints, answered: int = 0) -> NDArray[np.bool_]:
         """Which rows (rows,) are released, given the tests' noise (rows,) and the number of rows released before."""
         passed: NDArray[np.bool_] = votes.max(axis=1) + test_noise >= self.threshold
@@ -115,13 +108,3 @@ class ConfidentGNMax(Gaussian):
         noise = np.zeros((len(paid), noises(self.classes)), np.int64)
         noise[released] = source.gaussian(self.scale, noise[released].size).reshape(-1, noise.shape[1])
         return Answers(*self.answer(paid, test_noise, noise, first - refused))
-
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:
-        """ε at `delta` of `asked` tests and of the released rows, at least one, at the same scales."""
-        return exact_epsilon(self.with_(queries=asked, answers=min(self.answers, max(1, asked - refused))))
-
-    def odds(self, votes: Floats) -> Odds:
-        """Odds of failing the test, and of a label changed by the noise of its counts."""
-        short = self.threshold - 0.5 - votes[:, 0]
-        changed = changed_odds(votes, self.scale, ndtr, ndtri)
-        return Odds(np.asarray(ndtr(short / self.test_scale)), changed)

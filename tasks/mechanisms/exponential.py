@@ -48,7 +48,6 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.mechanisms.mechanism import PublicSettings
 
 
@@ -134,7 +133,3 @@ class Universal(PublicSettings):
     def choose(self, scores: Ints) -> int:
         """Draw the index of a candidate from private scores (candidates,)."""
         return self.choice.choose(scores)
-
-    def scores(self, hypotheses: Hypotheses, X: Floats, y: Ints) -> Ints:
-        """Scores of the candidates: minus their errors on the private X (rows, width), y (rows,). Never published."""
-        return -hypotheses.errors(X, y)

@@ -147,17 +147,6 @@ def within_budget(mechanism: Budgeted) -> bool:
     return mechanism.cost.epsilon(mechanism.delta) <= mechanism.epsilon
 
 
-def exact_epsilon(mechanism: "Gaussian") -> float:
-    """The ε at which the mechanism's exact δ is the δ it claims; `cost` claims that only at the ε of calibration."""
-    from scipy.optimize import brentq  # heavy, and rarely asked for
-
-    def beyond(epsilon: float) -> float:
-        return mechanism.delta_at(epsilon) - mechanism.delta
-
-    held = beyond(mechanism.epsilon) <= 0 < beyond(0.0)
-    return float(brentq(beyond, 0.0, mechanism.epsilon)) if held else mechanism.epsilon
-
-
 def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) -> None:
     """Raises WrongInput unless epsilon, delta, queries and classes are in their ranges."""
     if not 0 < epsilon < math.inf or not 1e-280 <= delta < 1:  # tails of a smaller one are no doubles

@@ -123,11 +123,6 @@ class HypothesisClass(ABC):
                     raise WrongInput(f"{self.name}: the points of a grid must be finite numbers in rising order")
             self.check_candidates(self.most_candidates([len(points) for points in self.grid]))
 
-    @property
-    @abstractmethod
-    def dimension(self) -> int:
-        """Its VC dimension; for stumps an upper bound."""
-
     @abstractmethod
     def most_candidates(self, sizes: Sequence[int]) -> int:
         """Largest number of dichotomies on rows with `sizes` different numbers in the columns."""
@@ -247,14 +242,10 @@ class Boxes(Hypotheses):
 
 class Rectangles(HypothesisClass):
     """1 within an axis-aligned rectangle in two columns, which may be open to any side, or empty; complements are not
-    in the class. VC dimension 4."""
+    in the class."""
 
     name: ClassVar[str] = "rectangles"
     width: ClassVar[int | None] = 2
-
-    @property
-    def dimension(self) -> int:
-        return 2 * len(self.columns)
 
     def most_candidates(self, sizes: Sequence[int]) -> int:
         return math.prod(size * (size + 1) // 2 for size in sizes) + 1
@@ -344,14 +335,6 @@ class Stumps(HypothesisClass):
 
     name: ClassVar[str] = "stumps"
     linear: ClassVar[bool] = True
-
-    @property
-    def dimension(self) -> int:
-        """The largest D with 2^D <= 2·(1 + columns·(D − 1)), the most splits that D rows leave: an upper bound."""
-        dimension = 2
-        while 2 ** (dimension + 1) <= 2 * (1 + len(self.columns) * dimension):
-            dimension += 1
-        return dimension
 
     def most_candidates(self, sizes: Sequence[int]) -> int:
         return 2 * (1 + sum(size - 1 for size in sizes))

@@ -21,10 +21,8 @@ Checked by tests/privacy/test_noisy_votes.py: exact δ on worst neighbours, and 
 
 from typing import ClassVar
 
-import numpy as np
-
 from concord.artifacts.privacy import Cost
-from concord.tasks.mechanisms.distance import Floats, Ints, RandomSource
+from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noisy_votes import NoisyCounts, shifts
 
 
@@ -47,12 +45,3 @@ class LaplaceVotes(NoisyCounts):
     def noise(self, source: RandomSource, size: int) -> Ints:
         """`size` fresh draws of discrete Laplace noise."""
         return source.laplace(self.scale, size)
-
-    def distribution(self, at: Floats) -> Floats:
-        """Distribution function of the Laplace law of scale 1."""
-        tail = np.exp(-np.abs(at)) / 2
-        return np.where(at < 0, tail, 1 - tail)
-
-    def quantile(self, at: Floats) -> Floats:
-        """Quantile function of the Laplace law of scale 1."""
-        return np.asarray(-np.sign(at - 0.5) * np.log1p(-2 * np.abs(at - 0.5)))

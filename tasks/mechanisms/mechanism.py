@@ -2,30 +2,20 @@
 
     model ─ model_dump ─▶ JSON of ledger, certificate and released files ─ catalogue.recorded ─▶ model
 
-A mechanism is one frozen value with everything about a way to answer: calibration, cost, answers, odds and proof. To
-add one, write its file and its independent recomputation (tasks.verify), and name it in the catalogue (catalogue.py; if
-plans may name it, in `artifacts.sections.MECHANISMS` too): tests/privacy/test_new_mechanism.py adds one.
-
-Odds: for a row of votes, the probabilities that it is refused, and that noise changes its label.
-    Assumes      the votes are public: a figure, or a simulation. Votes of the private teachers are not, nor are their
-                 odds
-    Guarantees   nothing about privacy. Odds of refusal are exact, except for `confident`; these, and odds of changed
-                 labels, treat discrete noise as continuous, with a correction of half a vote
-    Ends         not applicable: nothing is drawn
-    Not covered  whether the plurality of the teachers is the right label
-Checked by tests/tasks/mechanisms/test_outcome.py.
+A mechanism is one frozen value with everything that its guarantee hangs on: what is drawn, its cost and its proof. To
+add one, write its file and its independent recomputation (tasks.verify), name it in the catalogue (catalogue.py; if
+plans may name it, in `artifacts.sections.MECHANISMS` too), and say what to expect of it (tasks.advice.expectation):
+tests/privacy/test_new_mechanism.py adds one.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
 from pydantic import ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Frozen
-from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
+from concord.tasks.mechanisms.distance import Answers, Ints, RandomSource
 
 VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
 
@@ -54,12 +44,6 @@ class PublicSettings(Frozen):
     take_if: ClassVar[str] = ""
     calibrated: ClassVar[Collection[str]] = ()
     of_ask: ClassVar[Collection[str]] = ()
-
-    @property
-    def scales(self) -> tuple[float, ...]:
-        """Scales of the noise in what is released of records, in units of what one of them adds; none if it releases no
-        count and no sum."""
-        return ()
 
     def __eq__(self, other: object) -> bool:
         """Whether it is recorded alike: tables have no truth of their own."""
@@ -98,10 +82,6 @@ class Mechanism(Protocol):
     def model_dump(self) -> Callable[..., dict[str, Any]]:
         """Its public settings, enough to rebuild and certify it: as JSON if `mode` is "json"."""
 
-    @property
-    def scales(self) -> tuple[float, ...]:
-        """As `PublicSettings.scales`."""
-
     # How it runs ------------------------------------------------------------------------------------------------------
 
     @property
@@ -132,56 +112,3 @@ class Mechanism(Protocol):
     @property
     def queries(self) -> int | None:
         """Largest number of rows it may answer; None if the stream may be endless."""
-
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:
-        """ε at its δ, had it been planned to end after `asked` rows of which `refused` were refused."""
-
-    # What to expect of it ---------------------------------------------------------------------------------------------
-
-    @property
-    def answers(self) -> int | None:
-        """Largest number of rows it may release; None if released rows are not limited."""
-
-    def odds(self, votes: Floats) -> "Odds":
-        """Odds for each row of votes (rows, classes), whose counts are in falling order."""
-
-
-@dataclass(frozen=True)
-class Odds:
-    """By row: the probability that it is refused, and that noise changes the label released for it."""
-
-    refused: Floats
-    changed: Floats
-
-
-MIDDLES = (np.arange(64) + 0.5) / 64
-"""Quantiles that represent the distribution of the winner's noise."""
-
-
-def only_refused(refused: Floats) -> Odds:
-    """Odds of a mechanism that releases the plurality label or nothing."""
-    return Odds(refused, np.zeros(len(refused)))
-
-
-def distances(votes: Floats) -> Ints:
-    """Distance to instability (rows,), as in distance.py, of votes that need not be whole."""
-    return np.maximum(0, (_margins(votes) - 1) // 2)
-
-
-def changed_odds(
-    votes: Floats, scale: float, cdf: Callable[[Floats], Floats], quantile: Callable[[Floats], Floats]
-) -> Floats:
-    """The probability that the largest noisy count is not the winner's, (rows,).
-
-    Two classes share one draw of noise, so half the margin changes the label; with more classes each has its own.
-    """
-    if votes.shape[1] == 2:
-        return cdf((0.5 - np.ceil(_margins(votes) / 2)) / scale)
-    lead = (votes[:, :1] - votes[:, 1:] + 0.5) / scale
-    kept = [cdf(lead + noise).prod(axis=1) for noise in quantile(MIDDLES)]
-    return np.asarray(1 - np.mean(kept, axis=0))
-
-
-def _margins(votes: Floats) -> Ints:
-    """Whole votes by which the winner leads, (rows,)."""
-    return np.floor(votes[:, 0] - votes[:, 1] + 1e-6).astype(np.int64)

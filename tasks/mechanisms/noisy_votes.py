@@ -24,12 +24,11 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from concord.artifacts.privacy import Cost
-from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
-from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, exact_epsilon, least_noise
-from concord.tasks.mechanisms.mechanism import Odds, PublicSettings, changed_odds
+from concord.tasks.mechanisms.distance import Answers, Ints, RandomSource
+from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, least_noise
+from concord.tasks.mechanisms.mechanism import PublicSettings
 
 
 def noises(classes: int) -> int:
@@ -65,7 +64,6 @@ class NoisyCounts(PublicSettings, ABC):
     counts: ClassVar[bool] = True
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
-    answers: ClassVar[None] = None
 
     epsilon: float
     delta: float
@@ -86,11 +84,6 @@ class NoisyCounts(PublicSettings, ABC):
     def cost(self) -> Cost:
         """Cost of `queries` rows at `scale`."""
 
-    @property
-    def scales(self) -> tuple[float, ...]:
-        """That of the counts of each row."""
-        return (self.scale,)
-
     def answer(self, votes: Ints, noise: Ints) -> tuple[Ints, Ints]:
         """Labels (rows,) and whole noisy counts (rows, classes) given noise (rows, noises(classes))."""
         return noisy_labels(votes, noise)
@@ -104,23 +97,6 @@ class NoisyCounts(PublicSettings, ABC):
     @abstractmethod
     def noise(self, source: RandomSource, size: int) -> Ints:
         """`size` fresh draws of the mechanism's noise."""
-
-    @abstractmethod
-    def distribution(self, at: Floats) -> Floats:
-        """Distribution function of the noise at scale 1, as if it were continuous."""
-
-    @abstractmethod
-    def quantile(self, at: Floats) -> Floats:
-        """The inverse of `distribution`."""
-
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """ε at `delta` of so many rows at the same scale."""
-        return min(self.epsilon, self.with_(queries=asked).cost.epsilon(self.delta))
-
-    def odds(self, votes: Floats) -> Odds:
-        """Odds that noise outweighs the margin and changes a label; nothing is refused."""
-        changed = changed_odds(votes, self.scale, self.distribution, self.quantile)
-        return Odds(np.zeros(len(votes)), changed)
 
 
 class NoisyVotes(Gaussian, NoisyCounts):
@@ -145,15 +121,3 @@ class NoisyVotes(Gaussian, NoisyCounts):
     def noise(self, source: RandomSource, size: int) -> Ints:
         """`size` fresh draws of discrete Gaussian noise."""
         return source.gaussian(self.scale, size)
-
-    def distribution(self, at: Floats) -> Floats:
-        """Distribution function of the standard normal law."""
-        return np.asarray(ndtr(at))
-
-    def quantile(self, at: Floats) -> Floats:
-        """Quantile function of the standard normal law."""
-        return np.asarray(ndtri(at))
-
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """ε at `delta` of so many rows at the same scale."""
-        return exact_epsilon(self.with_(queries=asked))

@@ -117,11 +117,6 @@ class PrivateTest(Gaussian):
         moved = COUNTS_MOVED[self.secret]
         return [(moved, moved, self.scale), (moved, moved, self.pair_scale)]
 
-    @property
-    def scales(self) -> tuple[float, ...]:
-        """Those of the counts, and of right and wrong."""
-        return self.scale, self.pair_scale
-
     def release(self, counts: Ints, source: RandomSource) -> Ints:
         """Noisy numbers of right and wrong, and then of the matrix, row by row, from exact counts (classes, classes) of
         units by true and predicted class; of a number, from those by errors of the student and of the constant,

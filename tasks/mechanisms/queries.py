@@ -108,11 +108,6 @@ class LaplaceRelease(PublicSettings):
         """(ε, δ) of one question, δ being the exact tail of the noise beyond Γ; rounded up."""
         return Cost.approximate(self.epsilon, self._tail(math.floor(self.threshold) + 1) * UP)
 
-    @property
-    def scales(self) -> tuple[float, ...]:
-        """That of the counts of shards by their answer."""
-        return (self.scale,)
-
     def answer(self, votes: Ints, noise: Ints) -> Ints:
         """Labels (rows,), REFUSED if refused, of votes (rows, classes) given noise (rows,) of `scale`."""
         answered = distance_to_instability(votes) + noise > self.threshold

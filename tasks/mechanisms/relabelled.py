@@ -29,7 +29,7 @@ Checked by tests/privacy/test_relabelled.py: the exact law of everything on ever
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +41,7 @@ from concord.artifacts.schemas import Frozen
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.exponential import ExponentialMechanism
 from concord.tasks.mechanisms.hypotheses import Hypotheses
-from concord.tasks.mechanisms.mechanism import Mechanism, Odds
+from concord.tasks.mechanisms.mechanism import Mechanism
 
 RELABELLED_PROOF = (
     "on rows relabelled as in Nandi & Bassily 2020, Algorithms 4 and 5: tasks/mechanisms/relabelled.py, by the lemma "
@@ -141,19 +141,9 @@ class Relabelled(Frozen):
         return None
 
     @property
-    def scales(self) -> tuple[float, ...]:
-        """As the inner mechanism."""
-        return self.inner.scales
-
-    @property
     def counts(self) -> bool:
         """As the inner mechanism."""
         return self.inner.counts
-
-    @property
-    def answers(self) -> int | None:
-        """As the inner mechanism."""
-        return self.inner.answers
 
     @property
     def cost(self) -> Cost:
@@ -172,22 +162,6 @@ class Relabelled(Frozen):
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         """Answer a batch as the inner mechanism does."""
         return self.inner.release(votes, source, first, refused)
-
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """The whole ε, however many rows were asked."""
-        return self.epsilon
-
-    def odds(self, votes: Floats) -> Odds:
-        """As the inner mechanism."""
-        return self.inner.odds(votes)
-
-
-def calibrate_relabelled(relabelling: Relabelling, make: Callable[[float, float], Mechanism]) -> Relabelled:
-    """A relabelled mechanism; `make` calibrates the inner one to the (ε, δ) left for it.
-
-    Raises WrongInput if nothing is left, or if the inner mechanism cannot meet it.
-    """
-    return Relabelled(inner=make(*relabelling.inner), relabelling=relabelling)
 
 
 def choose_hypothesis(hypotheses: Hypotheses, X: Floats, y: Ints, epsilon: float) -> int:
@@ -232,18 +206,12 @@ def inner_budget(epsilon: float, delta: float, share: float, choice_epsilon: flo
     return left, min(delta / share / BUDGETED, math.nextafter(1.0, 0.0))
 
 
-def share_for(epsilon: float, choice_epsilon: float = 1.0, inner_epsilon: float = 1.0) -> float:
-    """The share that leaves `inner_epsilon` of the whole's ε for the relabelled rows; at most 1."""
-    on_subset = inner_epsilon * BUDGETED + boost(choice_epsilon)
-    return min(1.0, math.exp(_log_expm1(epsilon / BUDGETED) - _log_expm1(on_subset)))
-
-
 def _log_one_plus(log_factor: float, epsilon: float) -> float:
     """ln(1 + factor·(e^ε − 1)), without overflow."""
-    log_term = log_factor + _log_expm1(epsilon) if epsilon > 0 else -math.inf
+    log_term = log_factor + log_expm1(epsilon) if epsilon > 0 else -math.inf
     return max(log_term, 0.0) + math.log1p(math.exp(-abs(log_term)))
 
 
-def _log_expm1(epsilon: float) -> float:
+def log_expm1(epsilon: float) -> float:
     """ln(e^ε − 1)."""
     return epsilon + math.log(-math.expm1(-epsilon))

@@ -46,13 +46,12 @@ from concord.artifacts.privacy import UP, Cost, hockey_stick
 from concord.tasks.mechanisms.distance import (
     REFUSED,
     Answers,
-    Floats,
     Ints,
     RandomSource,
     distance_to_instability,
     plurality,
 )
-from concord.tasks.mechanisms.mechanism import Odds, PublicSettings, distances, only_refused
+from concord.tasks.mechanisms.mechanism import PublicSettings
 
 
 class NoisyThreshold(PublicSettings):
@@ -61,7 +60,6 @@ class NoisyThreshold(PublicSettings):
     keyed: ClassVar[bool] = False
     counts: ClassVar[bool] = False
     per_refusal: ClassVar[None] = None
-    answers: ClassVar[None] = None
     calibrated: ClassVar[Collection[str]] = ("threshold", "threshold_scale", "query_scale", "teachers")
 
     if TYPE_CHECKING:  # a field of `published` and none of `sparse_vector`
@@ -127,19 +125,6 @@ class NoisyThreshold(PublicSettings):
         answers."""
         thresholds = source.once("thresholds", lambda: source.laplace(self.threshold_scale, self.cutoff))
         return Answers(self.answer(votes, source.laplace(self.query_scale, len(votes)), thresholds, refused))
-
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """ε at `delta` if the session ends at the next refusal after `refused`, but no later than the cutoff."""
-        ended = self.with_(cutoff=min(refused + 1, self.cutoff))
-        return min(self.epsilon, ended.cost.epsilon(self.delta))
-
-    def odds(self, votes: Floats) -> Odds:
-        """Pr[distance + Y ≤ threshold + X] from the exact tail at each distance; no label is changed."""
-        scales = self.threshold_scale, self.query_scale
-        different, place = np.unique(distances(votes), return_inverse=True)
-        short = (self.threshold - different).tolist()
-        refused = [sum_tail(*scales, -less) if less <= 0 else 1 - sum_tail(*scales, less + 1) for less in short]
-        return only_refused(np.array(refused)[place])
 
 
 def sum_tail(first_scale: float, second_scale: float, least: int) -> float:

@@ -37,7 +37,6 @@ from concord.tasks.mechanisms.distance import (
     WHOLE,
     Answers,
     Draws,
-    Floats,
     Ints,
     RandomSource,
     RefusalTable,
@@ -48,7 +47,7 @@ from concord.tasks.mechanisms.distance import (
     plurality,
     steepest,
 )
-from concord.tasks.mechanisms.mechanism import Odds, PublicSettings, distances, only_refused
+from concord.tasks.mechanisms.mechanism import PublicSettings
 
 LABEL_SHARE = 0.1
 """The part of δ spent on labels that differ; the rest converts the Rényi curve."""
@@ -73,7 +72,6 @@ class StableVoting(PublicSettings):
     keyed: ClassVar[bool] = True
     counts: ClassVar[bool] = False
     queries: ClassVar[None] = None
-    answers: ClassVar[None] = None
     calibrated: ClassVar[Collection[str]] = ("order", "refusal")
     proof: ClassVar[str] = (
         "tasks/mechanisms/stable.py: stable voting, a supermartingale over refusals; kin to optimal partition "
@@ -140,17 +138,6 @@ class StableVoting(PublicSettings):
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         """Answer a batch with the session's keyed draws: a retry gives the same labels."""
         return Answers(self.answer(votes, source.uniform(first, len(votes)), refused))
-
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """ε at `delta` if the session ends at the next refusal after `refused`, but no later than the cutoff."""
-        refusals = min(refused + 1, self.cutoff)
-        curve = tuple(refusals * r for r in self.per_refusal.renyi)
-        spent = Cost(renyi=curve, delta=refusals * self.per_refusal.delta)
-        return min(self.epsilon, spent.epsilon(self.delta))
-
-    def odds(self, votes: Floats) -> Odds:
-        """The table's probabilities of refusal; no label is changed."""
-        return only_refused((self.refusal / WHOLE).take(distances(votes), mode="clip"))
 
 
 @cache

@@ -6,9 +6,8 @@ that stay the same. Release t is
     y_t = Σ_{s≤t} q_{t−s}·x_s + z_t,   z_t fresh exact discrete Gaussian noise,   q_k = round(2^bits·(2k choose k)/4^k)
 
 The numbers (2k choose k)/4^k are the coefficients of (1 − x)^(−1/2): the matrix of running sums is the square of theirs
-(Fichtenberger, Henzinger & Upadhyay 2023; Henzinger, Upadhyay & Upadhyay 2023). From y_0 … y_t anyone computes the
-running totals Σ_{s≤t} x_s plus noise: b_0·y_t + … + b_t·y_0, where b are the coefficients of 1/((1 − x)·q(x)). These
-undo the *rounded* q, so rounding it costs nothing.
+(Fichtenberger, Henzinger & Upadhyay 2023; Henzinger, Upadhyay & Upadhyay 2023). From y_0 … y_t anyone computes running
+totals (tasks.student.running_totals).
 
 Privacy statement
     Assumes      every unit is whole in one contribution, of one period; questions are fixed before the first row of the
@@ -39,7 +38,7 @@ import numpy as np
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.gaussian import Move, exact_epsilon
+from concord.tasks.mechanisms.gaussian import Move
 from concord.tasks.mechanisms.tallies import STEPS, Tallies
 
 MOST_BITS = 8
@@ -95,15 +94,6 @@ class Stream(Tallies):
         weight = sum(q * q for q in self.coefficients)
         return [(square * weight, cells * self.season, scale) for square, cells, scale in super().moves]
 
-    @property
-    def scales(self) -> tuple[float, ...]:
-        """As for tallies; a vote is multiplied by the coefficients."""
-        return tuple(scale / (1 << self.bits) for scale in super().scales)
-
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """ε at `delta` of the first `asked` releases at the same scales."""
-        return exact_epsilon(self.with_(season=asked))
-
     def check(self, number: int, question: RoundQuestion) -> None:
         """As for tallies; and the question may have no model, which could follow from what was released."""
         super().check(number, question)
@@ -125,47 +115,11 @@ class Stream(Tallies):
             raise ValueError(f"the season has {self.season} releases")
         return super().release(question, sums, source)
 
-    def totals(self, released: Sequence[Ints]) -> Ints:
-        """Running totals of one question from its releases y_0 … y_t: exact, and rounded once, to whole steps. The
-        same on any machine."""
-        inverse, unit = _inverse(len(released), self.bits), 1 << self.bits
-        weighted = sum(
-            weight * unit ** (len(released) - 1 - at) * sums.astype(object)
-            for at, (weight, sums) in enumerate(zip(inverse, reversed(released), strict=True))
-        )
-        whole, wrapped = unit ** len(released), 1 << 64
-        rounded = (2 * weighted + whole) // (2 * whole)
-        return np.asarray((rounded + wrapped // 2) % wrapped - wrapped // 2).astype(np.int64)
-
-    def spread(self, released: int) -> float:
-        """Standard deviation of the noise in running totals after that many releases, for noise of scale 1."""
-        unit = 1 << self.bits
-        parts = (weight / unit ** (at + 1) for at, weight in enumerate(_inverse(released, self.bits)))
-        return math.sqrt(math.fsum(part**2 for part in parts))
-
-    def as_read(self, released: int) -> Tallies:
-        """Plain tallies with the noise that running totals have after that many releases."""
-        spread = self.spread(released)
-        return self.plain(planned.with_(scale=planned.scale * spread) for planned in self.rounds)
-
 
 @lru_cache(maxsize=16)
 def coefficients(season: int, bits: int) -> tuple[int, ...]:
     """q_k = round(2^bits · (2k choose k)/4^k) for k < season; halves are rounded up."""
     return tuple(((math.comb(2 * k, k) << (bits + 1)) + 4**k) // (2 * 4**k) for k in range(season))
-
-
-@lru_cache(maxsize=16)
-def _inverse(terms: int, bits: int) -> tuple[int, ...]:
-    """b_k·2^(bits·(k + 1)) for k < terms, whole numbers: b are the coefficients of 1/((1 − x)·q(x))."""
-    q, unit = coefficients(terms, bits), 1 << bits
-    parts = [1]  # of 1/q(x), likewise
-    for k in range(1, terms):
-        parts.append(-sum(q[j] * unit ** (j - 1) * parts[k - j] for j in range(1, k + 1)))
-    running = list[int]()
-    for part in parts:
-        running.append((running[-1] * unit if running else 0) + part)
-    return tuple(running)
 
 
 def bits_for(units: int, season: int) -> int:

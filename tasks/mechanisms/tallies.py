@@ -22,7 +22,7 @@ Checked by tests/privacy/test_tallies.py: the exact law on tiny universes, and p
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -40,7 +40,7 @@ from concord.tasks.mechanisms.contributions import (
     row_square,
 )
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, exact_epsilon, least_noise
+from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, least_noise
 from concord.tasks.mechanisms.noise import LARGEST_SCALE
 
 STEPS = 1 << 16
@@ -130,11 +130,6 @@ class Tallies(Gaussian):
         rounds = (planned.with_(scale=to) for planned, to in zip(self.rounds, scales, strict=True))
         return self.with_(rounds=tuple(rounds))
 
-    def plain(self, rounds: Iterable[Round]) -> "Tallies":
-        """Plain tallies with the same settings and these rounds."""
-        kept = {name: getattr(self, name) for name in self.model_fields_set & Tallies.model_fields.keys()}
-        return Tallies(**{**kept, "rounds": tuple(rounds)})
-
     @property
     def squares_by_round(self) -> list[tuple[int, Round]]:
         """N_r: the largest squared norm by which a unit moves the round's sums."""
@@ -160,11 +155,6 @@ class Tallies(Gaussian):
     def moves(self) -> list[Move]:
         """The sums of each round."""
         return [(square, planned.cells, planned.scale) for square, planned in self.squares_by_round]
-
-    @property
-    def scales(self) -> tuple[float, ...]:
-        """Those of the sums of each round, in votes."""
-        return tuple(planned.scale / self.steps for planned in self.rounds)
 
     def question(
         self, number: int, fields: Sequence[int], spans: Sequence[Span], model: IntegerModel | None = None
@@ -216,10 +206,6 @@ class Tallies(Gaussian):
     def queries(self) -> int:
         """Number of rounds; each is a batch of one."""
         return len(self.rounds)
-
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        """ε at `delta` of the first `asked` rounds at the same scales."""
-        return exact_epsilon(self.plain(self.rounds[:asked]))
 
     def release(self, number: int, sums: Ints, source: RandomSource) -> Ints:
         """The sums of round `number`, each with fresh exact discrete Gaussian noise.

@@ -66,7 +66,7 @@ from concord.artifacts.published import (
 from concord.artifacts.schemas import WORDS, Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Public
-from concord.tasks.advice.expectation import TYPICAL_AGREEMENT, expectation, profile
+from concord.tasks.advice.expectation import TYPICAL_AGREEMENT, expectation, odds, profile
 from concord.tasks.data.concord_student import Chosen
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.tables import open_public
@@ -207,8 +207,8 @@ def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Rele
     for table in tables(labels, released):
         counts = pc.list_flatten(table["scores"].drop_null().combine_chunks()).to_numpy().reshape(-1, classes)
         if len(counts):
-            odds = mechanism.odds(-np.sort(-counts.astype(np.float64), axis=1))
-            changed, rows = changed + float(np.broadcast_to(odds.changed, len(counts)).sum()), rows + len(counts)
+            by_row = odds(mechanism, -np.sort(-counts.astype(np.float64), axis=1))
+            changed, rows = changed + float(by_row.changed.sum()), rows + len(counts)
     return Noise(changed=round(changed / max(1, rows), EXPECTED_DIGITS), by="counts")
 
 

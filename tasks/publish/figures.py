@@ -2,8 +2,8 @@
 
 Lines and words are in `currentColor` and in colours of middle brightness, so that an inlined figure follows the page's
 light or dark scheme. One figure shows the ε that the session would have promised if it had been planned to end sooner:
-the rows answered until then would be the same, and the mechanism computes the cost of ending there. Checked by
-tests/tasks/publish/test_figures.py.
+the rows answered until then would be the same, and the cost is that of its mechanism with an earlier end. Checked by
+tests/tasks/publish/test_figures.py and tests/privacy/test_calibration.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.records import Counts
 from concord.artifacts.sessions import Session
 from concord.tasks.mechanisms.catalogue import of_votes
+from concord.tasks.mechanisms.confident import ConfidentGNMax
+from concord.tasks.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:  # a run that is cached draws nothing
     from matplotlib.axes import Axes
@@ -211,12 +213,46 @@ def _before(domain: DomainCharge, at: int) -> float:
     return max(shared(others, part) for part in (PARTS if charge.part == EVERY else (charge.part,)))
 
 
-def charge_of(session: Session, per_refusal: Cost, refusals: int) -> float:
-    """ε charged to a session for that many refusals, at most its claim."""
+class Claim(Protocol):
+    """A session, or a mechanism: what has an ε and a δ."""
+
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+
+
+def charge_of(claim: Claim, per_refusal: Cost, refusals: int) -> float:
+    """ε charged for that many refusals, at most the one claimed."""
     if not refusals:
         return 0.0
     so_far = Cost(renyi=tuple(refusals * r for r in per_refusal.renyi), delta=refusals * per_refusal.delta)
-    return min(session.epsilon, so_far.epsilon(session.delta))
+    return min(claim.epsilon, so_far.epsilon(claim.delta))
+
+
+def epsilon_if_ended(mechanism: Any, asked: int, refused: int) -> float:
+    """ε, at its δ, of a mechanism of votes that has the same table or scales and was planned to end after `asked` rows;
+    if it pays by refusal, at the next refusal after `refused`, but no later than its cutoff."""
+    ends = {"queries": asked}
+    if mechanism.cutoff is not None:
+        ends = {"cutoff": min(refused + 1, mechanism.cutoff)}
+    if mechanism.per_refusal is not None:
+        return charge_of(mechanism, mechanism.per_refusal, ends["cutoff"])
+    if isinstance(mechanism, ConfidentGNMax):
+        ends["answers"] = min(mechanism.answers, max(1, asked - refused))
+    early = mechanism.with_(**ends)
+    return exact_epsilon(early) if isinstance(early, Gaussian) else min(early.epsilon, early.cost.epsilon(early.delta))
+
+
+def exact_epsilon(mechanism: Gaussian) -> float:
+    """The ε at which the mechanism's exact δ is the δ it claims; `cost` claims that only at the ε of calibration."""
+    from scipy.optimize import brentq  # heavy, and rarely asked for
+
+    def beyond(epsilon: float) -> float:
+        return mechanism.delta_at(epsilon) - mechanism.delta
+
+    held = beyond(mechanism.epsilon) <= 0 < beyond(0.0)
+    return float(brentq(beyond, 0.0, mechanism.epsilon)) if held else mechanism.epsilon
 
 
 PLANS = 50
@@ -235,5 +271,5 @@ def epsilon_if_stopped_early(session: Session, spent: Spending) -> Spending | No
     at = np.unique(np.linspace(0, len(spent.rows) - 1, PLANS).astype(np.int64))
     rows, answered = spent.rows[at], spent.answered[at]
     plans = zip(rows.tolist(), answered.tolist(), strict=True)
-    promised = [mechanism.epsilon_if_ended(rows_asked, rows_asked - had) for rows_asked, had in plans]
+    promised = [epsilon_if_ended(mechanism, rows_asked, rows_asked - had) for rows_asked, had in plans]
     return Spending(rows, answered, np.array(promised, dtype=np.float64))

@@ -46,6 +46,14 @@ from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import NOT_MEASURED, warnings_of
 from concord.tasks.asks.kinds import delta_of
 from concord.tasks.mechanisms.catalogue import recorded
+from concord.tasks.mechanisms.confident import ConfidentGNMax
+from concord.tasks.mechanisms.mechanism import PublicSettings
+from concord.tasks.mechanisms.noisy_votes import NoisyCounts
+from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.mechanisms.queries import LaplaceRelease
+from concord.tasks.mechanisms.relabelled import Relabelled
+from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.scorecard import has_scorecard
 from concord.tasks.student.scorecard import scorecard as points_of
 
@@ -382,7 +390,7 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
 
 def small_counts(certificate: Certificate) -> str:
     """Why counts below ten may be released, or that there are no such counts."""
-    noise = [scale for record in certificate.sessions for scale in recorded(record.mechanism.settings).scales]
+    noise = [scale for record in certificate.sessions for scale in _scales(recorded(record.mechanism.settings))]
     if not noise:
         return "No count or sum of records is released, only labels of public rows or the choice of a model."
     small = (
@@ -397,6 +405,22 @@ def small_counts(certificate: Certificate) -> str:
         f"released here has noise of scale {min(noise):.3g} units or more. {small} ε covers what one unit can change "
         "in all numbers together."
     )
+
+
+def _scales(mechanism: PublicSettings | Relabelled) -> list[float]:
+    """Scales of the noise in what is released of records, in units of what one of them adds; none if it releases no
+    count and no sum. In a stream, a vote is multiplied by the coefficients."""
+    match mechanism:
+        case Relabelled(inner=PublicSettings() as inner):
+            return _scales(inner)
+        case Tallies():
+            vote = mechanism.steps * (1 << mechanism.bits if isinstance(mechanism, Stream) else 1)
+            return [planned.scale / vote for planned in mechanism.rounds]
+        case PrivateTest():
+            return [mechanism.scale, mechanism.pair_scale]
+        case NoisyCounts() | ConfidentGNMax() | LaplaceRelease():
+            return [mechanism.scale]
+    return []
 
 
 def _inline(name: str, figure: str) -> Markup:

@@ -6,7 +6,7 @@ Offers       `study` (the student of whatever was released), `model` (the publis
              (learned from the sums), `public_rows` (a sample made like the private ones, and its cross tables) and
              `directions` (of wide tables); for a sketch: `sketch` (its questions), `margins` and `synthetic` (rows that
              resemble released tables); `rounds` (how many are asked, and at which share of the budget);
-             `private_figures` (of a private test)
+             `running_totals` (of a stream); `private_figures` (of a private test)
 Its own      `concord_published` and `concord_tallied` (published with a student, as tasks.data.concord_student is),
              `scorecard` (a linear student as points and as SQL), `trust` (types and values allowed in its file)
 """

@@ -65,8 +65,8 @@ def year(data: Coded, epsilon: float, season: int, seed: int) -> Iterator[float]
         now = {
             "questions": [question.record() for question in asked],
             "scales": [each.scale for each in mechanism.rounds],
-            "totals": [mechanism.totals(released) for released in noisy],
-            "spread": mechanism.spread(release + 1),
+            "totals": [world.totals(mechanism, released) for released in noisy],
+            "spread": world.spread(mechanism, release + 1),
         }
         if week in AT:
             decoded = world.SeasonReader(codes, places.public, ended).follow(now)["decoded"]

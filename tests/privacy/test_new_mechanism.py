@@ -28,7 +28,6 @@ class Responses(world.PublicSettings):
     counts: ClassVar[bool] = False
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
-    answers: ClassVar[None] = None
 
     epsilon: float
     delta: float
@@ -52,11 +51,10 @@ class Responses(world.PublicSettings):
         coins = source.uniform(first, len(paid)) < np.uint64(self.flipped * 2**64)
         return world.Answers(np.where(coins, 1 - world.plurality(paid), world.plurality(paid)))
 
-    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
-        return self.with_(queries=asked).cost.epsilon(self.delta)
 
-    def odds(self, votes: world.Floats) -> world.Odds:
-        return world.Odds(np.zeros(len(votes)), np.full(len(votes), self.flipped))
+@world.odds.register
+def _of_responses(mechanism: Responses, votes: world.Floats) -> world.Odds:
+    return world.Odds(np.zeros(len(votes)), np.full(len(votes), mechanism.flipped))
 
 
 class Referee(world.VotesSettings):

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import world
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_exactly, gaussian_law, hockey_stick
 from tests.privacy.small import EPSILON, stream
-from tests.world import Floats, IntegerModel, Ints, Round, Stream, bits_for, coefficients, planned_rounds, tally
 
 DELTA, T = 0.06, 4
 
@@ -30,12 +30,12 @@ class Enumerated:
         self.left_out = 1 - float(self.odds.sum())
         self.drawn = 0
 
-    def gaussian(self, scale: float, size: int) -> Ints:  # noqa: ARG002
+    def gaussian(self, scale: float, size: int) -> world.Ints:  # noqa: ARG002
         self.drawn += 1
         return np.asarray(self.noise[self.drawn - 1])
 
 
-Choice = Callable[[int, Sequence[Ints]], Any]
+Choice = Callable[[int, Sequence[world.Ints]], Any]
 """The contribution that arrives in a period, or 0, after what was released so far."""
 
 
@@ -43,7 +43,7 @@ def in_period(period: int, sign: int = 1) -> Choice:
     return lambda now, released: sign if now == period else 0  # noqa: ARG005
 
 
-def if_it_looks_small(now: int, released: Sequence[Ints]) -> Any:
+def if_it_looks_small(now: int, released: Sequence[world.Ints]) -> Any:
     """It arrives in the period after the first small release, or in the last, and its sign follows from the first."""
     if now == 0:
         return 0
@@ -52,9 +52,9 @@ def if_it_looks_small(now: int, released: Sequence[Ints]) -> Any:
     return np.where(due, np.where(released[0] > 0, 1, -1), 0)
 
 
-def release_all(mechanism: Stream, source: Any, choose: Choice) -> Floats:
+def release_all(mechanism: world.Stream, source: Any, choose: Choice) -> world.Floats:
     """The law of all releases, each a number, of a season in which that unit arrives."""
-    arrived, released = list[Ints](), list[Ints]()
+    arrived, released = list[world.Ints](), list[world.Ints]()
     for now in range(T):
         arrived.append(np.zeros(len(source.odds), np.int64) + choose(now, released))
         released.append(mechanism.release(now, mechanism.mixed(arrived), source))
@@ -64,7 +64,7 @@ def release_all(mechanism: Stream, source: Any, choose: Choice) -> Floats:
     return np.bincount(keys, source.odds, np.prod(sizes)).astype(np.float64)
 
 
-def game(mechanism: Stream, choose: Choice) -> float:
+def game(mechanism: world.Stream, choose: Choice) -> float:
     """Exact δ between a season with the unit and one without, the unit chosen by what was released."""
     wide = mechanism.with_(rounds=(mechanism.rounds[0].with_(cells=10**8),))
     source, other = (Enumerated(mechanism.rounds[0].scale) for _ in range(2))
@@ -80,30 +80,30 @@ def test_the_claim_holds_whichever_period_the_adversary_chooses_for_the_unit(cho
     assert game(stream(), choose) <= DELTA
 
 
-class AnotherMatrix(Stream):
+class AnotherMatrix(world.Stream):
     """Planted bug 1: running sums themselves, q_0 for every period."""
 
-    def mixed(self, arrived: Sequence[Ints]) -> Ints:
+    def mixed(self, arrived: Sequence[world.Ints]) -> world.Ints:
         return np.asarray(sum(2 * each for each in arrived))
 
 
-class Reused(Stream):
+class Reused(world.Stream):
     """Planted bug 2: the noise of the first release in all of them."""
 
-    def release(self, number: int, sums: Ints, source: Any) -> Ints:
+    def release(self, number: int, sums: world.Ints, source: Any) -> world.Ints:
         source.drawn = 0
         return super().release(number, sums, source)
 
 
-class Following(Stream):
+class Following(world.Stream):
     """Planted bug 3: a question that follows what was released, so that all units so far are asked anew."""
 
-    def mixed(self, arrived: Sequence[Ints]) -> Ints:
+    def mixed(self, arrived: Sequence[world.Ints]) -> world.Ints:
         turned = 1 if len(arrived) % 2 else -1
         return np.asarray(sum(2 * turned * each for each in arrived))
 
 
-def priced_once() -> Stream:
+def priced_once() -> world.Stream:
     """Planted bug 4: the charge of one release, for four."""
     return stream().with_(rounds=stream(season=1).rounds)
 
@@ -117,7 +117,7 @@ def priced_once() -> Stream:
         priced_once,
     ],
 )
-def test_planted_bugs_are_rejected(bug: Callable[[], Stream]) -> None:
+def test_planted_bugs_are_rejected(bug: Callable[[], world.Stream]) -> None:
     assert game(bug(), in_period(0)) > DELTA
 
 
@@ -128,13 +128,13 @@ def test_a_unit_that_comes_back_is_not_covered() -> None:
 
 # Wider noise: the loss of all releases, by convolution --------------------------------------------------------------
 
-LABELS = Round(fields=2, cells=5, least=1, count=1, share=1.0)
+LABELS = world.Round(fields=2, cells=5, least=1, count=1, share=1.0)
 
 
-def moved(mechanism: Stream, period: int, row: Sequence[int], label: int) -> tuple[int, ...]:
+def moved(mechanism: world.Stream, period: int, row: Sequence[int], label: int) -> tuple[int, ...]:
     """By how much a unit moves each number of all releases, by the code that runs."""
     question = mechanism.question(0, range(2), [(0, 2), (2, 4)])
-    own = tally(question, np.array([row], np.int32), np.array([label]))
+    own = world.tally(question, np.array([row], np.int32), np.array([label]))
     arrived = [own if back == period else np.zeros_like(own) for back in range(T)]
     return tuple(int(part) for now in range(T) for part in mechanism.mixed(arrived[: now + 1]))
 
@@ -153,11 +153,11 @@ def test_the_claim_holds_exactly_for_every_unit_and_period_and_little_is_wasted(
 
 # What is paid for ---------------------------------------------------------------------------------------------------
 
-QUESTIONS = planned_rounds(classes=2, fields=14, codes=450, rounds=1)
+QUESTIONS = world.planned_rounds(classes=2, fields=14, codes=450, rounds=1)
 
 
-def season(epsilon: float = 1.0, releases: int = 52, **changed: Any) -> Stream:
-    return Stream.calibrate(
+def season(epsilon: float = 1.0, releases: int = 52, **changed: Any) -> world.Stream:
+    return world.Stream.calibrate(
         epsilon=epsilon, delta=1e-5, classes=2, rounds=QUESTIONS, season=releases, **({"many": True} | changed)
     )
 
@@ -172,13 +172,13 @@ def test_running_totals_are_exact_without_noise(bits: int) -> None:
     arrived = [rng.integers(-(2**40), 2**40, 5) for _ in range(12)]
     released = [mechanism.mixed(arrived[: now + 1]) for now in range(12)]
     for now in range(12):
-        assert mechanism.totals(released[: now + 1]).tolist() == np.sum(arrived[: now + 1], axis=0).tolist()
+        assert world.totals(mechanism, released[: now + 1]).tolist() == np.sum(arrived[: now + 1], axis=0).tolist()
 
 
 def test_totals_hold_the_noise_that_is_said() -> None:
     mechanism, rng = season(releases=8), np.random.default_rng(4)
     noise = np.rint(rng.normal(size=(8, 20_000)) * 2**20).astype(np.int64)
-    assert np.std(mechanism.totals(list(noise))) / 2**20 == pytest.approx(mechanism.spread(8), rel=0.02)
+    assert np.std(world.totals(mechanism, list(noise))) / 2**20 == pytest.approx(world.spread(mechanism, 8), rel=0.02)
 
 
 def test_sums_that_wrap_are_read_as_they_would_be_without() -> None:
@@ -186,21 +186,21 @@ def test_sums_that_wrap_are_read_as_they_would_be_without() -> None:
     mechanism = season(releases=2)
     assert mechanism.mixed([np.array([2**62])]).tolist() == [0]
     few, impulses = season(releases=12).with_(bits=1), np.eye(12, dtype=np.int64) * 2**40
-    weights = few.totals(list(impulses))
+    weights = world.totals(few, list(impulses))
     largest = [np.array([int(np.sign(weight)) * (2**63 - 1)]) for weight in weights]
     assert sum(int(weight) * int(of[0]) for weight, of in zip(weights, largest, strict=True)) > 2 ** (63 + 40)
-    assert few.totals(largest).dtype == np.int64
+    assert world.totals(few, largest).dtype == np.int64
 
 
 def test_coefficients_are_those_of_the_square_root() -> None:
-    assert coefficients(5, 8) == (256, 128, 96, 80, 70)
-    product_of = np.convolve(coefficients(64, 8), coefficients(64, 8))[:64] / 256**2
+    assert world.coefficients(5, 8) == (256, 128, 96, 80, 70)
+    product_of = np.convolve(world.coefficients(64, 8), world.coefficients(64, 8))[:64] / 256**2
     assert np.abs(product_of - 1).max() < 0.02
 
 
 @pytest.mark.parametrize(("units", "bits"), [(1_000, 8), (10**9, 8), (10**12, 2)])
 def test_bits_follow_the_stated_units(units: int, bits: int) -> None:
-    assert bits_for(units, 52) == bits
+    assert world.bits_for(units, 52) == bits
 
 
 # What is refused ----------------------------------------------------------------------------------------------------
@@ -210,6 +210,6 @@ def test_what_was_not_paid_for_is_refused() -> None:
     mechanism = season(releases=3)
     with pytest.raises(ValueError, match="the season has 3 releases"):
         mechanism.release(6, np.zeros(1, np.int64), Silent())
-    model = IntegerModel(np.zeros((4, 1), np.int64), np.zeros(1, np.int64))
+    model = world.IntegerModel(np.zeros((4, 1), np.int64), np.zeros(1, np.int64))
     with pytest.raises(ValueError, match="stays the same for the season"):
         stream().question(0, [0], [(0, 1)], replace(model, weights=np.zeros((1, 1), np.int64)))

@@ -47,7 +47,7 @@ def released(
         X, y = columns(table)
         found = kind.dichotomies(X if public is None else public)
         made = world.Universal(epsilon=epsilon * max(1, len(table)) if sharpened else epsilon, secret=secret)
-        return functions(found, made.choice.probabilities(made.scores(found, X, y)))
+        return functions(found, made.choice.probabilities(-found.errors(X, y)))
 
     return law
 
@@ -132,7 +132,7 @@ def test_the_draw_is_of_the_scores_it_is_given() -> None:
     X = np.repeat(DOMAIN, 50, axis=0)
     y = (X[:, 0] == 1).astype(np.int64)
     found = world.hypothesis_class("stumps", columns=[0, 1]).dichotomies(DOMAIN)
-    picked = made.choose(made.scores(found, X, y))
+    picked = made.choose(-found.errors(X, y))
     assert found.labels(DOMAIN, picked).tolist() == [0, 1, 0]
 
 

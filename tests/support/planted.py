@@ -175,7 +175,8 @@ SMALL = world.NoisyVotes.calibrate(epsilon=0.2, delta=1e-6, queries=10, classes=
 TESTED = world.PrivateTest.calibrate(epsilon=2.0, delta=1e-6, classes=2, secret="rows")
 VECTOR = world.SparseVector.calibrate(epsilon=0.5, delta=1e-6, cutoff=3)
 SUBSET = world.Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, share=0.25, epsilon=1.0, delta=1e-6)
-RELABELLED = world.calibrate_relabelled(SUBSET, lambda e, d: world.StableVoting.calibrate(epsilon=e, delta=d, cutoff=4))
+INNER = dict(zip(("epsilon", "delta"), SUBSET.inner, strict=True))
+RELABELLED = world.Relabelled(inner=world.StableVoting.calibrate(**INNER, cutoff=4), relabelling=SUBSET)
 ONE_ROUND = (world.Round(fields=1, cells=4, least=0, share=1.0),)
 LARGE_SEASON, SMALL_SEASON = (
     world.Stream.calibrate(epsilon=of, delta=1e-6, classes=2, rounds=ONE_ROUND, season=2) for of in (6.0, 0.5)

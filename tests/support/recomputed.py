@@ -35,7 +35,8 @@ def space(share: float = 0.25, choice_epsilon: float = 1.0) -> world.Relabelling
 
 
 def relabelled(name: str) -> Any:
-    return world.calibrate_relabelled(space(), lambda epsilon, delta: votes(name, epsilon, delta=delta))
+    epsilon, delta = space().inner
+    return world.Relabelled(inner=votes(name, epsilon, delta=delta), relabelling=space())
 
 
 def sums(epsilon: float, classes: int = 2, rounds: int = 3, secret: Any = "rows", **more: Any) -> world.Tallies:

@@ -131,8 +131,8 @@ def test_the_noise_of_a_stream_is_that_of_the_numbers_it_releases(certificate: w
     made = certificate.mechanism.model_copy(update={"name": "stream", "settings": RECORDED["stream"]})
     words = Page(world.render(with_leading(certificate, mechanism=made, teachers=0), FIGURES)).words
     table = words.split("The sums of every release")[1]
-    for scale in stream.scales:
-        assert f" {scale:.4g} " in table
+    for planned in stream.rounds:
+        assert f" {planned.scale / (stream.steps << stream.bits):.4g} " in table
     assert says(words, "releases so far", "All releases together are charged whole")
 
 

@@ -51,8 +51,8 @@ def test_odds_of_a_changed_label_are_those_of_the_mechanism(
     )
     labels, _ = mechanism.answer(np.tile(votes, (TRIALS, 1)), noise)
     changed = (labels != 0).reshape(TRIALS, len(votes)).mean(axis=0)
-    assert agree(changed, mechanism.odds(votes.astype(float)).changed)
-    assert not agree(changed, kind(**{**dict(mechanism), "scale": 90.0}).odds(votes.astype(float)).changed)
+    assert agree(changed, world.odds(mechanism, votes.astype(float)).changed)
+    assert not agree(changed, world.odds(mechanism.with_(scale=90.0), votes.astype(float)).changed)
 
 
 def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
@@ -62,7 +62,7 @@ def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
     rows = np.tile(VOTES, (TRIALS, 1))
     labels, _ = mechanism.answer(rows, gaussian(50.0, (len(rows),)), gaussian(40.0, (len(rows), 3)))
     by_row = labels.reshape(TRIALS, 4)
-    expected = mechanism.odds(VOTES.astype(float))
+    expected = world.odds(mechanism, VOTES.astype(float))
     assert agree((by_row < 0).mean(axis=0), expected.refused)
     assert agree((by_row > 0).mean(axis=0), (1 - expected.refused) * expected.changed)
 
@@ -70,7 +70,7 @@ def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
 def test_odds_of_stable_voting_are_its_table() -> None:
     mechanism = world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5)
     expected = [int(mechanism.refusal[min(d, len(mechanism.refusal) - 1)]) / 2**64 for d in (149, 59, 4, 39)]
-    assert mechanism.odds(PAIRS.astype(float)).refused.tolist() == expected
+    assert world.odds(mechanism, PAIRS.astype(float)).refused.tolist() == expected
 
 
 SESSIONS: list[tuple[world.Mechanism, list[list[int]], tuple[int, ...], float, float]] = [
