@@ -25,7 +25,7 @@ from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.plan import Plan, parse_plan, read_tables
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
-from concord.flows.home import Memo, keep_frames, plan_and_home, prepare, published_by, reopen
+from concord.flows.home import Memo, keep_frames, prepare, published_by, reopen
 from concord.flows.results import Answer, Run, budget_of, checks_of
 from concord.flows.server import engine
 
@@ -67,7 +67,6 @@ def run(
     given = {field: frame for field, frame in frames.items() if frame is not None}
     loaded, folder = _loaded(plan, given), prepare(_home(home))
     from concord.tasks.data.frames import check_index
-    from concord.tasks.data.sources import check_tables
 
     data, columns = loaded.data, loaded.test and loaded.test.columns
     features = data.features or (data.declared and data.declared.names)
@@ -80,8 +79,7 @@ def run(
         loaded = keep_frames(loaded, folder, given, named if data.features else None)
     summary = None if new_session else Memo(loaded, folder).read()
     if summary is None:
-        check_tables(loaded)  # refuses here, before a server starts
-        with engine(folder):
+        with engine(folder, loaded):
             from concord.flows.learn import learn
 
             summary = learn(loaded, folder, new_session)
@@ -114,8 +112,8 @@ def refresh(
     new_session   if the units of earlier seasons are no longer known, begin another stream, which asks everybody again
                   and costs again
     """
-    loaded, folder = plan_and_home(_loaded(plan), _home(home))
-    with engine(folder):
+    loaded, folder = _loaded(plan), prepare(_home(home))
+    with engine(folder, loaded):
         from concord.flows.refresh import refresh as release
 
         return Run(release(loaded, folder, new_session), folder)
@@ -153,12 +151,12 @@ def ask(
     form          for a question in its own session: optimal, or laplace, as in the papers
     new_session   open a further session, which costs again
     """
-    loaded, folder = plan_and_home(_loaded(plan), _home(home))
+    loaded, folder = _loaded(plan), prepare(_home(home))
     from concord.tasks.asking.questions import Question
     from concord.tasks.asks.questions import QuestionTerms
 
     named = Question.of(question, name)
-    with engine(folder):
+    with engine(folder, loaded):
         from concord.flows.ask import ask as put
 
         return Answer(put(loaded, named, folder, QuestionTerms(epsilon, form, cutoff, new_session)))

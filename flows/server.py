@@ -36,7 +36,7 @@ from contextvars import ContextVar
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.atomic import passing_folder
@@ -44,6 +44,9 @@ from concord.artifacts.home.empty import copy_empty, keep_as_empty
 from concord.artifacts.process import ProcessChange
 from concord.artifacts.settings import STORE, Settings, check_answers, sqlite_address
 from concord.flows.ending import NOTHING_LOST, leave
+
+if TYPE_CHECKING:
+    from concord.artifacts.plan import Plan
 
 ADDRESS_VARIABLE = "PREFECT_API_URL"
 DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
@@ -264,17 +267,22 @@ def awake() -> None:
 
 
 @contextmanager
-def engine(home: Path, waiting: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+def engine(home: Path, plan: "Plan | None" = None, waiting: Callable[[str], None] = lambda _: None) -> Iterator[None]:
     """The one way to begin: within the context, flows of ours run on one Prefect server, which answers. Afterwards
     Prefect is as the user had it.
 
+    plan      whose tables are looked for first, while the server starts
     waiting   is told what is waited for
     On a server of our own a run belongs to no other, whatever flow or task this is called from: that is on another
     server. Nothing is logged there, since nobody reads it; nor on the console, where our errors are one sentence.
-    Raises EnvironmentFailed if Prefect's server does not answer.
+    Raises EnvironmentFailed if Prefect's server does not answer, WrongInput if a table is missing or lacks a column.
     """
     with serving(home), ExitStack() as stack:
-        for name in NEEDED:  # while the server starts
+        if plan is not None:
+            from concord.tasks.data.sources import check_tables  # with scikit-learn, while the server starts
+
+            check_tables(plan)
+        for name in NEEDED:
             importlib.import_module(name)
         waiting("Prefect's server")
         awake()

@@ -199,15 +199,16 @@ class Call:
             yield lambda what: bars.update(bar, description=what)
 
     @contextmanager
-    def engine(self, home: Path, *, ask: bool = False) -> Iterator[None]:
-        """Flows run within the context. If `ask`, the operator may be asked questions within it."""
+    def engine(self, home: Path, plan: "Plan | None" = None, *, ask: bool = False) -> Iterator[None]:
+        """Flows run within the context, of a `plan` whose tables are there. If `ask`, the operator may be asked
+        questions within it."""
         from concord.flows.server import engine
 
         may_charge.set()
         with ExitStack() as stack:
             with self.starting() as wait_for:
                 stack.enter_context(prefect_at(home))
-                stack.enter_context(engine(home, wait_for))
+                stack.enter_context(engine(home, plan, wait_for))
             with hushed(self.quiet), asking(ask):
                 yield
 
@@ -216,10 +217,11 @@ class Call:
         """The plan, whose tables are there, and the home, with its server within the context. The operator may be asked
         questions, unless `yes`."""
         with self.starting():
-            from concord.flows.home import plan_and_home
+            from concord.artifacts.plan import load_plan
+            from concord.flows.home import prepare
 
-            plan, home = plan_and_home(path, self.home)
-        with self.engine(home, ask=not yes):
+            plan, home = load_plan(path), prepare(self.home)
+        with self.engine(home, plan, ask=not yes):
             yield plan, home
 
     def end(self, details: dict[str, Any], *shown: str | Callable[[dict[str, Any]], Any], holds: bool = True) -> None:

@@ -74,17 +74,14 @@ def run_command(
         from concord.artifacts.plan import load_plan
         from concord.flows.home import Memo, prepare
         from concord.flows.outcome import stage_named
-        from concord.tasks.data.sources import check_tables
 
         stage = stage_named(start_from)
         loaded, home = load_plan(plan), prepare(call.home)
         repeated = None if new_session or stage else Memo(loaded, home).read()
-        if repeated is None:
-            check_tables(loaded)  # refuses here, before a server starts
     if repeated is not None:
         call.report(repeated, home)
         return
-    with call.engine(home, ask=not yes):
+    with call.engine(home, loaded, ask=not yes):
         from concord.flows.learn import learn
 
         call.report(learn(loaded, home, new_session, stage), home)
