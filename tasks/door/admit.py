@@ -6,23 +6,26 @@ depend on the processor, so a session goes on with the numbers on record, once t
 their cost. Checked by tests/promises/test_other_processor.py
 """
 
+import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from concord import __version__
-from concord.artifacts.domains import NEIGHBOURS, Domain
+from concord.artifacts.domains import NEIGHBOURS, Domain, amount
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import EVERY, LEARNING
 from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import UP
 from concord.artifacts.schemas import Encoding, canonical_json
 from concord.artifacts.sessions import Opening, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.keys import record_secret
 from concord.tasks.door.randomness import commitment, session_key
+from concord.tasks.mechanisms.catalogue import recorded
 from concord.tasks.units.parts import division_of
 from concord.tasks.units.units import names_held
 from concord.tasks.verify.kinds import KindSettings
@@ -121,14 +124,28 @@ def reserve_session(
     """Reserve the whole cost of a session of a plan and open it, with a key of its own; name its domain if it is new.
 
     private_digests   private inputs of the session's answers, as `ensemble` digests them
-    Raises BudgetRefused.
+    Raises BudgetRefused, and NotVerified if the settings to be recorded do not cost what is claimed and charged.
     """
+    check_price(opening)
     _name(stores, plan)
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
     stores.vault.make_secret(f"sessions/{name}")
     teachers = ensemble(stores.vault, name, private_digests)
     opening = replace(opening, id=name, commitment=commitment(stores.vault, name), ensemble=teachers)
     return stores.ledger.open_session(opening, further=new_session)
+
+
+def check_price(opening: Opening) -> None:
+    """Raise NotVerified unless the settings to be recorded cost what is charged, and no more than is claimed: whoever
+    calibrated them, and whatever ask stated their cost."""
+    mechanism: Any = recorded(json.loads(canonical_json(opening.mechanism)))
+    per_refusal = (None, getattr(mechanism, "per_refusal", None))
+    priced = mechanism.cost == opening.whole and opening.per_refusal in per_refusal
+    if not priced or mechanism.cost.epsilon(opening.delta) > opening.epsilon * UP**2:
+        raise NotVerified(
+            f"a session of {mechanism.name!r} would cost more than its claim {amount(opening.epsilon, opening.delta)}, "
+            "or other than its charge: nothing was opened. This is a fault of Concord: please report it"
+        )
 
 
 def _name(stores: Stores, plan: Plan) -> None:

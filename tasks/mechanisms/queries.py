@@ -106,7 +106,8 @@ class LaplaceRelease(PublicSettings):
     @property
     def cost(self) -> Cost:
         """(ε, δ) of one question, δ being the exact tail of the noise beyond Γ; rounded up."""
-        return Cost.approximate(self.epsilon, self._tail(math.floor(self.threshold) + 1) * UP)
+        epsilon = max(self.epsilon, 1 / self.scale)  # the former, unless the scale is none of `calibrate`
+        return Cost.approximate(epsilon, self._tail(math.floor(self.threshold) + 1) * UP)
 
     def answer(self, votes: Ints, noise: Ints) -> Ints:
         """Labels (rows,), REFUSED if refused, of votes (rows, classes) given noise (rows,) of `scale`."""

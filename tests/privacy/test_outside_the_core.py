@@ -13,8 +13,10 @@ import polars as pl
 import pytest
 
 from tests import world
-from tests.support.at_door import NOISY, ROWS, STABLE, TEACHERS, Case, counts_of, files_of, labels_by, make_case
+from tests.support.at_door import NOISY, PLAN, ROWS, STABLE, TEACHERS, Case, counts_of, files_of, labels_by, make_case
+from tests.support.openings import opening
 from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.recorded import DRAWN
 from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, question
 from tests.support.sums import ROWS as CODED
 
@@ -211,6 +213,51 @@ def test_a_step_that_says_it_is_another_is_refused(rounds: Rounds) -> None:
     with pytest.raises(world.NotVerified):
         world.release(rounds.door, rounds.session, [step])
     refuses(rounds, replace(step, number=0, exact=None), "without exact numbers")
+
+
+# Calibration and price ------------------------------------------------------------------------------------------------
+
+THINNER = {
+    name: {key: value * 0.999 for key, value in vars(mechanism).items() if key.endswith("scale")}
+    for name, mechanism in DRAWN.items()
+}
+THINNER |= {
+    name: {"rounds": tuple(of.with_(scale=of.scale * 0.999) for of in DRAWN[name].rounds)}
+    for name in ("tallies", "sketch", "stream")
+}
+THINNER["stable"] = {"cutoff": DRAWN["stable"].cutoff + 1}
+THINNER["published"] = {name: scale / 10 for name, scale in THINNER["published"].items()}  # what is printed wastes much
+"""By kind, a fault of its calibration: a little less noise, or one refusal more, than the claim has room for."""
+PROVED = {"optimal", "universal"}
+"""Whose table, or choice, follows from ε and δ within the core."""
+
+
+def asked_for(mechanism: Any, claimed: Any) -> world.Opening:
+    """A session of a mechanism at the claim of another."""
+    ends = {name: getattr(mechanism, name, None) for name in ("cutoff", "queries", "per_refusal")}
+    claim = {"epsilon": claimed.epsilon, "delta": getattr(claimed, "delta", 0.0)}
+    settings = mechanism.model_dump(mode="json")
+    return opening("asked for", domain="d", mechanism=settings, whole=mechanism.cost, **ends, **claim)
+
+
+def is_not_opened(home: Path, asked: world.Opening) -> None:
+    door = world.Stores.of(home)
+    with pytest.raises(world.NotVerified, match="nothing was opened"):
+        world.reserve_session(door, PLAN, asked, [], new_session=False)
+    assert door.ledger.domains() == ()
+
+
+@pytest.mark.parametrize("name", sorted(DRAWN.keys() - PROVED))
+def test_a_claim_that_the_calibrated_settings_do_not_prove_is_refused(tmp_path: Path, name: str) -> None:
+    world.check_price(asked_for(DRAWN[name], DRAWN[name]))
+    is_not_opened(tmp_path, asked_for(DRAWN[name].with_(**THINNER[name]), DRAWN[name]))
+
+
+def test_a_price_other_than_that_of_the_settings_is_refused(tmp_path: Path) -> None:
+    """The worst that an ask may state: less for the whole, and nothing for a refusal."""
+    honest = asked_for(STABLE, STABLE)
+    is_not_opened(tmp_path / "whole", replace(honest, whole=STABLE.per_refusal))
+    is_not_opened(tmp_path / "refusal", replace(honest, per_refusal=world.Cost.gaussian(0.0)))
 
 
 # Publishing -----------------------------------------------------------------------------------------------------------
