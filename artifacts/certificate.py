@@ -30,7 +30,7 @@ from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 from concord.artifacts.sections import AboutPlan
 
-CERTIFICATE_FORMAT: Final = "concord certificate 4"
+CERTIFICATE_FORMAT: Final = "concord certificate 5"
 FIRST_VERSION: Final = "2.0.0"
 """The version that wrote this format first: an earlier one, whose words would not be compared, wrote none."""
 CERTIFICATE_FILE: Final = "certificate.json"
@@ -141,7 +141,7 @@ class Certificate(CertificatePart):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
-    format: Literal["concord certificate 4"] = CERTIFICATE_FORMAT
+    format: Literal["concord certificate 5"] = CERTIFICATE_FORMAT
     data_version: str
     about: AboutPlan = AboutPlan()
     guarantee: Guarantee

@@ -86,14 +86,12 @@ class HypothesesPlan(Section):
 
 class RelabelPlan(HypothesesPlan):
     """Relabelling before teaching (Nandi & Bassily 2020): one hypothesis relabels a secret subset of the units. It is
-    chosen privately, among all hypotheses of the class on that subset."""
+    chosen privately, at an ε of 1 on that subset, among all hypotheses of the class."""
 
     hypotheses: str = "stumps"
     """stumps or rectangles."""
     share: Annotated[float, Field(gt=0, le=1), in_units("share of units")] | None = None
     """The probability that a unit is in the subset. By default, it leaves the mechanism an ε of about 1."""
-    epsilon: Epsilon = 1.0
-    """The ε of choosing the hypothesis, on the subset."""
 
 
 class StudentPlan(Learner):

@@ -164,11 +164,9 @@ Wrong = Iterator[str]
 def _meaningful(plan: Plan) -> Wrong:
     """A δ at which the guarantee says little about some unit."""
     whole = plan.privacy.delta * (plan.labeling.rows or 0)
-    if whole >= 1 and not plan.privacy.large_delta:
-        rule = (
-            f"privacy.delta times labeling.rows must be below 1, got {whole:.3g}: so large a δ lets units be published"
-        )
-        yield f"{rule} whole. Write a smaller δ, or privacy.large_delta = true"
+    if whole >= 1:
+        rule = f"privacy.delta times labeling.rows must be below 1, got {whole:.3g}"
+        yield f"{rule}: so large a δ lets units be published whole. Write a smaller δ"
 
 
 def _asked(plan: Plan) -> Wrong:

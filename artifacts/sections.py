@@ -35,7 +35,6 @@ Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)
 IN_THE_CALENDAR = AfterValidator(lambda day: date.fromisoformat(day).isoformat())
 DAY_PATTERN = r"^\d{4}-\d{2}-\d{2}$"
 Day = Annotated[str, Text, StringConstraints(pattern=DAY_PATTERN), IN_THE_CALENDAR]
-ShortText = Annotated[str, Field(max_length=200)]
 SHARES_OFF = 1e-6
 """Tolerance for the sum of shares, which rounding moves."""
 LONGEST_CLASS = 2**12
@@ -220,10 +219,8 @@ class PrivateTestPlan(Section):
 class AboutPlan(Section):
     """Facts about the publication. They do not change what is queried, learned or spent."""
 
-    issuer: ShortText | None = None
-    """The publisher."""
-    contact: ShortText | None = None
-    """Contact for questions, such as a mail address."""
+    issuer: Annotated[str, Field(max_length=200)] | None = None
+    """The publisher, with a contact for questions, such as a mail address."""
     use: Annotated[str, Field(max_length=2000)] | None = None
     """Intended use of the model, and uses to avoid."""
     justification: Annotated[str, Field(max_length=2000)] | None = None
@@ -250,13 +247,11 @@ class PrivacyPlan(Section):
     """The ε of this session: a smaller ε gives more privacy and less accuracy. At ε = 1, one unit changes the odds of
     any conclusion by a factor of at most 2.7."""
     delta: Delta
-    """The δ of this session, the probability that ε is exceeded: choose it well below one over the number of units."""
+    """The δ of this session, the probability that ε is exceeded: choose it well below one over the number of units. At
+    one over `labeling.rows` or more, it would allow units to be published whole, and is refused."""
     lifetime: Lifetime
     """The cap over all sessions on this data; fixed when the domain is first named. `concord domain` changes it, on the
     record."""
-    large_delta: bool = False
-    """Whether δ times `labeling.rows` may be 1 or more. A mechanism that publishes some units whole has such a
-    guarantee."""
     secret: Literal["rows", "labels"] = "rows"
     """What is secret about a unit: its rows, or the labels of its rows alone. With `labels`, all else is public."""
 

@@ -180,8 +180,7 @@ class InitOptions:
     delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None
     lifetime_epsilon: Annotated[float | None, typer.Option(help="Lifetime ε; default: on record, or 4·ε.")] = None
     lifetime_delta: Annotated[float | None, typer.Option(help="Lifetime δ; default: on record, or 4·δ.")] = None
-    issuer: Annotated[str | None, typer.Option(help="The publisher.")] = None
-    contact: Annotated[str | None, typer.Option(help="Contact for questions.")] = None
+    issuer: Annotated[str | None, typer.Option(help="The publisher, with a contact.")] = None
     use: Annotated[str | None, typer.Option(help="Intended use, and uses to avoid.")] = None
     date: Annotated[str | None, typer.Option(help="Date of publication: YYYY-MM-DD.")] = None
 

@@ -139,7 +139,6 @@ class InitSettings(PlanFacts):
     categories: tuple[str, ...] = ()
     season: int | None = None
     issuer: str | None = None
-    contact: str | None = None
     use: str | None = None
     date: str | None = None
 
@@ -252,7 +251,7 @@ LEFT_OUT = (
 """Remarks on columns that cannot be features."""
 ABOUT = {
     name: f"{meant[:1].lower()}{meant[1:].partition('.')[0]}"
-    for name in ("issuer", "contact", "use", "date")
+    for name in ("issuer", "use", "date")
     if (meant := AboutPlan.model_fields[name].description)
 }
 """What a publication says of itself, if the plan does: what the plan's own keys mean, in a few words."""

@@ -365,7 +365,7 @@ def parse_setting(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
             return None
         case "label" | "unit" if value:
             check_column(option, value, stated["private"], stated["format"])
-        case "issuer" | "contact" | "use" | "date" if value:
+        case "issuer" | "use" | "date" if value:
             parsed(AboutPlan, {name: value})
         case "epsilon" | "delta":
             return _amount(option, value)

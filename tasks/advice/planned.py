@@ -30,13 +30,13 @@ from concord.artifacts.guarantee import later_rows_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Passed
 from concord.artifacts.sections import TALLIES
-from concord.tasks.asking.relabel import Subset, subset_of
+from concord.tasks.asking.relabel import subset_share
 from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens
 from concord.tasks.data.joined import LEAST_NUMBERS, LEAST_ROWS, RATIO_IN_WORDS, clustered, joinable, most_ratio
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.catalogue import calibrate
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.relabelled import inner_budget
+from concord.tasks.mechanisms.relabelled import CHOICE_EPSILON, inner_budget
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.stream import Stream, bits_for
 from concord.tasks.mechanisms.tallies import Tallies
@@ -293,7 +293,7 @@ class PlannedVotes:
     mechanism       as the door would calibrate it, for (epsilon, delta); of relabelled rows, the one on their subset
     queries         number of public rows that are asked
     shard           private units of a teacher; None if the plan does not state their number
-    subset          settings of the secret subset from which teachers learn; None if they learn from all rows
+    subset          share of the units from which teachers learn, a secret subset; None if they learn from all rows
     """
 
     mechanism: Mechanism
@@ -302,7 +302,7 @@ class PlannedVotes:
     teachers: int
     queries: int
     shard: float | None
-    subset: Subset | None
+    subset: float | None
 
     @classmethod
     def of(cls, plan: Plan, rows: int, order: float) -> Self:
@@ -310,10 +310,10 @@ class PlannedVotes:
         plan.labeling.check_end()
         epsilon, delta, units = plan.epsilon_of_labels, plan.privacy.delta, learning_units(plan)
         teachers, paid = plan.teachers.count, plan.labeling.queries or rows
-        subset = None if plan.relabel is None else subset_of(plan.relabel, epsilon)
+        subset = None if plan.relabel is None else subset_share(plan.relabel, epsilon)
         if subset is not None:
-            epsilon, delta = inner_budget(epsilon, delta, **subset)
-            units = None if units is None else units * subset["share"]
+            epsilon, delta = inner_budget(epsilon, delta, subset, CHOICE_EPSILON)
+            units = None if units is None else units * subset
         mechanism = calibrate(
             plan.labeling.mechanism,
             epsilon=epsilon,

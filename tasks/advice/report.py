@@ -125,7 +125,7 @@ def _of_votes(plan: Plan, public: PublicFacts) -> dict[str, Any]:
         "teachers": planned.teachers,
         "queries": planned.queries,
         "mechanism_at": {"epsilon": planned.epsilon, "delta": planned.delta},
-        "relabel": planned.subset,
+        "relabel": None if planned.subset is None else {"share": planned.subset},
         "mechanisms": [described],
         "votes": ahead and asdict(ahead),
         "later_rows": expected and planned.later_rows(expected.answered),

@@ -37,7 +37,7 @@ import difflib
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -53,7 +53,14 @@ from concord.tasks.data.encode import read_frame, write_frame
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.hypotheses import Box, HypothesisClass, Rectangles, Stumps
 from concord.tasks.mechanisms.noise import keyed_draws
-from concord.tasks.mechanisms.relabelled import BUDGETED, Relabelling, boost, choose_hypothesis, log_expm1
+from concord.tasks.mechanisms.relabelled import (
+    BUDGETED,
+    CHOICE_EPSILON,
+    Relabelling,
+    boost,
+    choose_hypothesis,
+    log_expm1,
+)
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.split import SHARD
 
@@ -168,28 +175,18 @@ def relabelling(plan: Plan, space: HypothesisClass, encoding: Encoding) -> Relab
         hypotheses=space.name,
         features=tuple(encoding.outputs[column] for column in space.columns),
         grid=space.digest,
-        **subset_of(relabel, plan.epsilon_of_labels),
+        share=subset_share(relabel, plan.epsilon_of_labels),
         epsilon=plan.epsilon_of_labels,
         delta=plan.privacy.delta,
     )
 
 
-class Subset(TypedDict):
-    """The numbers of a relabelling that decide its cost: see Relabelling."""
-
-    share: float
-    choice_epsilon: float
+def subset_share(relabel: RelabelPlan, epsilon: float) -> float:
+    """The probability that a unit is in the secret subset, if labels may spend that ε."""
+    return share_for(epsilon) if relabel.share is None else relabel.share
 
 
-def subset_of(relabel: RelabelPlan, epsilon: float) -> Subset:
-    """Settings of the secret subset and of the choice on it, if labels may spend that ε."""
-    return {
-        "share": share_for(epsilon, relabel.epsilon) if relabel.share is None else relabel.share,
-        "choice_epsilon": relabel.epsilon,
-    }
-
-
-def share_for(epsilon: float, choice_epsilon: float = 1.0, inner_epsilon: float = 1.0) -> float:
+def share_for(epsilon: float, choice_epsilon: float = CHOICE_EPSILON, inner_epsilon: float = 1.0) -> float:
     """The share that leaves `inner_epsilon` of the whole's ε for the relabelled rows; at most 1."""
     on_subset = inner_epsilon * BUDGETED + boost(choice_epsilon)
     return min(1.0, math.exp(log_expm1(epsilon / BUDGETED) - log_expm1(on_subset)))

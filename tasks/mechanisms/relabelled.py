@@ -48,6 +48,8 @@ RELABELLED_PROOF = (
     "of LabelBoost (Beimel, Nissim & Stemmer 2015) for an added or removed row, and amplification by a secret subset"
 )
 """Addition to the proof of a mechanism that answers from relabelled rows."""
+CHOICE_EPSILON = 1.0
+"""ε of choosing the hypothesis on the subset, as LabelBoost has it (Beimel, Nissim & Stemmer 2015)."""
 BUDGETED = UP**3
 """Head-room left in a budget for rounding."""
 LARGEST_EXPONENT = 700.0
@@ -68,7 +70,7 @@ class Relabelling(Frozen):
     features: tuple[str, ...]
     grid: str
     share: float
-    choice_epsilon: float = 1.0
+    choice_epsilon: float = CHOICE_EPSILON
     epsilon: float
     delta: float
 

@@ -58,7 +58,7 @@ from concord.tasks.student.scorecard import has_scorecard
 from concord.tasks.student.scorecard import scorecard as points_of
 
 CODE = re.compile("`([^`]*)`")
-STATED = {"issuer": "publisher", "contact": "contact", "date": "date", "use": "intended use"}
+STATED = {"issuer": "publisher and contact", "date": "date", "use": "intended use"}
 """Keys of `[about]` that the page shows, in words."""
 CHECKS = (
     *("certificate", "guarantee", "budget", "files", "released labels", "student", "public test", "what it says"),

@@ -2,7 +2,6 @@
 tests/texts/wrong_plans.py"""
 
 import copy
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +93,6 @@ def test_a_plan_is_read_as_notepad_and_powershell_write_it(tmp_path: Path, writt
     (tmp_path / "plan.toml").write_text(text, written)
     plan = load_plan(PLANS / "adult-tallies.toml")
     assert load_plan(tmp_path / "plan.toml").data == plan.data
-
-
-def test_a_delta_of_one_unit_or_more_is_refused_unless_the_plan_says_so() -> None:
-    large = {**TABLES["privacy"], "delta": 1e-3, "lifetime": {"epsilon": 4.0, "delta": 4e-3}}
-    labeling = {"mechanism": "tallies", "rows": 1000}
-    for said in (False, True):
-        tables = {"data": TABLES["data"], "privacy": large | {"large_delta": said}, "labeling": labeling}
-        with nullcontext() if said else pytest.raises(WrongInput, match="must be below 1, got 1:"):
-            assert parse_plan(tables).privacy.large_delta
 
 
 def test_a_query_may_end_with_a_semicolon() -> None:

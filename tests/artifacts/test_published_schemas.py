@@ -19,6 +19,7 @@ MECHANISMS: dict[str, world.Mechanism] = {
 PUBLISHED = {
     "concord certificate 3": "f796827bae32e4f10220f94085a2795f72c15868c924b09801d43edb7b0e3246",
     "concord certificate 4": "dcb7ad9c665a1bb224f06a1eb4f7df765f22c69caa3282d2fa08db422eda0fb0",
+    "concord certificate 5": "a568e51fc646af633f53e8c27af1c8119bb1e6a1f6a466516d01b1b3d8469566",
 }
 """SHA-256 of the schema of each format, but for its words."""
 

@@ -101,7 +101,7 @@ def test_both_together_must_be_covered_before_anything_private_is_read(tables: d
 @pytest.mark.slow
 def test_universal_labelling_relabels_first(tables: dict[str, Any], home: Path) -> None:
     """Nandi & Bassily 2020: the first queries by Algorithm 5, all that follow by what is chosen on their cover."""
-    relabel = {"hypotheses": "stumps", "share": 0.3, "epsilon": 0.5}
+    relabel = {"hypotheses": "stumps", "share": 0.3}
     summary = world.start(world.parse_plan({**tables, "relabel": relabel}), home)
     labels, choice = world.Ledger.of(home).sessions("people")
     assert (labels.mechanism["relabel"]["share"], labels.per_refusal) == (0.3, None)

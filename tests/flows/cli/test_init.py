@@ -148,7 +148,7 @@ def test_it_asks_for_what_was_not_given_and_again_if_an_answer_cannot_be(folder:
     answers = Terminal(
         "nowhere.csv\nprivate.csv\nprivate.csv\npublic.csv\n\nsize\nverdict\nsearch\nsearch, look at\ncrew\n\nrow\n"
         "my harbour\nharbour\nmany\n9 000\nsome\n2\n\n1\n8\n\n"
-        "Port authority\n\nfor pilots\n2026-02-30\n2026-01-31\n"
+        "Port authority\nfor pilots\n2026-02-30\n2026-01-31\n"
     )
     status, _, error = without_home("init", stdin=answers)
     assert status == 0, error
@@ -157,8 +157,8 @@ def test_it_asks_for_what_was_not_given_and_again_if_an_answer_cannot_be(folder:
     assert (plan.data.classes, plan.data.unit, plan.privacy.domain) == (("search", "look at"), None, "harbour")
     assert (plan.data.test, plan.privacy.delta) == (None, world.usual_delta(9000))
     assert (plan.privacy.epsilon, plan.privacy.lifetime.epsilon) == (2.0, 8.0)
-    assert (plan.about.issuer, plan.about.contact) == ("Port authority", None)
-    assert (plan.about.use, plan.about.date) == ("for pilots", "2026-01-31")
+    about = plan.about
+    assert (about.issuer, about.use, about.date) == ("Port authority", "for pilots", "2026-01-31")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -201,7 +201,7 @@ def test_nothing_is_asked_if_all_that_must_be_is_given(folder: Path) -> None:
     status, _, error = heard("init", *given, stdin=Terminal())
     assert (status, error) == (0, "")
     stated = world.load_plan(folder / "plan.toml").about
-    assert (stated.issuer, stated.contact, stated.date) == ("A", None, "2026-01-31")
+    assert (stated.issuer, stated.use, stated.date) == ("A", None, "2026-01-31")
 
 
 def test_a_private_column_called_row_is_a_unit_like_any_other(folder: Path) -> None:

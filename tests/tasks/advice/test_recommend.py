@@ -23,7 +23,7 @@ def auto(
 ) -> world.Plan:
     """A plan for any number of rows, without some sections; of [labeling], what is None is left out."""
     tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", **labeling}}
-    tables["privacy"] |= {"large_delta": True, **privacy}
+    tables["privacy"] |= {"delta": min(1e-5, 0.1 / (labeling.get("rows") or 1)), **privacy}
     tables["labeling"] = {key: value for key, value in tables["labeling"].items() if value is not None}
     return world.parse_plan({name: section for name, section in tables.items() if name not in without})
 

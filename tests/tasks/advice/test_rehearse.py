@@ -58,7 +58,8 @@ def asked(
     ends = {"cutoff": 12} if "cutoff" in world.MECHANISMS.get(mechanism, ()) else {}
     tables["labeling"] = {"mechanism": mechanism, "rows": rows, **ends}
     lifetime = {"epsilon": 20.0, "delta": 1e-4}
-    tables["privacy"] = {**tables["privacy"], "epsilon": epsilon, "lifetime": lifetime, "large_delta": True}
+    budget = {"epsilon": epsilon, "delta": min(1e-5, 0.1 / (rows or 1)), "lifetime": lifetime}
+    tables["privacy"] = {**tables["privacy"], **budget}
     tables["data"] = {**tables["data"], "private": "nowhere.parquet", **(data or {})}
     if mechanism == "tallies":
         tables = {name: tables[name] for name in ("data", "privacy", "labeling", "folder")}
