@@ -165,7 +165,9 @@ class Certificate(CertificatePart):
             if form and re.fullmatch("concord certificate [0-9]{1,3}", str(form[0])):
                 raise NotVerified(f"{path} {OF_ANOTHER}") from None
             raise NotVerified(f"{path} is not a certificate") from None
-        if is_version(by := certificate.versions.get("concord", "")) and later(FIRST_VERSION, by):
+        if not is_version(by := certificate.versions.get("concord", "")):
+            raise NotVerified(f"{path} names a version {by!r} of Concord, which is not a version")
+        if later(FIRST_VERSION, by):
             raise NotVerified(f"{path} names the version {by} of Concord, which wrote no {CERTIFICATE_FORMAT}")
         return certificate
 

@@ -314,7 +314,7 @@ def model(subject: CheckedSession) -> str:
     """The student is registered as it was logged, under the certificate's words and tags, and is the one it digests."""
     run = _run(subject)
     certificate = _certificate(run)
-    if certificate.versions.get("concord") == __version__:  # another one words it otherwise
+    if certificate.versions["concord"] == __version__:  # another one words it otherwise
         equal("the registered model's description", run.model_description, guarantee_text(certificate))
     _all_equal("model tag", run.model_tags, tags(certificate))
     if run.model_files.get(MODEL_FILE) != certificate.student.file.digest:
@@ -330,7 +330,7 @@ def run_figures(subject: CheckedSession) -> str:
     certificate = _certificate(run)
     content, epsilon = content_of(certificate), subject.session.epsilon
     equal("MLflow's guarantee", certificate.leading.guarantee.epsilon, epsilon)
-    note = {NOTE: guarantee_text(certificate)} if certificate.versions.get("concord") == __version__ else {}
+    note = {NOTE: guarantee_text(certificate)} if certificate.versions["concord"] == __version__ else {}
     _all_equal("tag", run.tags, {**tags(certificate), **note})
     equal("MLflow's list of parameters", sorted(run.params), sorted(content.params))
     _all_equal("parameter", run.params, content.params)

@@ -206,3 +206,12 @@ def test_history_is_folded_once_however_many_certificates_there_are(
     assert folded == 2 * entries + len(excerpt.entries)  # which is a ledger of its own, and read once as well
     assert described <= 2 * (sessions + 1)
     assert json.loads((home / "released/people-2/certificate.json").read_text())["domain"]["sessions"] == 2
+
+
+def test_a_certificate_of_a_standing_that_never_was_is_named_though_the_ledger_went_on(home: Path) -> None:
+    """The other sessions' checks are made, too."""
+    answer(home)
+    told({"domain.sessions": 7})(home / "released" / SESSION)
+    checks = world.verify(home)
+    assert "certificate on record" in failing(checks)
+    assert any(check.name == f"{SESSION}: MLflow" for check in checks)
