@@ -27,7 +27,6 @@ from pydantic import BaseModel, ConfigDict
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.measures import Estimate
 from concord.artifacts.schemas import CertificatePart
-from concord.tasks.verify.kinds import KindSettings
 
 MEMORY = 4 << 30
 """Most memory of a check, in bytes."""
@@ -110,14 +109,6 @@ def alike(what: str, actual: object, certified: object, apart: float = 0.0) -> N
 
 def _numbers(figure: Estimate | float) -> tuple[float, ...]:
     return (figure.value, figure.low, figure.high) if isinstance(figure, Estimate) else (figure,)
-
-
-def stated_bounds(kind: KindSettings) -> tuple[float, float]:
-    """The bounds of a number that the settings state. Raises NotVerified if there are none."""
-    match kind.bounds:
-        case [low, high] if low < high:
-            return low, high
-    raise NotVerified("the label is a number, and the settings do not state what it lies between")
 
 
 def difference(what: str, actual: object, recorded: object) -> str:

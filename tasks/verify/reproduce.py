@@ -56,7 +56,7 @@ from concord.tasks.student.evaluate import (
     shares,
 )
 from concord.tasks.student.intervals import share
-from concord.tasks.verify.checks import ROUNDED, alike, equal, stated_bounds
+from concord.tasks.verify.checks import ROUNDED, alike, equal
 from concord.tasks.verify.forms import HypothesisForm, LearnedForm
 from concord.tasks.verify.kinds import KindSettings
 from concord.tasks.verify.records import PublishedSession
@@ -119,7 +119,7 @@ def student_as_released(at: PublishedSession) -> str:
         equal(
             "the bounds of the student",
             [student.low, student.high],
-            [*stated_bounds(KindSettings.of(record.mechanism.settings))],
+            [*KindSettings.of(record.mechanism.settings).stated_bounds()],
         )
     return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.facts.of_rows)}"
 

@@ -237,9 +237,7 @@ def test_settings_below_0_are_not_computed(name: str) -> None:
         if type(value) in (int, float):
             for wrong in (-1.0 * value - 1, math.nan) if type(value) is float else (-value - 1,):
                 part[place[-1]] = wrong
-                with pytest.raises(
-                    world.NotVerified, match=f"{place[-1]} is .*below 0|by another path|the least of a vote"
-                ):
+                with pytest.raises(world.NotVerified, match="by another path: "):
                     charge(settings, 2.0)
             part[place[-1]] = value
 
@@ -248,8 +246,8 @@ def test_settings_below_0_are_not_computed(name: str) -> None:
     ("other", "said"),
     [
         ({"name": "trust me"}, "another path"),
-        (settings_of(season(1.0, 4)) | {"matrix": "binary tree"}, "'binary tree'"),
-        ({"name": "universal", "epsilon": 1.0, "secret": "nothing"}, "must say what is secret"),
+        (settings_of(season(1.0, 4)) | {"matrix": "binary tree"}, "matrix: Input should be 'square root'"),
+        ({"name": "universal", "epsilon": 1.0, "secret": "nothing"}, "secret: Input should be 'rows' or 'labels'"),
     ],
 )
 def test_what_has_no_other_path_is_refused(other: dict[str, Any], said: str) -> None:
