@@ -17,14 +17,14 @@ from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
-from concord.flows import stages
 from concord.flows.admit import admit, begin, open_together
 from concord.flows.console import err
 from concord.flows.home import plan_and_home
 from concord.flows.operation import PlanOrFile, operation
+from concord.flows.private_stages import StudentFile, blocks, count_units, measure, split
+from concord.flows.public_stages import encode
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure
-from concord.flows.stages import blocks, encode, measure, split
 from concord.flows.steps import Learned
 from concord.tasks.asking.questions import Question, rehearse_question
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion, check_parameters
@@ -224,8 +224,8 @@ def _pass_test(learned: Learned, private: PrivateFiles, student: Student, mechan
     clean, digest = is_clean(stores, plan, passed.session), student.ref.digest
     fresh = StudentTestAsk.of(plan, mechanism, passed.session.id, digest, clean=clean, constant=constant)
     codes = learned.codes if plan.student.learner == "linear" else None
-    file = stages.StudentFile(student.ref, plan.student.estimator, codes)
-    counts = stages.count_units(run, plan, private.read_by(learned.encoding), file, constant)
+    file = StudentFile(student.ref, plan.student.estimator, codes)
+    counts = count_units(run, plan, private.read_by(learned.encoding), file, constant)
     session, ask = find_session(stores, plan, fresh, learned.encoding, new_session=False)
     admitted = replace(learned.admitted, ask=ask, session=None if session is None else run.lock_session(session.id))
     opened = begin(run, admitted, private, ExactNumbers((counts.digest,), (counts,)), further=True)

@@ -27,7 +27,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from prefect.filesystems import WritableFileSystem
@@ -36,11 +36,11 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.atomic import make_folder, write_whole
-from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import SEAL_BYTES, Staged, Vault, derive, keyed_digest
+from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.settings import Settings
+from concord.artifacts.stores import PrivatePlace
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.places import Remote
 from concord.tasks.data.tables import Table
@@ -49,44 +49,6 @@ from concord.tasks.units.units import Erased, PrivateRows
 Model = TypeVar("Model", bound=BaseModel)
 JSON = JSONSerializer().model_dump(mode="json")
 KEY = re.compile(r"[\w-]+")
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a stage: its home folder, and the key of its result, which names the files it writes."""
-
-    home: Path
-    key: str
-
-    @classmethod
-    def of(cls, home: Path, name: str, version: str, arguments: Mapping[str, Any]) -> Self:
-        """The place of a stage's call with those arguments."""
-        return cls(home, key_of(Vault(home / "vault"), name, version, arguments))
-
-    @property
-    def vault(self) -> Vault:
-        """The home's vault."""
-        return Vault(self.home / "vault")
-
-    @property
-    def staged(self) -> Staged:
-        """The public rows in the home's vault."""
-        return self.vault.staged
-
-    @property
-    def released(self) -> Released:
-        """The published files of the home."""
-        return Released(self.home)
-
-    def holds(self, result: Any) -> bool:
-        """Whether the files that a result refers to still exist. Their content is checked when they are read; that of
-        released files now, since another student or certificate of the session may have replaced them."""
-        vault, released = self.home / "vault", self.released
-        return all((vault / ref["path"]).is_file() or released.has(Ref(**ref)) for ref in refs_of(result))
-
-    def secret(self, domain: str, purpose: str) -> bytes:
-        """The domain's key for one purpose."""
-        return derive(self.vault.secret(f"domains/{domain}"), purpose)
 
 
 @dataclass(frozen=True)
@@ -100,11 +62,11 @@ class PrivateInput:
     encoding: Encoding
     erased: tuple[str, ...]
 
-    def at(self, place: Place, plan: Plan) -> PrivateRows:
+    def at(self, place: PrivatePlace, plan: Plan) -> PrivateRows:
         """These rows, opened in the vault of that place."""
         vault, domain = place.vault, plan.privacy.domain
-        left_out = Erased.of(vault, domain, self.erased)
-        return PrivateRows(self.table.named_in(plan), self.encoding, vault, place.secret(domain, "split"), left_out)
+        key, left_out = derive(vault.secret(f"domains/{domain}"), "split"), Erased.of(vault, domain, self.erased)
+        return PrivateRows(self.table.named_in(plan), self.encoding, vault, key, left_out)
 
 
 @dataclass(frozen=True)
@@ -159,18 +121,19 @@ def digested(value: Any) -> Any:
     raise TypeError(f"a stage's argument must be of a type that its key can digest, got {type(value).__name__}")
 
 
-def key_of(vault: Vault, name: str, version: str, arguments: Mapping[str, Any]) -> str:
+def key_of(home: Path, name: str, version: str, arguments: Mapping[str, Any]) -> str:
     """The key of a stage's result for those arguments."""
+    vault = Vault(home / "vault")
     return f"{name}-{vault.digest(name, version, json.dumps(digested(arguments), sort_keys=True))}"
 
 
-def refs_of(result: Any) -> list[dict[str, str]]:
+def refs_of(result: Any) -> list[Ref]:
     """All references inside a stage's result."""
     if isinstance(result, BaseModel):
         result = result.model_dump()
     if isinstance(result, Mapping):
         if set(result) == {"path", "digest"}:
-            return [dict(result)]
+            return [Ref(**result)]
         result = list(result.values())
     return [ref for item in result for ref in refs_of(item)] if isinstance(result, list | tuple) else []
 

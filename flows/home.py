@@ -238,7 +238,7 @@ class Memo:
     def _record(self) -> list[Any]:
         """The ledger's last entry, the digests of what the domain's sessions released, who signs, and which keys of
         the domain and its sessions are there."""
-        from concord.artifacts.stores import checked_ledger
+        from concord.artifacts.ledger.home_contents import checked_ledger
 
         ledger, name = checked_ledger(self.home), self.plan.privacy.domain
         sessions = [session.id for session in ledger.sessions(name)]

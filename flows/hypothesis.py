@@ -5,8 +5,8 @@ from functools import partial
 from concord.artifacts.domains import Domain
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
-from concord.flows import stages
 from concord.flows.admit import Opened
+from concord.flows.private_stages import count
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asks.hypothesis import HypothesisAsk
@@ -26,7 +26,7 @@ def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | 
 def count_exact(run: RunContext, admitted: Admitted[HypothesisAsk], private: PrivateFiles) -> ExactNumbers:
     """Count the errors of every candidate."""
     stream = admitted.stream
-    counts = stages.count(run, run.plan, private.read_by(stream.encoding), stream.batches)
+    counts = count(run, run.plan, private.read_by(stream.encoding), stream.batches)
     check_ensemble(run.stores, admitted.session, (counts.digest,))
     return ExactNumbers((counts.digest,), [counts], steps=partial(admitted.ask.steps, exact=[counts]))
 

@@ -26,6 +26,7 @@ from concord.flows.ask import check_test, run_planned_test
 from concord.flows.home import Memo, plan_and_home, prepare
 from concord.flows.operation import ByKey, PlanOrFile, operation
 from concord.flows.outcome import StageName, Summary, check_any_asked
+from concord.flows.public_stages import encode, stage_rows
 from concord.flows.run import (
     Admitted,
     Balance,
@@ -37,7 +38,6 @@ from concord.flows.run import (
     running,
 )
 from concord.flows.stage import Disclosure
-from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, decide, fit, publish
 from concord.tasks.advice.report import naming_the_largest
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study

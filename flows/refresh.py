@@ -24,10 +24,10 @@ from concord.flows.cache import digested, key_of, only
 from concord.flows.home import plan_and_home
 from concord.flows.operation import PlanOrFile, operation
 from concord.flows.outcome import Summary
+from concord.flows.public_stages import encode, stage_rows
 from concord.flows.run import PrivateFiles, RunContext, running
 from concord.flows.season import Periods, check_periods, published_mark
 from concord.flows.stage import Disclosure
-from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, fit, publish
 from concord.tasks.asks.stream import Beginning, SeasonAsk, beginning_of, periods_counted
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
@@ -170,7 +170,7 @@ def _with_history(learned: Learned, student: Student) -> Student:
 def _reading(run: RunContext) -> str:
     """A digest of the plan's fields by which its encoding is learned: streams are known by it."""
     fields = only(run.plan, *(key for key in encode.reads if key != "data.declared"))  # which no stream has
-    return key_of(run.stores.vault, "reading", "1", {"plan": digested(fields)})
+    return key_of(run.home, "reading", "1", {"plan": digested(fields)})
 
 
 @operation("refresh", asks=False)

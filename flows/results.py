@@ -143,8 +143,7 @@ class Answer:
 def budget_of(home: Path) -> dict[str, Any]:
     """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions. Raises NotVerified if
     the ledger denies what the home holds."""
-    from concord.artifacts.ledger.home_contents import HomeContents
-    from concord.artifacts.stores import checked_ledger
+    from concord.artifacts.ledger.home_contents import HomeContents, checked_ledger
 
     contents, ledger = HomeContents(home), checked_ledger(home)
 

@@ -20,13 +20,15 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import PrivatePlace
 from concord.flows.admit import precheck_tables
-from concord.flows.cache import Place, PrivateInput
+from concord.flows.cache import PrivateInput
 from concord.flows.console import err
+from concord.flows.private_stages import UNITS
+from concord.flows.public_stages import sample
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import mapped, stage
-from concord.flows.stages import UNITS
-from concord.flows.tally import rounds_in, sample
+from concord.flows.tally import rounds_in
 from concord.tasks.asks.stream import (
     Beginning,
     PeriodCounts,
@@ -71,7 +73,7 @@ class NewUnits:
 
 
 @stage("gather", reads=UNITS)
-def arrive(place: Place, plan: Plan, private: PrivateInput, codes: Codes, new: NewUnits) -> list[Ref]:
+def arrive(place: PrivatePlace, plan: Plan, private: PrivateInput, codes: Codes, new: NewUnits) -> list[Ref]:
     """Write the rows of a period's new units as codes and classes: BLOCKS files; and the names of all units so far."""
     rows, folder = private.at(place, plan), f"{plan.privacy.domain}/{new.stream}/{place.key[:16]}"
     arriving = new.among(rows, folder)
@@ -81,7 +83,12 @@ def arrive(place: Place, plan: Plan, private: PrivateInput, codes: Codes, new: N
 
 @mapped("tally")
 def tally_period(
-    place: Place, at: int, questions: Sequence[Mapping[str, Any]], blocks: Sequence[Ref], domain: str, session: str
+    place: PrivatePlace,
+    at: int,
+    questions: Sequence[Mapping[str, Any]],
+    blocks: Sequence[Ref],
+    domain: str,
+    session: str,
 ) -> Ref:
     """The sum over a period's new units, of whom there may be none, that answers the question at that place. It stays
     as long as the season, while the blocks go once the period is released."""

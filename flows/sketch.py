@@ -15,12 +15,13 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import PublicPlace
 from concord.flows import tally
 from concord.flows.admit import Opened
-from concord.flows.cache import Place
+from concord.flows.private_stages import gather, sum_block
+from concord.flows.public_stages import encode
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, PublicStream, RunContext
 from concord.flows.stage import Disclosure, stage
-from concord.flows.stages import encode
 from concord.flows.steps import Learned
 from concord.tasks.advice.planned import NO_PUBLIC_TABLE
 from concord.tasks.asks.sketch import SketchAsk
@@ -34,7 +35,9 @@ from concord.tasks.units.units import private_table
 
 
 @stage("infer", reads=("data.declared", "data.features"))
-def synthesise(place: Place, plan: Plan, steps: Sequence[Ref], encoding: Encoding, claim: Mapping[str, str]) -> Ref:
+def synthesise(
+    place: PublicPlace, plan: Plan, steps: Sequence[Ref], encoding: Encoding, claim: Mapping[str, str]
+) -> Ref:
     """Write the synthetic rows that the released steps hold, with the labels inferred for them, as a released file."""
     files = [json.loads(place.released.read(step)) for step in steps]
     table = synthetic_file(plan.data.sketched, files, encoding, claim)
@@ -62,10 +65,10 @@ def count_exact(run: RunContext, admitted: Admitted[SketchAsk], private: Private
     """Write the private rows as cells of the grid, and count what is asked first."""
     plan, grid = run.plan, admitted.ask.coded
     planner = SketchPlanner(admitted.ask.mechanism, plan.data.sketched)
-    units = tally.gather(run, plan, private.read_by(reading_encoding(plan)), grid)
+    units = gather(run, plan, private.read_by(reading_encoding(plan)), grid)
 
     def sums(question: RoundQuestion, codes: Codes) -> Sequence[Ref]:
-        return tally.tally(run, units, question.record(), codes, grid)
+        return sum_block(run, units, question.record(), codes, grid)
 
     return tally.counted_rounds(run, admitted, planner, units, sums)
 

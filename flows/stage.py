@@ -8,6 +8,7 @@
     with poll.in_turn(run, batches, ahead, …) as polled:    or once per part on demand, a few parts ahead
     labels = run.stages.pass_door(session, steps)           never cached: a release is replayed from the ledger
 
+A stage gets the side of the door that its `place` is annotated with: PrivatePlace or PublicPlace.
 The key of a result is derived from the arguments (`flows.cache`), so no argument can be left out of it. A stage can
 read only those fields of its `plan` that are listed in `reads`.
 """
@@ -35,8 +36,8 @@ from prefect.utilities.annotations import quote
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.flows.cache import Place, SealedResults, only
+from concord.artifacts.stores import PrivatePlace, PublicPlace, Stores
+from concord.flows.cache import SealedResults, key_of, only, refs_of
 from concord.flows.console import Progress, err
 from concord.flows.outcome import STAGES, StageName, StageReport
 from concord.tasks.door.door import Step, release
@@ -44,6 +45,7 @@ from concord.tasks.mechanisms.noise import reporting
 
 Call = Mapping[str, Any]
 P = ParamSpec("P")
+Side = TypeVar("Side", PrivatePlace, PublicPlace)
 Each = TypeVar("Each", bound=Hashable)
 Returned = TypeVar("Returned")
 Begun = Callable[[], tuple[Any, bool]]
@@ -76,7 +78,7 @@ class Described:
     """A stage's task, the fields of a plan it reads, and the arguments of a call by their names."""
 
     def __init__(self, name: StageName, version: int, reads: Sequence[str], function: Callable[..., Any]) -> None:
-        self.reads, self.signature = reads, inspect.signature(function)
+        self.name, self.reads, self.signature = name, reads, inspect.signature(function)
         self.task: Task[..., Any] = task(
             name=name,
             version=str(version),
@@ -92,23 +94,28 @@ class Described:
         given = dict(list(bound.arguments.items())[1:])
         return given | {"plan": only(given["plan"], *self.reads)} if self.reads else given
 
+    def call(self, home: Path, arguments: Call) -> Call:
+        """The arguments of the task, with the place in that home that their key names."""
+        key = key_of(home, self.name, str(self.task.version), arguments)
+        return {"place": self.signature.parameters["place"].annotation(home, key), **arguments}
+
 
 class CachedStage(Described, Generic[P, Returned]):
     """A stage that is one task, run in the flow's own process."""
 
     def __call__(self, run: InRun, *values: P.args, **named: P.kwargs) -> Returned:
-        return cast(Returned, run.stages.cached(self.task, self.arguments(*values, **named)))
+        return cast(Returned, run.stages.cached(self, self.arguments(*values, **named)))
 
     def with_cached(self, run: InRun, *values: P.args, **named: P.kwargs) -> tuple[Returned, bool]:
         """The result, and whether it is from the cache: for a stage that is part of another one."""
-        return run.stages.result(self.task, self.arguments(*values, **named))
+        return run.stages.result(self, self.arguments(*values, **named))
 
 
 class MappedStage(Described, Generic[Each, P, Returned]):
     """A stage with one task per part, run by the flow's task runner."""
 
     def __call__(self, run: InRun, parts: Iterable[Each], *values: P.args, **named: P.kwargs) -> list[Returned]:
-        return run.stages.each(self.task, [self.arguments(part, *values, **named) for part in parts])
+        return run.stages.each(self, [self.arguments(part, *values, **named) for part in parts])
 
     @contextmanager
     def in_turn(
@@ -118,7 +125,7 @@ class MappedStage(Described, Generic[Each, P, Returned]):
 
         No other part is computed unless it is asked for. All begun parts have finished when the context ends.
         """
-        with run.stages.in_turn(self.task, parts, ahead, lambda part: self.arguments(part, *values, **named)) as result:
+        with run.stages.in_turn(self, parts, ahead, lambda part: self.arguments(part, *values, **named)) as result:
             yield result
 
 
@@ -155,7 +162,7 @@ def disclose(steps: Steps, stores: Stores, session: Session) -> Disclosure:
 
 def stage(
     name: StageName, *, version: int = 1, reads: Sequence[str] = ()
-) -> Callable[[Callable[Concatenate[Place, P], Returned]], CachedStage[P, Returned]]:
+) -> Callable[[Callable[Concatenate[Side, P], Returned]], CachedStage[P, Returned]]:
     """Decorate a function `(place, **arguments)` as a stage.
 
     version  raised when the stage's computation changes, so that older cached results no longer count
@@ -166,7 +173,7 @@ def stage(
 
 def mapped(
     name: StageName, *, version: int = 1, reads: Sequence[str] = ()
-) -> Callable[[Callable[Concatenate[Place, Each, P], Returned]], MappedStage[Each, P, Returned]]:
+) -> Callable[[Callable[Concatenate[Side, Each, P], Returned]], MappedStage[Each, P, Returned]]:
     """Decorate a function `(place, part, **arguments)` as a stage that maps over its parts; otherwise as `stage`."""
     return lambda function: MappedStage(name, version, reads, function)
 
@@ -186,6 +193,11 @@ def unsearched(arguments: Call) -> Call:
     return {name: quote(value) for name, value in arguments.items()}
 
 
+def is_held(call: Call, result: Any) -> bool:
+    """Whether the files that a call's result refers to still exist."""
+    return all(call["place"].holds(ref) for ref in refs_of(result))
+
+
 class Stages:
     """Runs the stages of one flow run, and keeps a report of each."""
 
@@ -195,24 +207,20 @@ class Stages:
         self._open: list[Progress] = []
         self._again = STAGES[STAGES.index(start_from) :] if start_from else ()
 
-    def cached(self, work: Task[..., Any], arguments: Call) -> Any:
+    def cached(self, work: Described, arguments: Call) -> Any:
         """The result of a stage that is one task."""
-        return self.uncached(stage_of(work), lambda: self.result(work, arguments))
+        return self.uncached(work.name, lambda: self.result(work, arguments))
 
-    def result(self, work: Task[..., Any], arguments: Call) -> tuple[Any, bool]:
+    def result(self, work: Described, arguments: Call) -> tuple[Any, bool]:
         """The result of one task, and whether it is from the cache."""
-        call = self.call(work, arguments)
+        call = work.call(self.home, arguments)
         task = self._ready(work, [call])
         state = cast("State[Any]", task(**unsearched(call), return_state=True))
         result = state.result()
-        if state.name == "Cached" and not call["place"].holds(result):
+        if state.name == "Cached" and not is_held(call, result):
             state = cast("State[Any]", task.with_options(refresh_cache=True)(**unsearched(call), return_state=True))
             result = state.result()
         return result, state.name == "Cached"
-
-    def call(self, work: Task[..., Any], arguments: Call) -> Call:
-        """The arguments of a task, with the place that their key names."""
-        return {"place": Place.of(self.home, work.name, str(work.version), arguments), **arguments}
 
     def pass_door(self, session: Session, steps: Steps, name: StageName = "release") -> Disclosure:
         """Pass the door, in a task of its own: the one way for whatever is asked. It is never cached: a release is
@@ -233,11 +241,11 @@ class Stages:
         """Whether a stage was asked to run again."""
         return name in self._again
 
-    def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
+    def each(self, work: Described, parts: Iterable[Call]) -> list[Any]:
         """The results of a task, one for each call, in order."""
-        calls = [self.call(work, arguments) for arguments in parts]
+        calls = [work.call(self.home, arguments) for arguments in parts]
         task, cached = self._ready(work, calls), dict[Any, bool]()
-        with self._shown(stage_of(work), len(calls)) as progress:
+        with self._shown(work.name, len(calls)) as progress:
             futures = [task.submit(**unsearched(call)) for call in calls]
             for future in as_completed(futures):
                 future.result()
@@ -245,8 +253,8 @@ class Stages:
                 progress.advance(cached=cached[future])
             results = [future.result() for future in futures]
             from_cache = [at for at, future in enumerate(futures) if cached[future]]
-            lost = [at for at in from_cache if not calls[at]["place"].holds(results[at])]
-            again = work.with_options(refresh_cache=True)
+            lost = [at for at in from_cache if not is_held(calls[at], results[at])]
+            again = work.task.with_options(refresh_cache=True)
             for at, future in [(at, again.submit(**unsearched(calls[at]))) for at in lost]:
                 results[at] = future.result()
                 progress.all_cached = False
@@ -255,11 +263,11 @@ class Stages:
 
     @contextmanager
     def in_turn(
-        self, work: Task[..., Any], parts: Sequence[Each], ahead: int, arguments: Callable[[Each], Call]
+        self, work: Described, parts: Sequence[Each], ahead: int, arguments: Callable[[Each], Call]
     ) -> Iterator[Callable[[Each], Any]]:
         """A function that returns a task's result for one part, computed on demand; see `MappedStage.in_turn`."""
         places, tasks = {part: at for at, part in enumerate(parts)}, dict[Each, Begun]()
-        with self._shown(stage_of(work), len(parts)) as progress:
+        with self._shown(work.name, len(parts)) as progress:
 
             def result(part: Each) -> Any:
                 started = time.monotonic()
@@ -277,15 +285,15 @@ class Stages:
                     with suppress(Exception):  # nobody asked for its result
                         left()
 
-    def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
+    def begin(self, work: Described, arguments: Call) -> Begun:
         """Have the task runner begin a task."""
-        call = self.call(work, arguments)
+        call = work.call(self.home, arguments)
         future = self._ready(work, [call]).submit(**unsearched(call))
 
         def ended() -> tuple[Any, bool]:
             result = future.result()
-            if future.state.name == "Cached" and not call["place"].holds(result):
-                return work.with_options(refresh_cache=True).submit(**unsearched(call)).result(), False
+            if future.state.name == "Cached" and not is_held(call, result):
+                return work.task.with_options(refresh_cache=True).submit(**unsearched(call)).result(), False
             return result, future.state.name == "Cached"
 
         return ended
@@ -324,18 +332,12 @@ class Stages:
             if progress is not ended:
                 progress.idle += seconds
 
-    def _ready(self, work: Task[..., Any], calls: Sequence[Call]) -> Task[..., Any]:
+    def _ready(self, work: Described, calls: Sequence[Call]) -> Task[..., Any]:
         """The task, to be answered from cache; or to run again if that is asked for or a cached result was changed. A
         changed one is reported here, once: the tasks may run anywhere."""
-        name = stage_of(work)
-        if self.again(name):
-            return work.with_options(refresh_cache=True)
+        if self.again(work.name):
+            return work.task.with_options(refresh_cache=True)
         if foreign := sum(self._kept.is_foreign(call["place"].key) for call in calls):
             many = "1 cached result is" if foreign == 1 else f"{foreign} cached results are"
-            err.print(f"{name:>8} {many} not what was written: computed again")
-        return work
-
-
-def stage_of(work: Task[..., Any]) -> StageName:
-    """The name of a task's stage."""
-    return cast(StageName, work.name)
+            err.print(f"{work.name:>8} {many} not what was written: computed again")
+        return work.task

@@ -11,13 +11,13 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
-from concord.flows.cache import Place, PublicTables
+from concord.artifacts.stores import PublicPlace, Stores
+from concord.flows.cache import PublicTables
 from concord.flows.console import err
 from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
+from concord.flows.public_stages import study
 from concord.flows.run import Admitted, RunContext
 from concord.flows.stage import Disclosure, stage
-from concord.flows.stages import study
 from concord.tasks.advice.planned import decided
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
@@ -121,7 +121,7 @@ def publish(learned: Learned, student: Student) -> Summary:
 
 @stage("certify", version=6)
 def certify(
-    place: Place,
+    place: PublicPlace,
     certificate: Certificate,
     classes: Sequence[str],
     signer: str,  # noqa: ARG001, so that another key signs again

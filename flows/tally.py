@@ -1,120 +1,32 @@
-"""Learning by tallies: private rows are asked in rounds, and labels of public rows inferred from noisy sums.
-
-The stages come first. As in `flows.stages`, each takes a place and everything its result depends on.
-"""
+"""Learning by tallies: private rows are asked in rounds, and labels of public rows inferred from noisy sums."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import guarantee_of_labels
-from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Public
 from concord.flows.admit import Opened
-from concord.flows.cache import Place, PrivateInput
+from concord.flows.private_stages import first_sums, gather, known_codes, recode, sum_block
+from concord.flows.public_stages import clustering, code, infer, sample
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure, mapped, on_workers, stage
-from concord.flows.stages import UNITS
+from concord.flows.stage import Disclosure
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.advice.planned import asks_pairs, check_columns, planned_sizes, planned_tallies, views_in_words
 from concord.tasks.asks.tallies import TalliesAsk, round_step
-from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes
-from concord.tasks.data.encode import read_frame, systematic_sample
-from concord.tasks.data.grid import recoded
-from concord.tasks.data.joined import joinable, unclustered
-from concord.tasks.door.admit import check_ensemble
-from concord.tasks.door.checkpoint import sums_folder
+from concord.tasks.data.codes import Codes, deepens
 from concord.tasks.door.door import Step
 from concord.tasks.mechanisms.contributions import RoundQuestion
-from concord.tasks.student.decode import Decoded
-from concord.tasks.student.public_rows import read_sample, staged_rows, write_sample
+from concord.tasks.student.public_rows import read_sample, staged_rows
 from concord.tasks.student.questions import RoundFile, RoundPlanner, codes_after
 from concord.tasks.student.sketch import SketchPlanner
-from concord.tasks.student.study import inferred
-from concord.tasks.units import blocks as units_blocks
-from concord.tasks.units import sums as units_sums
-
-
-@stage("code")
-def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes: CodeSizes) -> Codes:
-    """Learn the codes of rows from the staged public rows; `sizes` as `planned_sizes` gives them."""
-    return learn_codes((read_frame(batch.ref, place.staged) for batch in batches), encoding.columns, **sizes)
-
-
-@stage("code")
-def clustering(place: Place, encoding: Encoding, batches: Sequence[PublicBatch]) -> float | None:
-    """R of the staged public rows, by the sample that their codes are learned from."""
-    numbers = [column.name for column in joinable(encoding.columns)]
-    frames = (read_frame(batch.ref, place.staged).select(numbers) for batch in batches)
-    return unclustered(systematic_sample(frames), encoding.columns)
-
-
-@stage("code")
-def sample(place: Place, domain: str, codes: Codes, batches: Sequence[PublicBatch]) -> Ref:
-    """Write the codes of the sample of the staged public rows that models are decoded on, in a folder that is erased
-    with the domain: they may be features of private units."""
-    return write_sample(batches, codes, place.staged, f"coded/{domain}/{place.key[:16]}/sample.npy")
-
-
-@stage("gather", version=3, reads=UNITS)
-def gather(place: Place, plan: Plan, private: PrivateInput, codes: Codes) -> list[Ref]:
-    """Write private rows as codes and classes, whole units together."""
-    return gather_in(f"units/{plan.privacy.domain}/{place.key[:16]}", place, plan, private, codes)
-
-
-@stage("gather", version=3, reads=UNITS)
-def recode(place: Place, plan: Plan, private: PrivateInput, codes: Codes, units: Sequence[Ref]) -> list[Ref]:
-    """Write private rows by codes learned from released rounds, in the folder of `units`' sums, to go with them."""
-    return gather_in(f"{sums_folder(units[0])}/{place.key[:16]}", place, plan, private, codes)
-
-
-def gather_in(folder: str, place: Place, plan: Plan, private: PrivateInput, codes: Codes) -> list[Ref]:
-    """Write private rows as codes and classes into a folder of the vault, with the flow's workers."""
-
-    def each(step: units_blocks.BlockStep, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        given = (place, plan, private, codes)
-        return on_workers(gather_part, [{"given": given, "step": step, "call": call} for call in calls])
-
-    return list(units_blocks.gather(units_blocks.Coding(private.at(place, plan), codes), folder, each))
-
-
-@task(name="gather", persist_result=False, cache_policy=NO_CACHE)
-def gather_part(
-    given: tuple[Place, Plan, PrivateInput, Codes], step: units_blocks.BlockStep, call: tuple[Any, ...]
-) -> Any:
-    """A step of `gather` for a part of the rows. A worker is sent no key: it opens the vault itself."""
-    place, plan, private, codes = given
-    return step(units_blocks.Coding(private.at(place, plan), codes), *call)
-
-
-@mapped("tally")
-def tally(
-    place: Place, block: Ref, question: Mapping[str, Any], codes: Codes | None = None, grid: Codes | None = None
-) -> Ref:
-    """The sum over the units of one block that answers a question; of pairs of columns, or of groups of a grid's cells,
-    by the codes that have them."""
-    parsed, path = RoundQuestion.from_record(dict(question)), f"{sums_folder(block)}/{place.key}.npy"
-    recode = None if codes is None else codes.completed if grid is None else partial(recoded, grid=grid, codes=codes)
-    return units_sums.count([block], parsed, place.vault, path, recode)
-
-
-@stage("infer")
-def infer(place: Place, last: Ref, codes: Codes, public: PublicRows, claim: Mapping[str, str]) -> Ref:
-    """Labels and scores of all public rows, by the model decoded from the last round."""
-    decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
-    rows = (codes.of(read_frame(batch.ref, place.staged)) for batch in public.batches)
-    labels = inferred(decoded, rows, public.encoding, claim)
-    return place.released.hold_back(f"{claim['session']}/labels.arrow", labels)
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
@@ -148,8 +60,8 @@ def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: Privat
 
     def sums(question: RoundQuestion, codes: Codes) -> Sequence[Ref]:
         if codes.pairs:
-            return tally(run, units, question.record(), codes)
-        return tally(run, units if codes is planner.codes else coded(codes), question.record())
+            return sum_block(run, units, question.record(), codes)
+        return sum_block(run, units if codes is planner.codes else coded(codes), question.record())
 
     return counted_rounds(run, admitted, planner, units, sums)
 
@@ -189,15 +101,15 @@ def planner_of(run: RunContext, admitted: Admitted[Any], codes: Codes, units: Se
 
     units   the files of `gather`
     """
-    mechanism, vault = admitted.ask.mechanism, run.stores.vault
+    mechanism, staged = admitted.ask.mechanism, run.stores.staged
     if run.plan.privacy.secret == "labels":
-        rows, units_read = units_blocks.known_codes(units, codes, vault)
+        rows, units_read = known_codes(run, units, codes)
         if units_read:
             return RoundPlanner(mechanism, codes, rows, units_read)
     batches = admitted.stream.batches
-    rows = read_sample(sample(run, run.plan.privacy.domain, codes, batches), vault.staged)
+    rows = read_sample(sample(run, run.plan.privacy.domain, codes, batches), staged)
     if mechanism.secret == "rows" and deepens(codes):
-        return RoundPlanner(mechanism, codes, rows, public=staged_rows(batches, vault.staged))
+        return RoundPlanner(mechanism, codes, rows, public=staged_rows(batches, staged))
     units_known = None if mechanism.secret == "rows" else 1
     return RoundPlanner(mechanism, codes, rows, units_known, pairs=asks_pairs(run.plan, codes))
 
@@ -211,7 +123,7 @@ def counted_rounds(
 ) -> ExactNumbers:
     """The sums of the planner's first questions: totals of codes alone would not show changed labels. Those of other
     rounds are counted at the door. Raises NotVerified if the session was opened with other private data."""
-    first = [tally(run, units, question.record()) for question in planner.first_questions()]
+    first, digests = first_sums(run, admitted.session, units, planner.first_questions())
 
     def rounds(stores: Public, session: Session) -> Iterator[Step]:
         published = list[dict[str, Any]]()
@@ -221,8 +133,6 @@ def counted_rounds(
             yield round_step(planner, published, question, exact)
             published.append(json.loads(stores.released.read(stores.ledger.released_by(session.id)[number])))
 
-    digests = tuple(units_sums.sums_digest(sums_of, run.stores.vault) for sums_of in first)
-    check_ensemble(run.stores, admitted.session, digests)
     return ExactNumbers(digests, [*units, *chain.from_iterable(first)], steps=rounds)
 
 

@@ -15,11 +15,10 @@ from functools import partial
 from concord.artifacts.domains import Domain
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
-from concord.flows import stages
 from concord.flows.admit import Opened
+from concord.flows.private_stages import blocks, poll, relabel, split, teach
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure
-from concord.flows.stages import split
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asks.votes import VotesAsk, training
@@ -51,11 +50,11 @@ def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateF
     shards, relabelled = split(run, plan, private.read_by(encoding), share=share), tuple[Ref, ...]()
     space = asking_relabel.candidates(plan, encoding, admitted.stream.sources[0].batches, run.stores.staged)
     if settings is not None and space is not None:
-        made = stages.relabel(run, plan, shards, encoding, space, settings)
+        made = relabel(run, plan, shards, encoding, space, settings)
         shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
     private_digests = training(plan, shards)
     check_ensemble(run.stores, admitted.session, private_digests)
-    return ExactNumbers(private_digests, stages.teach(run, stages.blocks(plan, shards), plan, encoding), relabelled)
+    return ExactNumbers(private_digests, teach(run, blocks(plan, shards), plan, encoding), relabelled)
 
 
 def release(run: RunContext, opened: Opened[VotesAsk]) -> Learned:
@@ -76,6 +75,6 @@ def ask_teachers(
     stream = admitted.stream
     busy = FAR_AHEAD if run.plan.teachers.address else (os.cpu_count() or 1) - 1
     ahead = 0 if session.ended else busy  # then no row can be new
-    with stages.poll.in_turn(run, stream.batches, ahead, teachers, stream.encoding) as polled:
+    with poll.in_turn(run, stream.batches, ahead, teachers, stream.encoding) as polled:
         passed = run.stages.pass_door(session, partial(admitted.ask.steps, batches=stream.batches, votes=polled))
     return replace(passed, at=run.stores.ledger.now())

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from concord.artifacts.ledger.database import LedgerRows
     from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord, Remark, RemarkKind, Remarks
     from concord.artifacts.ledger.excerpt import Excerpt, hiding
-    from concord.artifacts.ledger.home_contents import HomeContents
+    from concord.artifacts.ledger.home_contents import HomeContents, checked_ledger
     from concord.artifacts.ledger.ledger import Ledger, _catch_up
     from concord.artifacts.ledger.reading import Reading
     from concord.artifacts.ledger.state import LedgerState
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
         LEDGER, SIGNING_KEY, STORE, Settings, check_answers, sqlite_address, sqlite_file
     )
     from concord.artifacts.sources import TableSource
-    from concord.artifacts.stores import Stores, checked_ledger
+    from concord.artifacts.stores import PrivatePlace, PublicPlace, Stores
     from concord.artifacts.table_schema import (
         SCALARS, DeclaredCategories, DeclaredColumn, DeclaredRange, DeclaredText, DeclaredTruth, TableSchema,
         read_schema, schema_of
@@ -169,8 +169,8 @@ if TYPE_CHECKING:
         steps_between, text
     )
     from concord.tasks.data.codes import (
-        MOST_CODES, VECTOR_CELLS, CodedField, CodeMatrix, Codes, NumberField, WordField, coarse_bins, coarser,
-        deepens, interval_cuts, learn_codes
+        MOST_CODES, VECTOR_CELLS, CodedField, CodeMatrix, Codes, CodeSizes, NumberField, WordField, coarse_bins,
+        coarser, deepens, interval_cuts, learn_codes
     )
     from concord.tasks.data.concord_pictures import (
         FEATURES, LARGEST as LARGEST_PICTURE, Pictures, gradients, levels_of, moved
@@ -383,12 +383,13 @@ if TYPE_CHECKING:
         admit as flows_admit, api as flows_api, classifier as flows_classifier, cluster as flows_cluster,
         console as flows_console, home as flows_home, learn as flows_learn, refresh as flows_refresh,
         run as flows_run, season as flows_season,
-        server as flows_server, stages as flows_stages, tally as flows_tally, vote as flows_vote
+        private_stages as flows_private_stages, public_stages as flows_public_stages,
+        server as flows_server, tally as flows_tally, vote as flows_vote
     )
     from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
     from concord.flows.api import ask, load_student, run
     from concord.flows.ask import ask as ask_shards, estimate
-    from concord.flows.cache import Place, PrivateInput, PublicTables, SealedResults, digested, key_of, only
+    from concord.flows.cache import PrivateInput, PublicTables, SealedResults, digested, key_of, only
     from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
     from concord.flows.cli import main
     from concord.flows.cli.app import HOME, PANELS, speak_plainly
@@ -401,6 +402,7 @@ if TYPE_CHECKING:
     )
     from concord.flows.home import FORMAT, Memo, check_format, prepare, published_by, reopen, tidy
     from concord.flows.operation import failed_state
+    from concord.flows.private_stages import UNITS, StudentFile
     from concord.flows.outcome import (
         STAGES, RowsNotPaid, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,
         spent_in_words, stage_named
@@ -416,7 +418,6 @@ if TYPE_CHECKING:
     from concord.flows.stage import (
         Begun, Call, Described, Disclosure, Stages, Steps, disclose, mapped, on_workers, stage
     )
-    from concord.flows.stages import UNITS, StudentFile
 
     # fmt: on
 else:

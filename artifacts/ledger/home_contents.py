@@ -8,7 +8,7 @@ Assumes      a session's checkpoint is in the vault when its first row is asked,
              the ledger says a thing before a certificate does
 Guarantees   named: a session that the home holds and the ledger does not; a certificate whose cap the domain never had,
              which counts a session with another claim, or as ended when it is open, or counts more answers or refusals
-             than were committed. Every command that uses the ledger stops at each (artifacts.stores.checked_ledger)
+             than were committed. Every command that uses the ledger stops at each (`checked_ledger`)
 Not covered  a session of which no trace is left; whether the certificate or the ledger was edited, which its signature
              tells (tasks.verify)
              Checked by tests/artifacts/ledger/test_home_contents.py
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import Settings, own_ledger
@@ -93,6 +94,14 @@ class HomeContents:
             with suppress(LookupError, TypeError):  # what is no certificate says nothing
                 for wrong in _denied(self._certificates[name], sessions_there, ledger):
                     yield f"the certificate of {name} {wrong}"
+
+
+def checked_ledger(home: Path, kind: type[Ledger] = Ledger) -> Ledger:
+    """The ledger of a home folder, for callers that rely on its content. Raises NotVerified if it contradicts the
+    home's files."""
+    contents, ledger = HomeContents(home), kind.of(home)
+    contents.check(ledger)
+    return ledger
 
 
 def _known(ledger: Reading) -> dict[str, Session]:

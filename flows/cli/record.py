@@ -41,7 +41,7 @@ def domain_command(
     home: HomeOption = HOME,
 ) -> None:
     """Change a domain's lifetime cap, and record why. Its Rényi order never changes."""
-    from concord.artifacts.stores import checked_ledger
+    from concord.artifacts.ledger.home_contents import checked_ledger
     from concord.flows.home import reopen
 
     if not (0 < epsilon < float("inf") and 0 < delta < 1):
@@ -60,7 +60,7 @@ def restore_command(
     Each open session ends and is charged whole, and nothing returns. Concord does not know what was released after the
     backup was made: if you kept a later published folder, `concord verify --kept FOLDER` shows it.
     """
-    from concord.artifacts.stores import checked_ledger
+    from concord.artifacts.ledger.home_contents import checked_ledger
     from concord.flows.cli.show import show_budget
     from concord.flows.home import reopen
     from concord.flows.results import budget_of

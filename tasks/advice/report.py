@@ -22,13 +22,13 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotCovered, WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, cap_in_words, lifetime_in_words
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.home_contents import checked_ledger
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, NOTHING
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sections import TALLIES
 from concord.artifacts.sessions import Session
-from concord.artifacts.stores import checked_ledger
 from concord.tasks.advice.planned import PlannedVotes, check_columns, decided, planned_sketch, planned_tallies
 from concord.tasks.advice.public_facts import PublicFacts
 from concord.tasks.data.grid import grid_of

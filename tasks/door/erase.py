@@ -41,7 +41,6 @@ from uuid import UUID
 import polars as pl
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.released import HELD
 from concord.artifacts.home.vault import Vault, keyed_digest
 from concord.artifacts.schemas import NO_NAMES, Ref, TextFormat
 from concord.artifacts.sessions import Session
@@ -86,7 +85,7 @@ def forget(stores: Stores, name: str) -> bool:
             for kind in folders_of_rows(vault):
                 vault.destroy(f"{kind.name}/{session.domain}/{name}")  # made for it alone
             vault.destroy(f"sessions/{name}")
-            stores.released.discard(f"{HELD}/{name}")
+            stores.discard_held(name)
     seasons = {other.id for other in stores.ledger.sessions(session.domain) if other.stream == session.stream}
     # until all of its seasons are forgotten, a later one must know whom they asked
     if session.stream and seasons <= {name, *stores.ledger.forgotten(session.domain)}:

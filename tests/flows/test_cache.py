@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,8 @@ from prefect.cache_policies import NO_CACHE
 from tests import world
 from tests.support.people import changed, tables_of_plan, write_tables
 
-STAGES = {name: item for name, item in vars(world.flows_stages).items() if isinstance(item, world.Described)}
+ROOMS = (world.flows_private_stages, world.flows_public_stages)
+STAGES = {name: item for room in ROOMS for name, item in vars(room).items() if isinstance(item, world.Described)}
 ONE, OTHER = world.Ref(path="a/b", digest="00"), world.Ref(path="a/b", digest="01")
 
 
@@ -28,11 +29,18 @@ def files(digest: str, path: str = "table.csv") -> world.RowTable:
     return world.RowTable(path, (), "data.private", digests=(digest,))
 
 
+def codes(cut: float) -> world.Codes:
+    return world.Codes(
+        fields=(world.NumberField(kind="numeric", name="a", start=0, cuts=(cut,)),), coarse=(0,), fine=(0,)
+    )
+
+
 def relabelling(share: float) -> world.Relabelling:
     return world.Relabelling(hypotheses="stumps", features=("a",), grid="", share=share, epsilon=1.0, delta=1e-6)
 
 
 BATCH = world.PublicBatch(ref=ONE, first=0, rows=1)
+ROWS = world.PublicRows(encoding=encoding("s"), batches=())
 INPUT = world.PrivateInput(files("00"), encoding("s"), ())
 PUBLIC = world.PublicTables(encoding("s"), (), None)
 STUDENT = world.StudentFile(ONE, "sklearn.svm.LinearSVC", None)
@@ -46,10 +54,15 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     world.HypothesisClass: (world.Stumps((0,)), world.Stumps((1,))),
     world.Relabelling: (relabelling(0.1), relabelling(0.2)),
     world.Cost | None: (None, world.Cost.gaussian(1.0)),
-    world.Codes | None: (None, world.Codes(fields=(), coarse=(), fine=())),
+    world.Codes: (codes(0.5), codes(0.25)),
+    world.Codes | None: (None, codes(0.5)),
+    world.CodeSizes: ({"coarse": 2}, {"coarse": 4}),
     world.PrivateInput: (INPUT, replace(INPUT, erased=("00",))),
     world.PublicTables: (PUBLIC, replace(PUBLIC, test=files("00"))),
     world.StudentFile: (STUDENT, replace(STUDENT, ref=OTHER)),
+    world.PublicRows: (ROWS, world.PublicRows(encoding=encoding("s"), batches=(BATCH,))),
+    Mapping[str, Any]: ({"question": 1}, {"question": 2}),
+    Mapping[str, str]: ({"session": "d-1"}, {"session": "d-2"}),
     Sequence[int]: ((0, 5), (5, 10)),
     world.Certificate: (world.Certificate.model_construct(teachers=1), world.Certificate.model_construct(teachers=2)),
     Sequence[world.Ref]: ((ONE,), (ONE, OTHER)),
@@ -69,8 +82,7 @@ def plan(tmp_path: Path) -> world.Plan:
 
 def key(stage: world.Described, home: Path, **arguments: Any) -> str:
     """The key of a stage's result on those arguments."""
-    place: world.Place = world.Stages(home, None).call(stage.task, stage.arguments(**arguments))["place"]
-    return place.key
+    return str(stage.call(home, stage.arguments(**arguments))["place"].key)
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -81,7 +93,7 @@ def test_changing_any_argument_changes_the_key(name: str, plan: world.Plan, tmp_
     kinds = {name: item.annotation for name, item in stage.signature.parameters.items() if name != "place"}
     arguments = {name: values[kind][0] for name, kind in kinds.items()}
     keys = [key(stage, tmp_path, **arguments | {name: values[kind][1]}) for name, kind in kinds.items()]
-    first, second = (world.key_of(world.Vault(tmp_path / "vault"), name, version, {}) for version in "12")
+    first, second = (world.key_of(tmp_path, name, version, {}) for version in "12")
     assert name in first != second
     assert len({key(stage, tmp_path, **arguments), *keys}) == 1 + len(kinds)
 
@@ -142,7 +154,8 @@ def test_a_field_that_is_not_in_the_view_cannot_be_read(plan: world.Plan) -> Non
     ):
         with pytest.raises(AttributeError):
             read()
-    view = world.flows_stages.teach.arguments(block=world.Block((0, 5), ONE), plan=plan, encoding=encoding("s"))["plan"]
+    teach, block = world.flows_private_stages.teach, world.Block((0, 5), ONE)
+    view = teach.arguments(block=block, plan=plan, encoding=encoding("s"))["plan"]
     assert view.teachers.estimator == plan.teachers.estimator
     for part, field in ((view.teachers, "count"), (view, "student"), (view, "data")):
         with pytest.raises(AttributeError):
@@ -159,12 +172,13 @@ def test_what_moved_keeps_its_key(plan: world.Plan, tmp_path: Path) -> None:
         world.Block((0, 5), OTHER),
         world.Block((0, 6), ONE),
     ]
-    keys = [key(world.flows_stages.teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
+    teach = world.flows_private_stages.teach
+    keys = [key(teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
 
     def split_key(home: Path, path: str) -> str:
-        return key(world.flows_stages.split, home, plan=plan, private=replace(INPUT, table=files("00", path)))
+        return key(world.flows_private_stages.split, home, plan=plan, private=replace(INPUT, table=files("00", path)))
 
     before = split_key(tmp_path / "home", plan.path("private"))
     (tmp_path / "home").rename(tmp_path / "moved")
@@ -184,14 +198,14 @@ class Cuts(list[float]):
 
 
 @world.stage("code")
-def once(place: world.Place, cuts: Cuts) -> list[float]:
+def once(place: world.PublicPlace, cuts: Cuts) -> list[float]:
     """A stage of one task."""
     RAN.append((type(cuts), place.key))
     return cuts[:1]
 
 
 @world.mapped("tally")
-def each(place: world.Place, part: int, cuts: Cuts) -> list[float]:
+def each(place: world.PrivatePlace, part: int, cuts: Cuts) -> list[float]:
     """A stage of a task for each part."""
     RAN.append((type(cuts), place.key))
     return cuts[part:]
@@ -233,12 +247,12 @@ def test_no_argument_is_searched_and_each_is_in_the_key(way: str, home: Path) ->
     assert found[0] == found[1] == found[2] != found[3]
     assert not SEARCHED
     assert {kind for kind, _ in RAN} == {Cuts}
-    keys, vault = [key for _, key in RAN if key], world.Vault(home / "vault")
+    keys = [key for _, key in RAN if key]
     match way:
         case "a part of a stage":
             assert len(RAN) == 8  # it is in no cache
         case "a stage of one task":
-            assert keys == [world.key_of(vault, "code", "1", {"cuts": [cut, 1.5]}) for cut in (0.5, 0.5, 0.25)]
+            assert keys == [world.key_of(home, "code", "1", {"cuts": [cut, 1.5]}) for cut in (0.5, 0.5, 0.25)]
         case _:
             parts = [{"part": part, "cuts": [cut, 1.5]} for cut in (0.5, 0.5, 0.25) for part in (0, 1)]
-            assert sorted(keys) == sorted(world.key_of(vault, "tally", "1", call) for call in parts)
+            assert sorted(keys) == sorted(world.key_of(home, "tally", "1", call) for call in parts)

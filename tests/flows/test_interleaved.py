@@ -30,7 +30,7 @@ class Counted(world.Stages):
         self.counting: Callable[[int], None] = lambda _: None
 
     def begin(self, work: Any, arguments: world.Call) -> world.Begun:
-        assert work is world.flows_stages.poll.task
+        assert work is world.flows_private_stages.poll
         at = self.case.batches.index(arguments["batch"])
         self.begun.append(at)
 

@@ -28,13 +28,13 @@ Command = Callable[[Path, Path], object]
 class Direct(Stages):
     """Stages as plain calls."""
 
-    def result(self, work: Task[..., Any], arguments: Call) -> tuple[Any, bool]:
-        return work.fn(**self.call(work, arguments)), False
+    def result(self, work: Any, arguments: Call) -> tuple[Any, bool]:
+        return work.task.fn(**work.call(self.home, arguments)), False
 
-    def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
+    def each(self, work: Any, parts: Iterable[Call]) -> list[Any]:
         return [self.result(work, arguments)[0] for arguments in parts]
 
-    def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
+    def begin(self, work: Any, arguments: Call) -> Begun:
         return lambda: self.result(work, arguments)
 
     def uncached(self, name: StageName, work: Any) -> Any:  # noqa: ARG002
@@ -64,7 +64,7 @@ def nothing(*_: object) -> AbstractContextManager[None]:
 
 STAND_INS: dict[str, Any] = {
     "tests.world.flows_run.Stages": Direct,
-    "tests.world.flows_tally.on_workers": in_turn,
+    "tests.world.flows_private_stages.on_workers": in_turn,
     "tests.world.flows_run.at_work": nothing,
     "tests.world.flows_server.engine": nothing,
     "tests.world.flows_api.engine": nothing,

@@ -238,7 +238,7 @@ RUNS = (
         "sketch",
         "sketch",
         sketched,
-        works=("tests.world.units_blocks.cast_labels", "tests.world.flows_tally.recoded"),
+        works=("tests.world.units_blocks.cast_labels", "tests.world.flows_private_stages.recoded"),
         made=("sums of sums/", "labels of units/"),
         more=parts_of_sums,
     ),
