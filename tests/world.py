@@ -305,11 +305,11 @@ if TYPE_CHECKING:
     from concord.tasks.student.intervals import (
         auc, average_precision, explained, mean_of_shares, root_mean_square, share
     )
-    from concord.tasks.student.joint import MeasuredRounds, Search
+    from concord.tasks.student.joint import Linearised, MeasuredRounds, Search, least_sum, likeliest
     from concord.tasks.student.margins import Margins, margins_of
     from concord.tasks.student.model import canonical_file, dump, load, modules_needed, published_student
     from concord.tasks.student.prior import (
-        SPREADS, Linear, Prior, correlations, evidence, improved, likelihood, posterior, prior_of, straightened,
+        SPREADS, Linear, Prior, correlations, evidence, improved, posterior, prior_of, straightened,
         straighter, whitened
     )
     from concord.tasks.student.public_rows import (

@@ -19,6 +19,7 @@ Guarantees   a function of its arguments; nothing here draws
 Checked by tests/tasks/student/test_joint.py.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, pairwise
@@ -34,8 +35,8 @@ from concord.tasks.student.prior import (
     Prior,
     evidence,
     improved,
-    likelihood,
     mean_of,
+    square_and_determinant,
     straightened,
     whitened,
 )
@@ -141,11 +142,13 @@ class MeasuredRounds:
         tables = self._tables([(min(P, at), max(P, at)) for at in range(len(factors))], factors)
         slope = self.share * (tables[ONE, P] - tables[P, P])
         jacobian = self.asking @ slope
+        rows = self._varying(tables)
+        rows += self.still
         return Linearised(
             jacobian=jacobian,
             target=self.sums - self.expected(weights) + jacobian @ weights,
             labels=self.asking @ jacobian.T,
-            rows=self.still + self._varying(tables),
+            rows=rows,
             noise=self.noise,
         )
 
@@ -192,18 +195,19 @@ def decode_column(
     prior    the first prior that is tried; its `others` have straighter numbers
     before   the model decoded from all rounds but the last
     """
-    weights, kappa, first = np.zeros(len(prior.owner)), search.kappas[0], 0
+    weights, kappas, place, first = np.zeros(len(prior.owner)), search.kappas, 0, 0
     if before is not None:
         weights, prior, first = before.weights, before.prior, BEGUN
     for at, step in enumerate(STEP_LENGTHS[first : first + search.steps], first):
-        parts = rounds.linearised(weights)
-        linear, kappa = _likeliest(parts, prior, search.kappas if at - first < SEARCHED else (kappa,))
+        if at - first == SEARCHED:
+            kappas, place = (kappas[place],), 0
+        linear, place = likeliest(rounds.linearised(weights), prior, kappas, place)
         for _ in range(MAXIMISATIONS):
             prior = improved(linear, prior)
         if at == BEGUN:
             linear, prior = straightened(linear, prior, others, MAXIMISATIONS)
         weights = _nearer(rounds, weights, step * (prior.basis @ mean_of(linear, prior) - weights), linear, prior)
-    return DecodedColumn(weights, prior, kappa, evidence(linear, prior))
+    return DecodedColumn(weights, prior, kappas[place], evidence(linear, prior))
 
 
 def _nearer(rounds: MeasuredRounds, weights: Floats, move: Floats, linear: Linear, prior: Prior) -> Floats:
@@ -224,12 +228,43 @@ def _nearer(rounds: MeasuredRounds, weights: Floats, move: Floats, linear: Linea
     return weights
 
 
-def _likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float]) -> tuple[Linear, float]:
-    """The linearised sums under the κ of largest evidence, and that κ."""
+def likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float], first: int) -> tuple[Linear, int]:
+    """The linearised sums under the κ of most evidence, and its place among `kappas`, which ascend.
+
+    The κ at place `first` is tried first, then its neighbours, and so on, but none that must have less evidence.
+    """
     jacobian = parts.jacobian @ prior.basis
-    within, kappa = parts.labels + np.diag(parts.noise), kappas[0]
-    if len(kappas) > 1:
-        spread = jacobian * prior.sd
-        covariance = within + spread @ spread.T
-        kappa = max(kappas, key=lambda candidate: likelihood(parts.target, covariance + candidate * parts.rows))
-    return whitened(jacobian, parts.target, within + kappa * parts.rows), kappa
+
+    def under(kappa: float) -> Linear:
+        covariance = kappa * parts.rows
+        covariance += parts.labels
+        covariance[np.diag_indices_from(covariance)] += parts.noise
+        return whitened(jacobian, parts.target, covariance)
+
+    linear, place = under(kappas[first]), first
+    if len(kappas) == 1:
+        return linear, place
+    tried = {kappas[first]: square_and_determinant(linear, prior)}
+    for at in sorted({*range(len(kappas))} - {first}, key=lambda at: abs(at - first)):
+        if len(tried) > 1 and least_sum(kappas[at], tried) > sum(tried[kappas[place]]):
+            continue
+        other = under(kappas[at])
+        tried[kappas[at]] = square_and_determinant(other, prior)
+        if sum(tried[kappas[at]]) < sum(tried[kappas[place]]):
+            linear, place = other, at
+    return linear, place
+
+
+def least_sum(kappa: float, tried: Mapping[float, tuple[float, float]]) -> float:
+    """The least that zᵀC⁻¹z + log det C can be under κ, by both of them under two or more others, which are all smaller
+    than κ or all larger. Evidence is minus half of it.
+
+    C = B + κR. If λ are the eigenvalues of B⁻¹R, log det C is Σ log(1 + κλ) and a constant, which is convex in log κ.
+    And zᵀC⁻¹z is Σ c/(1 + κλ) with c ≥ 0, a Stieltjes function of κ, so its inverse is concave in κ. Beyond two points,
+    a convex function lies above the line through them, and a concave one below it.
+    """
+    nearest = sorted(tried.items(), key=lambda one: abs(math.log(one[0] / kappa)))
+    (near, (square, determinant)), (far, (far_square, far_determinant)) = nearest[:2]
+    inverse = 1 / square + (kappa - near) / (near - far) * (1 / square - 1 / far_square)
+    beyond = math.log(kappa / near) / math.log(near / far) * (determinant - far_determinant)
+    return 1 / inverse + determinant + beyond

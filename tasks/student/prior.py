@@ -158,10 +158,15 @@ def mean_of(linear: Linear, prior: Prior) -> Floats:
 
 def evidence(linear: Linear, prior: Prior) -> float:
     """Log-likelihood of the sums under the prior, without the constant ½ log 2π per sum."""
+    return -0.5 * sum(square_and_determinant(linear, prior))
+
+
+def square_and_determinant(linear: Linear, prior: Prior) -> tuple[float, float]:
+    """zᵀC⁻¹z and log det C, where C (P, P) is the covariance of the sums under the prior."""
     lower = _factor(linear, prior)
     explained = solve_triangular(lower, prior.sd * linear.pull, lower=True, check_finite=False)
     log_determinant = 2 * float(np.log(np.diag(linear.lower)).sum()) + 2 * float(np.log(np.diag(lower)).sum())
-    return -0.5 * (linear.square - float(explained @ explained) + log_determinant)
+    return linear.square - float(explained @ explained), log_determinant
 
 
 def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: int) -> tuple[Linear, Prior]:
@@ -198,27 +203,9 @@ def improved(linear: Linear, prior: Prior) -> Prior:
 
 def whitened(jacobian: Floats, target: Floats, covariance: Floats) -> Linear:
     """Sums `target` = jacobian · u + noise of that covariance."""
-    lower = _lower(covariance)
-    both = solved(lower, np.column_stack([jacobian, target]))
-    gram = both.T @ both
+    lower, both = _factored(covariance, np.vstack([jacobian.T, target]))
+    gram = both @ both.T
     return Linear(gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1]), lower)
-
-
-def likelihood(target: Floats, covariance: Floats) -> float:
-    """Log-likelihood of `target` with mean zero and that covariance, without the constant ½ log 2π per number."""
-    lower = _lower(covariance)
-    parts = solve_triangular(lower, target, lower=True, check_finite=False)
-    return -0.5 * float(parts @ parts) - float(np.log(np.diag(lower)).sum())
-
-
-def solved(lower: Floats, right: Floats) -> Floats:
-    """X (P, n) with lower · X = right. Unlike SciPy's solver, NumPy's lets other threads run."""
-    solution = np.empty_like(right)
-    for first in range(0, len(lower), CHUNK):
-        rows = slice(first, first + CHUNK)
-        left = right[rows] - lower[rows, :first] @ solution[:first]
-        solution[rows] = np.linalg.solve(lower[rows, rows], left)
-    return solution
 
 
 def inverted(lower: Floats) -> Floats:
@@ -231,18 +218,32 @@ def inverted(lower: Floats) -> Floats:
     return inverse
 
 
-def _lower(covariance: Floats) -> Floats:
-    """The Cholesky factor of a covariance with EVEN or, while rounding leaves it no factor, ten times as much more on
-    its diagonal: the sums of every field have the same total, up to noise that doubles may lose among many units."""
-    more, at, even = covariance.copy(), np.diag_indices_from(covariance), EVEN * covariance.diagonal().max()
+def _factored(covariance: Floats, below: Floats) -> tuple[Floats, Floats]:
+    """The Cholesky factor L (P, P) of a covariance, and `below` (n, P) · L⁻ᵀ.
+
+    The covariance gets EVEN or, while rounding leaves it no factor, ten times as much more on its diagonal: the sums of
+    every field have the same total, up to noise that doubles may lose among many units. Work is in products of
+    matrices, in which NumPy lets other threads run and SciPy does not.
+    """
+    size, even = len(covariance), EVEN * covariance.diagonal().max()
+    more = even
     while True:
-        more[at] += even
+        whole = np.vstack([covariance, below])
+        whole[np.diag_indices(size)] += more
         try:
-            return np.asarray(np.linalg.cholesky(more), np.float64)
+            for first in range(0, size, CHUNK):
+                stop = min(first + CHUNK, size)
+                rows = slice(first, stop)
+                whole[first:, rows] -= whole[first:, :first] @ whole[rows, :first].T
+                whole[rows, rows] = np.linalg.cholesky(whole[rows, rows])
+                whole[rows, stop:] = 0
+                whole[stop:, rows] = whole[stop:, rows] @ np.linalg.inv(whole[rows, rows]).T
+            return whole[:size], whole[size:]
         except np.linalg.LinAlgError:
             if not even < np.abs(covariance).sum():  # with more than that on its diagonal, every matrix has a factor
                 raise
             even *= 10
+            more += even
 
 
 def _factor(linear: Linear, prior: Prior) -> Floats:
@@ -251,4 +252,4 @@ def _factor(linear: Linear, prior: Prior) -> Floats:
     scaled = sd[:, None] * linear.gram
     scaled *= sd
     scaled[np.diag_indices_from(scaled)] += 1
-    return _lower(scaled)
+    return _factored(scaled, np.empty((0, len(sd))))[0]

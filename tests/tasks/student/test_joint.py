@@ -100,7 +100,58 @@ def test_posterior_and_evidence_are_those_of_the_normal_law() -> None:
     assert np.allclose(variance, np.diag(left))
     density = multivariate_normal(np.zeros(12), total).logpdf(target)
     assert world.evidence(linear, prior) == pytest.approx(density + 6 * np.log(2 * np.pi))
-    assert world.likelihood(target, total) == pytest.approx(density + 6 * np.log(2 * np.pi))
+
+
+KAPPAS = world.Search().kappas
+
+
+@pytest.mark.parametrize("first", range(len(KAPPAS)))
+def test_the_kappa_of_most_evidence_is_found_although_few_are_tried(
+    monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """Whichever is tried first, it is the κ of all; sums are near to what is expected, or far from it."""
+    tried = list[Any]()
+
+    def spied(*given: Any) -> world.Linear:
+        tried.append(given)
+        return world.whitened(*given)
+
+    monkeypatch.setattr(world.student_joint, "whitened", spied)
+    counts = list[int]()
+    for seed in range(40):
+        jacobian, target, noise, prior = problem(seed)
+        drawn = np.random.default_rng(seed).normal(size=(12, 1 + seed % 12))
+        target *= (1, 4, 30)[seed % 3]
+        parts = world.Linearised(jacobian, target, noise - np.eye(12), drawn @ drawn.T, np.ones(12))
+        sums = dict[float, float]()
+        for kappa in KAPPAS:
+            linear, _ = world.likeliest(parts, prior, (kappa,), 0)
+            sums[kappa] = -2 * world.evidence(linear, prior)
+        best = min(KAPPAS, key=lambda kappa: sums[kappa])
+        tried.clear()
+        linear, place = world.likeliest(parts, prior, KAPPAS, first)
+        counts.append(len(tried))
+        assert KAPPAS[place] == best
+        assert world.evidence(linear, prior) == -sums[best] / 2
+    assert np.mean(counts) < len(KAPPAS) - 1
+
+
+def test_the_bound_by_which_a_kappa_is_not_tried_is_one() -> None:
+    for seed in range(20):
+        jacobian, target, noise, prior = problem(seed)
+        drawn = np.random.default_rng(seed).normal(size=(12, 1 + seed % 12))
+        scaled = jacobian @ prior.basis * prior.sd
+        both = dict[float, tuple[float, float]]()
+        for kappa in KAPPAS:
+            covariance = scaled @ scaled.T + noise + kappa * drawn @ drawn.T
+            both[kappa] = (
+                float(target @ np.linalg.solve(covariance, target)),
+                float(np.linalg.slogdet(covariance)[1]),
+            )
+        for at in range(len(KAPPAS) - 2):
+            rising, falling = KAPPAS[at : at + 3], KAPPAS[at : at + 3][::-1]
+            for one, other, kappa in (rising, falling):
+                assert world.least_sum(kappa, {each: both[each] for each in (one, other)}) <= sum(both[kappa]) + 1e-9
 
 
 def test_expectation_and_maximisation_never_lower_the_evidence() -> None:
