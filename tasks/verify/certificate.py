@@ -30,7 +30,7 @@ from concord import __version__
 from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.atomic import is_home
-from concord.artifacts.home.released import Released, sha256
+from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.published import ATTESTATION_FILE, DOCUMENTS, SYNTHETIC_FILE, PublishedStudent
@@ -241,16 +241,13 @@ def _agrees(session: str, home: Path) -> None:
 
 def _signed(at: PublishedSession) -> PublishedStudent:
     """The files of a session, each as it was signed. Raises NotVerified."""
-    student = at.certificate.student.file
-    there = (name for name in DOCUMENTS if os.path.lexists(at.folder / name))
-    files = {name: at.read(at.path(name)) for name in (Path(student.path).name, *there)}
-    content = files.pop(Path(student.path).name)
-    if sha256(content) != student.digest:
-        raise NotVerified(f"the student's file in {at.folder} is not the one that its certificate names")
-    for name, data in (*files.items(), (Path(student.path).name, content)):
-        if name != ATTESTATION_FILE:  # the statement's own file is compared byte by byte
-            at.check_signed(at.path(name), data)
-    return PublishedStudent(at.certificate, content, files, tuple(_tables(at)))
+    file = at.certificate.student.file
+    documents = {name: at.read(at.path(name)) for name in DOCUMENTS if os.path.lexists(at.folder / name)}
+    student = at.named(file)
+    for path, data in (*((at.path(name), data) for name, data in documents.items()), (file.path, student)):
+        if path != at.path(ATTESTATION_FILE):  # the statement's own file is compared byte by byte
+            at.check_signed(path, data)
+    return PublishedStudent(at.certificate, student, documents, tuple(_tables(at)))
 
 
 def _tables(at: PublishedSession) -> Iterator[bytes]:

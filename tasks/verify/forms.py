@@ -13,7 +13,6 @@ Not covered  what was drawn. Checked by tests/tasks/verify/test_every_field.py, 
 """
 
 import json
-from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -134,38 +133,18 @@ class NextForm(Frozen):
     codes: Codes | None = None
 
 
-class LearnedForm(Form):
-    """A file of sums, with the model that was decoded from them, if they ask for labels."""
-
-    decoded: DecodedForm | None
-
-    @property
-    @abstractmethod
-    def asked(self) -> tuple[QuestionForm, ...]:
-        """What it answers."""
-
-    @property
-    def following(self) -> NextForm | None:
-        """What is asked next, if that depends on it."""
-        return None
-
-
-class RoundForm(LearnedForm):
-    """A round of tallies."""
+class RoundForm(Form):
+    """A round of tallies, with the model that was decoded from them, if they ask for labels."""
 
     format: Literal["concord round 2"]
     round: int
     scale: float
     question: QuestionForm
     sums: Whole
+    decoded: DecodedForm | None
     next: NextForm | None
 
     name = "rounds/round-{:05d}.json"
-
-    @property
-    def asked(self) -> tuple[QuestionForm, ...]:
-        """Its question."""
-        return (self.question,)
 
     @property
     def following(self) -> NextForm | None:
@@ -206,7 +185,7 @@ class SketchForm(RoundForm):
         return self.next if isinstance(self.next, NextForm) else None
 
 
-class ReleaseForm(LearnedForm):
+class ReleaseForm(Form):
     """A release of a season of a stream: running totals, how wide their noise is, and the model decoded from them."""
 
     format: Literal["concord release 2"]
@@ -221,10 +200,9 @@ class ReleaseForm(LearnedForm):
 
     name = RoundForm.name
 
-    @property
-    def asked(self) -> tuple[QuestionForm, ...]:
-        """Its questions."""
-        return self.questions
+
+LearnedForm = RoundForm | ReleaseForm
+"""A file of sums from which a model is decoded."""
 
 
 class AnswerForm(Form):

@@ -35,7 +35,7 @@ from concord.artifacts.home.released import inferred_schema, labels_schema, sha2
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.home_contents import named
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.parts import LEARNING, TEST
+from concord.artifacts.parts import EVERY, LEARNING, TEST, paid
 from concord.artifacts.published import (
     ATTESTATION_FILE,
     ATTESTATION_SCHEMA_FILE,
@@ -210,25 +210,19 @@ def proved(settings: Mapping[str, Any], claim: tuple[float, float], of: str = ""
 
 def _within_cap(certificate: Certificate) -> str:
     """Check that the domain's charges include this session's claim, and stay within the cap in each part of units."""
-    domain = certificate.domain
-    equal("the number of sessions", len(domain.charges), domain.sessions)
-    shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    claims: dict[str, list[tuple[Budget, str, str]]] = defaultdict(list)
-    for charge in domain.charges:
-        of_part = shares[charge.part]
-        so_far = of_part[charge.stream]
-        of_part[charge.stream] = max(so_far, charge.share) if charge.stream else so_far + charge.share
+    domain, charges = certificate.domain, certificate.domain.charges
+    equal("the number of sessions", len(charges), domain.sessions)
+    claims = defaultdict[str, list[tuple[Budget, str, str]]](list)
+    for charge in charges:
         claims[charge.session].append((Budget(epsilon=charge.epsilon, delta=charge.delta), charge.part, charge.stream))
         if not charge.share >= 0 or (charge.share > 0 and not domain.spent.epsilon > 0):
             raise NotVerified(f"session {charge.session} is charged {charge.share:g} of a budget that it did not spend")
     for record in certificate.sessions:
         said, claimed = claims[record.session], (record.guarantee, record.part, record.stream)
         equal(f"what the domain says that session {record.session} claims", said, [claimed])
-    in_every = shares.pop("", {})
-    for part in shares.values() or [{}]:
-        streams = {*in_every, *part} - {""}
-        seasons = [max(in_every.get(stream, 0.0), part.get(stream, 0.0)) for stream in streams]
-        if not math.fsum([in_every.get("", 0.0), part.get("", 0.0), *seasons]) <= SLACK:
+    for part in {charge.part for charge in charges} | {EVERY}:
+        touching = ((charge.stream, charge.share) for charge in charges if charge.part in (part, EVERY))
+        if not math.fsum(paid(touching, max)) <= SLACK:
             raise NotVerified("the domain's sessions are charged more than its cap")
     for name in ("epsilon", "delta"):
         cap, spent, remaining = (getattr(of, name) for of in (domain.cap, domain.spent, domain.remaining))

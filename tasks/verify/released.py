@@ -120,9 +120,8 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
     equal("the number of answers that are certified", len(record.outcomes), len(record.files))
     for outcome, form in zip(record.outcomes, at.forms(record, record.files), strict=True):
         if isinstance(outcome, UnitsTested):
-            equal(
-                "the bounds of a tested number", kind.bounds, KindSettings.of(at.certificate.mechanism.settings).bounds
-            )
+            of_student = KindSettings.of(at.certificate.mechanism.settings)
+            equal("the bounds of a tested number", kind.bounds, of_student.bounds)
             check_tested(outcome, kind.only(PrivateTestSettings), form.content)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))

@@ -122,17 +122,13 @@ class DomainSums:
         cap, split = cap_of(body["filter"])
         return cls(body["neighbours"], Fraction(body["filter"]["order"]), cap, split)
 
-    def charge(self, amount: RenyiAmount, part: str = "") -> None:
-        """Charge one part of the units, or with no name each part."""
-        for name in self.alone if part == "" else (part,):
-            self.alone[name] += amount
-
     def hold(self, session: str, amount: RenyiAmount, held: "SessionAccount") -> None:
         """Charge a session this amount in place of what it was charged before."""
         if held.stream:
             self.seasons.setdefault(held.stream, {})[session] = held.part, amount
         else:
-            self.charge(amount + held.charged.times(-1), held.part)
+            for part in self.alone if held.part == "" else (held.part,):
+                self.alone[part] += amount + held.charged.times(-1)
         held.charged = amount
 
     @property

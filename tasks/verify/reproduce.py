@@ -57,7 +57,7 @@ from concord.tasks.student.evaluate import (
 )
 from concord.tasks.student.intervals import share
 from concord.tasks.verify.checks import ROUNDED, alike, equal
-from concord.tasks.verify.forms import HypothesisForm, LearnedForm
+from concord.tasks.verify.forms import HypothesisForm, LearnedForm, RoundForm
 from concord.tasks.verify.kinds import KindSettings
 from concord.tasks.verify.records import PublishedSession
 from concord.tasks.verify.released import NOT_DECODED, LabelTable
@@ -105,7 +105,7 @@ def student_as_released(at: PublishedSession) -> str:
     for name in ("weights", "intercept", *(("prior",) if made == "Tallied" else ())):
         if not np.array_equal(np.asarray(getattr(student, name)), np.array(getattr(last.decoded, name))):
             raise NotVerified(f"the {name} of the student are not those of the last released model")
-    announced = (form.following for form in forms[::-1] if isinstance(form, LearnedForm))
+    announced = (form.following for form in forms[::-1] if isinstance(form, RoundForm))
     if codes := next((question.codes for question in announced if question and question.codes), None):
         parts = (part for part in whole["encode"].transformers_ if part[1] != "drop")  # a column of one value is
         coded = {names[0]: part.named_steps["code"] for _, part, names in parts}
@@ -116,11 +116,8 @@ def student_as_released(at: PublishedSession) -> str:
         measured = stated.public_test
         equal("whether it was measured at prior odds", getattr(measured, "prior_odds", None) is None, measured is None)
     else:
-        equal(
-            "the bounds of the student",
-            [student.low, student.high],
-            [*KindSettings.of(record.mechanism.settings).stated_bounds()],
-        )
+        due = KindSettings.of(record.mechanism.settings).stated_bounds()
+        equal("the bounds of the student", (student.low, student.high), due)
     return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.facts.of_rows)}"
 
 
@@ -307,13 +304,7 @@ def _check_group(group: GroupMeasured, again: GroupMeasured, test: AnyPublicTest
     equal(f"the number of recalls of {name}", len(again.recalls), len(group.recalls))
     for item, due, recall in zip(test.classes, again.recalls, group.recalls, strict=False):
         alike(f"the recall of {item.name!r} of {name}", due, recall, 1.5 / LEAST_OF_GROUP)
-    if (again.confidence is None) != (group.confidence is None) or abs(
-        (again.confidence or 0.0) - (group.confidence or 0.0)
-    ) > RANKED:
-        raise NotVerified(
-            f"the mean confidence of {name} is {again.confidence}, but it was certified as {group.confidence}"
-        )
-    return None
+    return alike(f"the mean confidence of {name}", again.confidence, group.confidence, RANKED)
 
 
 def _table(test: AnyPublicTest, named: str | None, home: Path | None) -> str | None:

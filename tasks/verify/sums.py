@@ -184,9 +184,10 @@ def check_models(kind: TalliesSettings, files: Sequence[LearnedForm]) -> None:
     first = dict[int, tuple[int, int]]()
     codes, spans, before = None, first, None
     for number, form in enumerate(files):
-        for question in form.asked:
+        model, round_by_round = form.decoded, isinstance(form, RoundForm)
+        asked, following = ((form.question,), form.following) if isinstance(form, RoundForm) else (form.questions, None)
+        for question in asked:
             _laid_out(number, question, codes, spans)
-        model, following, round_by_round = form.decoded, form.following, isinstance(form, RoundForm)
         of_labels = not round_by_round or _decoded_from(kind.rounds) <= number
         by_tables = isinstance(form, SketchForm)  # whose codes of labels follow from them, and stay
         follows = round_by_round and number + 1 < len(kind.rounds)
