@@ -35,9 +35,9 @@ SIGNED_WITH: Final = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
 SYNTHETIC_FILE: Final = "synthetic.parquet"
 """Synthetic rows, if the session is one of a sketch."""
 SYNTHETIC: Final = "synthetic rows, drawn from released tables, and labels inferred for them: nobody's rows"
+"""What the metadata of that file says of it."""
 PROBABILITY_DIGITS: Final = 4
 """Digits of the probability beside the label of a synthetic row."""
-"""What the metadata of that file says of it."""
 NOBODYS: Final = (
     "No synthetic row is a person's: one may equal a person's row by chance, and reveals no more about anyone than the "
     "guarantee allows."
