@@ -30,12 +30,14 @@ NAMED = {
     *(f"artifacts/ledger/{name}.py" for name in ("events", "state", "reading", "ledger", "database")),
 }
 BESIDE = {
+    "tasks/mechanisms/calibration.py": "searches settings within a budget: the door opens none that do not prove it",
+    "tasks/mechanisms/refusal_tables.py": "the same, of tables of refusals",
     "tasks/door/checkpoint.py": "what a session is continued with: public rows, and names of files",
     "tasks/door/erase.py": "removes files, and ends sessions by the ledger's rule",
 }
 """Files of those folders that no guarantee hangs on."""
 CORE = {path for path in HOUSE.rooms if path.startswith(FOLDERS)} - BESIDE.keys() | NAMED
-CEILING = 9_250
+CEILING = 8_800
 """Lines of the core. The aim is 4,500: more than it today is a decision that somebody sees here."""
 
 VALUES = {

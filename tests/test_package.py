@@ -20,7 +20,7 @@ import concord
 from tests.support.people import write_plan, write_tables
 from tests.support.processes import own_environment
 from tests.support.published import SESSION, certified, world_in
-from tests.world import StableVoting, sha256
+from tests.world import calibrated_stable, sha256
 
 ROOT = Path(__file__).parents[1]
 OWN = 'raise RuntimeError("this is the user\'s own")\n'
@@ -81,7 +81,7 @@ for name, without in {loading!r}.items():
 
 def test_a_budget_is_read_without_what_a_student_needs(tmp_path: Path) -> None:
     made = world_in(tmp_path / "home", rows=60)
-    certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
+    certified(made, calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
     program = f"""
 import pathlib, sys
 from concord.flows.results import budget_of
@@ -182,7 +182,7 @@ def test_what_was_published_verifies_elsewhere_in_a_fresh_environment_without_a_
 ) -> None:
     """The wheel in an environment of its own, beside packages from a registry; no variable of ours, another folder."""
     made = world_in(tmp_path / "home", rows=60)
-    certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
+    certified(made, calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
     folder = tmp_path / "elsewhere" / "copy"
     shutil.copytree(made.released.root / SESSION, folder)
     shutil.rmtree(made.home)

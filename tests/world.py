@@ -220,17 +220,22 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms import (
         contributions as mechanisms_contributions, distance as mechanisms_distance,
         noise as mechanisms_noise, private_test as mechanisms_private_test,
-        stable as mechanisms_stable
+        refusal_tables as mechanisms_refusal_tables
     )
-    from concord.tasks.mechanisms.catalogue import CATALOGUE, VoteTerms, calibrate, recorded, recorded_as
+    from concord.tasks.mechanisms.calibration import (
+        CALIBRATED, VoteTerms, bits_for, calibrate, calibrated_confident, calibrated_published,
+        calibrated_sparse_vector, calibrated_stable, calibrated_sums, calibrated_test, calibrated_votes,
+        least_with_tail, noise_scale, printed_cost
+    )
+    from concord.tasks.mechanisms.catalogue import CATALOGUE, recorded, recorded_as
     from concord.tasks.mechanisms.confident import ConfidentGNMax
     from concord.tasks.mechanisms.contributions import (
         LARGEST_WEIGHT, STEPS_A_NAT, TABLE_DIGEST, CodeRows, IntegerModel, RoundQuestion, What, columns,
         expected, odds_table, residuals, row_square, row_sums, tally, unit_mean
     )
     from concord.tasks.mechanisms.distance import (
-        FLOOR, REFUSED, WHOLE, Answers, Draws, Floats, Ints, RandomSource, RefusalTable, distance_to_instability,
-        greedy_table, margin, per_refusal, plurality, table_probabilities
+        REFUSED, WHOLE, Answers, Draws, Floats, Ints, RandomSource, RefusalTable, distance_to_instability,
+        margin, per_refusal, plurality, table_probabilities
     )
     from concord.tasks.mechanisms.error_estimate import ErrorEstimate
     from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
@@ -243,7 +248,6 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms.private_test import (
         PLACES, PrivateTest, placed
     )
-    from concord.tasks.mechanisms.published import PublishedAlgorithm, noise_scale, printed_cost
     from concord.tasks.mechanisms.queries import (
         FORMS, LaplaceRelease, OptimalRelease, SingleRelease, release_answers as ask_query, leaders
     )
@@ -251,9 +255,10 @@ if TYPE_CHECKING:
         Relabelled, Relabelling, amplified, boost, choose_hypothesis, inner_budget, label_boost
     )
     from concord.tasks.mechanisms.sketch import Sketch
-    from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, SparseVector, least_with_tail, sum_tail
-    from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
-    from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
+    from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, SparseVector, sum_tail
+    from concord.tasks.mechanisms.refusal_tables import FLOOR, LEAST_ORDER, fitted_table, greedy_table
+    from concord.tasks.mechanisms.stable import StableVoting
+    from concord.tasks.mechanisms.stream import Stream, coefficients
     from concord.tasks.mechanisms.tallies import Round, Tallies
     from concord.tasks.advice.expectation import PROFILE_ROWS, Odds, expectation, odds, profile
     from concord.tasks.student import private_figures

@@ -34,11 +34,11 @@ from concord.tasks.asking.relabel import subset_share
 from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens
 from concord.tasks.data.joined import LEAST_NUMBERS, LEAST_ROWS, RATIO_IN_WORDS, clustered, joinable, most_ratio
 from concord.tasks.data.vectors import VectorField
-from concord.tasks.mechanisms.catalogue import calibrate
+from concord.tasks.mechanisms.calibration import bits_for, calibrate, calibrated_sums
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import CHOICE_EPSILON, inner_budget
 from concord.tasks.mechanisms.sketch import Sketch
-from concord.tasks.mechanisms.stream import Stream, bits_for
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.directions import most_rows
 from concord.tasks.student.rounds import JOINED_SHARE, LATER_FIELDS, PAIRED, planned_rounds, sketch_rounds
@@ -161,7 +161,8 @@ def planned_sketch(plan: Plan, grid: Codes) -> Sketch:
     narrow = [grid.fields[at].size for at in grid.fine]
     wide = [grid.fields[at].size for at, narrow_view in zip(grid.coarse, grid.fine, strict=True) if at != narrow_view]
     classes = len(plan.data.classes)
-    return Sketch.calibrate(
+    return calibrated_sums(
+        Sketch,
         epsilon=plan.privacy.epsilon,
         delta=plan.privacy.delta,
         classes=classes,
@@ -184,9 +185,9 @@ def _of_rounds(plan: Plan, fields: int, codes: int, *, rounds: int = 1, **more: 
         "many": plan.data.unit is not None,
     }
     if plan.stream is None:
-        return Tallies.calibrate(**given, secret=secret)
+        return calibrated_sums(Tallies, **given, secret=secret)
     assert units is not None
-    return Stream.calibrate(**given, season=plan.stream.season, bits=bits_for(units, plan.stream.season))
+    return calibrated_sums(Stream, **given, season=plan.stream.season, bits=bits_for(units, plan.stream.season))
 
 
 def asks_pairs(plan: Plan, codes: Codes) -> bool:

@@ -25,6 +25,7 @@ from concord.artifacts.sessions import STUDENT_TEST
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import Drawn
 from concord.tasks.door.exact import FormName
+from concord.tasks.mechanisms.calibration import calibrated_test
 from concord.tasks.mechanisms.private_test import PrivateTest
 
 
@@ -87,7 +88,7 @@ def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -
 
     learning   what the session that the student learns from was charged when it was opened
     """
-    return PrivateTest.calibrate(
+    return calibrated_test(
         epsilon=epsilon,
         delta=plan.privacy.delta,
         classes=len(plan.data.classes),

@@ -25,7 +25,7 @@ from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.door import Drawn, Step, batch_of
 from concord.tasks.door.exact import Exact
-from concord.tasks.mechanisms.catalogue import VoteTerms, calibrate
+from concord.tasks.mechanisms.calibration import VoteTerms, calibrate
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import Relabelled
 

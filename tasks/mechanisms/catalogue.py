@@ -1,4 +1,4 @@
-"""The catalogue of mechanisms by name: to calibrate one that a plan names, and to read one back from its record.
+"""The catalogue of mechanisms by name, to read one back from its record.
 
 Assumes      settings on record are JSON that anyone may have written
 Guarantees   what is read back is recorded alike: no key is dropped, none is read as another value
@@ -7,13 +7,12 @@ Not covered  whether the settings prove their claim (tasks.verify.recompute)
              Checked by tests/tasks/mechanisms/test_catalogue.py
 """
 
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, TypeVar, Unpack, cast
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
@@ -69,32 +68,3 @@ def recorded_as(kind: type[Some], settings: Mapping[str, Any]) -> Some:
 def of_votes(settings: Mapping[str, Any]) -> Mechanism:
     """The mechanism that answered votes, likewise."""
     return cast("Mechanism", recorded(settings))
-
-
-class VoteTerms(TypedDict):
-    """What a mechanism may be calibrated to besides its budget; each takes the terms that it needs.
-
-    cutoff      refusals until it halts, for mechanisms that pay by refusal
-    queries     largest number of rows it may answer, for mechanisms that pay by row
-    classes     number of classes
-    teachers    number of votes on a row
-    order       Rényi order at which its domain is charged, if its cost must be finite there
-    """
-
-    cutoff: int | None
-    queries: int
-    classes: int
-    teachers: int
-    order: float
-
-
-def calibrate(name: str, *, epsilon: float, delta: float, **terms: Unpack[VoteTerms]) -> Mechanism:
-    """The mechanism `name` that spends at most (epsilon, delta) by its end. Raises WrongInput if that cannot be met."""
-    kind: Any = CATALOGUE[name]
-    make: Callable[..., Mechanism] = kind.calibrate
-    settings = {**terms, "cutoff": terms["cutoff"] or 0}
-    taken = inspect.signature(make).parameters
-    try:
-        return make(epsilon=epsilon, delta=delta, **{key: value for key, value in settings.items() if key in taken})
-    except ValueError as wrong:
-        raise WrongInput(f"labeling: {wrong}") from None

@@ -18,19 +18,14 @@ Source: Papernot et al. 2018, Alg. 1. Checked by tests/privacy/test_confident.py
 planted bugs.
 """
 
-from math import ceil, sqrt
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Ints, RandomSource
-from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, least_noise
+from concord.tasks.mechanisms.gaussian import Gaussian, Move
 from concord.tasks.mechanisms.noisy_votes import noises, noisy_labels, shifts
-
-TEST_SHARE = 1 / 8
-"""Part of ρ that goes to the tests, near what the paper's settings spend on them."""
 
 
 class ConfidentGNMax(Gaussian):
@@ -52,33 +47,6 @@ class ConfidentGNMax(Gaussian):
     threshold: int
     test_scale: float
     scale: float
-
-    @classmethod
-    def calibrate(
-        cls, *, epsilon: float, delta: float, queries: int, classes: int, teachers: int, answers: int | None = None
-    ) -> "ConfidentGNMax":
-        """The least noise with which `queries` tests and `answers` released rows (by default half of the queries) stay
-        within (epsilon, delta). The threshold is half-way between the largest count when teachers agree least and when
-        they all agree.
-        """
-        check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
-        most = ceil(queries / 2) if answers is None else answers
-        if not 1 <= most <= queries:
-            raise WrongInput(f"answers must be between 1 and queries = {queries}, got {most}")
-
-        def at(unit: float) -> "ConfidentGNMax":
-            return cls(
-                epsilon=epsilon,
-                delta=delta,
-                queries=queries,
-                classes=classes,
-                answers=most,
-                threshold=ceil(teachers * (1 + 1 / classes) / 2),
-                test_scale=unit * sqrt(queries / TEST_SHARE),
-                scale=unit * sqrt(most * shifts(classes) / (1 - TEST_SHARE)),
-            )
-
-        return least_noise(at)
 
     @property
     def moves(self) -> list[Move]:

@@ -1,8 +1,7 @@
 """Votes, answers and the distance to instability: the input and output of every mechanism that answers votes.
 
 Offers       `Answers` and `RandomSource` (the answers to a batch, and the randomness they are drawn from),
-             `plurality` and `distance_to_instability`, and refusal tables with their cost (`per_refusal`,
-             `greedy_table`)
+             `plurality` and `distance_to_instability`, and refusal tables with their cost (`per_refusal`)
 
 Distance to instability: how many teachers may change their vote before the plurality label can change.
     Assumes      votes are whole counts, at least 0, one row a query, one column a class; a neighbouring table changes
@@ -18,8 +17,7 @@ Checked by tests/privacy/test_distance.py, over every vote vector and every way 
 Refusal tables: the probability of refusing by distance, as integers over 2^64, and what one refusal costs. A table
 holds P[0..L], non-increasing; a query at distance d is refused with probability P[min(d, L)] / 2^64.
     Assumes      neighbours differ by at most one in distance, so that only adjacent entries are ever compared
-    Guarantees   `per_refusal` is at least the Rényi cost κ(α) of one refusal, for the integers that run;
-                 `greedy_table` keeps κ(order) ≤ kappa, checked on those integers
+    Guarantees   `per_refusal` is at least the Rényi cost κ(α) of one refusal, for the integers that run
     Ends         not applicable: nothing is drawn here
     Not covered  labels that differ at distance 0: their additive δ is stable.py's
 Source: F_α(p, q) is derived in stable.py. Near 1 everything is built from the integer complement 2^64 − P: as a float,
@@ -28,7 +26,6 @@ Checked by tests/privacy/test_stable.py, against 60-digit arithmetic.
 """
 
 import base64
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
@@ -123,9 +120,6 @@ RefusalTable = Annotated[NDArray[np.uint64], PlainValidator(_table), PlainSerial
 """A refusal table; in JSON, base64 of little-endian 64-bit integers."""
 
 WHOLE = 2**64
-FLOOR = 2**24
-"""Entry at which a table stops falling: refusal with probability 2^−40 at every larger distance."""
-
 ROUNDING = 1e-12
 """Bound on the error of `renyi` in double arithmetic (a few units of 1e-16 per term, terms below 1e2)."""
 
@@ -160,55 +154,3 @@ def per_refusal(table: RefusalTable, order: float) -> float:
     gap = (table[:-1] - table[1:]) / WHOLE
     cost = both_ways(order, (p[:-1], p[1:]), (not_p[:-1], not_p[1:]), gap)
     return float(cost.max(initial=0.0)) * (1 + ROUNDING) + ROUNDING
-
-
-def steepest(logit: Floats, order: Any, kappa: Any) -> Floats:
-    """Largest fall of the log-odds of refusal in one step from `logit` at cost kappa; by bisection, rounded down."""
-    p, not_p = 1 / (1 + np.exp(-logit)), 1 / (1 + np.exp(logit))
-    low, high = np.zeros(logit.shape), np.full(logit.shape, 64.0)
-    for _ in range(48):
-        fall = (low + high) / 2
-        q, not_q = 1 / (1 + np.exp(fall - logit)), 1 / (1 + np.exp(logit - fall))
-        within = both_ways(order, (p, q), (not_p, not_q), -p * not_q * np.expm1(-fall)) <= kappa
-        low, high = np.where(within, fall, low), np.where(within, high, fall)
-    return low
-
-
-def greedy_table(slip: float, order: float, kappa: float) -> RefusalTable:
-    """The table that starts at 1 − slip and falls as fast as κ(order) ≤ kappa allows, down to FLOOR."""
-    start = WHOLE - math.floor(slip * WHOLE)
-    grid = np.linspace(entry_log_odds(start), entry_log_odds(FLOOR), 2049)
-    falls = steepest(grid, order, kappa)
-    while True:
-        table = _descend(start, grid, falls)
-        cost = per_refusal(table, order)
-        if cost <= kappa:
-            return table
-        # Between grid points the fall is interpolated, and may be too large by parts in a million.
-        falls = falls * max(0.9, math.sqrt(kappa / cost)) * (1 - 1e-6)
-
-
-def _descend(start: int, grid: Floats, falls: Floats) -> RefusalTable:
-    """Follow `falls` (of log-odds, at the points of `grid`) in integers, each rounded towards the one before."""
-    top, spacing = float(grid[0]), float(grid[0] - grid[1])
-    fall, slope = falls.tolist(), np.diff(falls, append=falls[-1]).tolist()
-    table = [start]
-    while table[-1] > FLOOR:
-        here = entry_log_odds(table[-1])
-        place = (top - here) / spacing
-        index = min(int(place), len(fall) - 1)
-        logit = here - fall[index] - (place - index) * slope[index]
-        table.append(max(FLOOR, _upwards(logit)))
-    return np.array(table, np.uint64)
-
-
-def entry_log_odds(refused: int) -> float:
-    """ln p/(1 − p) of an entry over 2^64, to full precision at both ends."""
-    return math.log(refused / (WHOLE - refused))
-
-
-def _upwards(logit: float) -> int:
-    """The least integer whose log-odds over 2^64 are at least `logit`, found by its complement if that is smaller."""
-    if logit > 0:
-        return WHOLE - math.floor(WHOLE / (1 + math.exp(logit)))
-    return math.ceil(WHOLE / (1 + math.exp(-logit)))

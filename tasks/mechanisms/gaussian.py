@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise: one kind of mechanism, the least noise within a budget, and what it costs, exactly.
+"""Discrete Gaussian noise: one kind of mechanism, and what it costs, exactly.
 
 A unit moves whole numbers, each of which has discrete Gaussian noise of its own: votes, tallies, tables, running sums
 and counts of a test are all that. What a unit moves is a list of moves; ρ and the δ of any ε follow from it.
@@ -46,18 +46,16 @@ digits of mpmath.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import lru_cache
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar
 
 import numpy as np
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.mechanism import PublicSettings
-from concord.tasks.mechanisms.noise import LARGEST_SCALE
 
 Move = tuple[int, int, float]
 """What a unit moves among numbers with noise of one scale: its squared norm, how many numbers may move, the scale."""
@@ -99,22 +97,6 @@ class Gaussian(PublicSettings, ABC):
         return gaussian_delta(epsilon, *draws[0]) if len(draws) == 1 else gaussians_delta(epsilon, draws)
 
 
-class Budgeted(Protocol):
-    """A mechanism with a budget and a cost."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def cost(self) -> Cost: ...
-
-
-M = TypeVar("M", bound=Budgeted)
-
-
-PRECISION = 1e-9
-"""Relative precision to which calibration finds the least scale."""
 EXPONENTS = np.geomspace(1e-4, 1e6, 4001)
 """Values of the proof's λ that are tried."""
 BRACKETS = EXPONENTS * np.log(EXPONENTS) - (1 + EXPONENTS) * np.log1p(EXPONENTS)
@@ -124,35 +106,6 @@ ROUNDED = 2.0
 """t of the proof for vectors: θ_t is 1e-34."""
 LEAST_ROUNDED = 3.0
 """Least scale for which that proof is used; below it, zero-concentrated DP loses less."""
-
-
-def least_noise(build: Callable[[float], M]) -> M:
-    """The mechanism with the least noise scale whose cost is within its budget; `build` makes a mechanism from a scale.
-
-    More noise must never cost more. Raises WrongInput if even the largest scale costs too much.
-    """
-    low, high = 0.0, 1.0
-    while not within_budget(build(high)):
-        low, high = high, 2 * high
-        if high > LARGEST_SCALE:
-            raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
-    while high > low * (1 + PRECISION):
-        middle = (low + high) / 2
-        low, high = (low, middle) if within_budget(build(middle)) else (middle, high)
-    return build(high)
-
-
-def within_budget(mechanism: Budgeted) -> bool:
-    """Whether the mechanism's cost is within its budget."""
-    return mechanism.cost.epsilon(mechanism.delta) <= mechanism.epsilon
-
-
-def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) -> None:
-    """Raises WrongInput unless epsilon, delta, queries and classes are in their ranges."""
-    if not 0 < epsilon < math.inf or not 1e-280 <= delta < 1:  # tails of a smaller one are no doubles
-        raise WrongInput(f"epsilon must be positive and finite, 1e-280 ≤ delta < 1, got {epsilon!r}, {delta!r}")
-    if queries < 1 or classes < 2:
-        raise WrongInput(f"queries must be at least 1 and classes at least 2, got {queries!r}, {classes!r}")
 
 
 def gaussian_delta(epsilon: float, shifts: int, scale: float) -> float:

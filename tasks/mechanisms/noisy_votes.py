@@ -21,13 +21,13 @@ Checked by tests/privacy/test_noisy_votes.py: exact δ on worst neighbours, and 
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Answers, Ints, RandomSource
-from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, least_noise
+from concord.tasks.mechanisms.gaussian import Gaussian, Move
 from concord.tasks.mechanisms.mechanism import PublicSettings
 
 
@@ -70,14 +70,6 @@ class NoisyCounts(PublicSettings, ABC):
     queries: int
     classes: int
     scale: float
-
-    @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, queries: int, classes: int) -> Self:
-        """The least noise with which `queries` rows stay within (epsilon, delta)."""
-        check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
-        return least_noise(
-            lambda scale: cls(epsilon=epsilon, delta=delta, queries=queries, classes=classes, scale=scale)
-        )
 
     @property
     @abstractmethod

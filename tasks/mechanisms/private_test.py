@@ -26,23 +26,18 @@ scales, each shifted by one (gaussian.py), and Rényi divergences of independent
 Checked by tests/privacy/test_private_test.py: exact δ and exact coverage of small cases, and planted bugs.
 """
 
-import math
 from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import UP
 from concord.artifacts.schemas import Bounds
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.gaussian import Gaussian, Move, least_noise
+from concord.tasks.mechanisms.gaussian import Gaussian, Move
 
 COUNTS_MOVED = {"rows": 1, "labels": 2}
 """Number of cells, and of numbers of the pair, that a unit moves by one, by what is secret of the unit."""
-PAIR_SHARE = 1 / 2
-"""Part of ρ that goes to right and wrong."""
 PLACES = (0.0, *(2.0**-halvings for halvings in range(6, -1, -1)))
 """Errors to which a unit's error is rounded, as shares of the distance between a number's bounds."""
 
@@ -77,39 +72,6 @@ class PrivateTest(Gaussian):
     clean: bool = False
     bounds: Bounds | None = None
     constant: float = 0.0
-
-    @classmethod
-    def calibrate(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        classes: int,
-        secret: str,
-        most: tuple[float, float] | None = None,
-    ) -> "PrivateTest":
-        """The least noise within (epsilon, delta) and, with `most` = (order, nats), within those nats at that order.
-
-        Raises WrongInput.
-        """
-        is_known = (classes == 0 or classes > 1) and secret in COUNTS_MOVED
-        if not (0 < epsilon < math.inf and 0 < delta < 1 and is_known):
-            raise WrongInput(
-                "a private test needs 0 < epsilon < inf, 0 < delta < 1, at least 2 classes, or 0 for a number, and "
-                f"'rows' or 'labels' as what is secret, got {epsilon!r}, {delta!r}, {classes!r}, {secret!r}"
-            )
-
-        once = cls(epsilon=epsilon, delta=delta, classes=classes, secret=secret, scale=1.0, pair_scale=1.0)
-
-        def at(unit: float) -> "PrivateTest":
-            return once.with_(scale=unit / math.sqrt(1 - PAIR_SHARE), pair_scale=unit / math.sqrt(PAIR_SHARE))
-
-        calibrated = least_noise(at)
-        if most is None:
-            return calibrated
-        order, nats = most
-        rho = nats / order / UP**2
-        return calibrated if calibrated.rho <= rho else at(math.sqrt(COUNTS_MOVED[secret] / (2 * rho)) * UP)
 
     @property
     def moves(self) -> list[Move]:

@@ -9,9 +9,8 @@ Privacy statement
     Assumes      X and Y are exact discrete Laplace of the scales b₁ (threshold) and b₂ (query), used once; each privacy
                  unit reaches one teacher; rows are fixed or chosen from released things alone
     Guarantees   the whole answer sequence, however long and adaptive, is (ε, η + D)-DP for every ε, where D is the
-                 optimal T-fold composition of ε₁ = 1/b₁ + 2/b₂ at ε, η = T·Pr[Y − X > threshold]. `SparseVector` is
-                 (epsilon, delta)-DP at the cutoff: η + D ≤ δ, recomputed from the scales that run, with rounding
-                 towards safety
+                 optimal T-fold composition of ε₁ = 1/b₁ + 2/b₂ at ε, η = T·Pr[Y − X > threshold]. Its cost is that,
+                 computed from the scales that run, with rounding towards safety
     Ends         at the T-th refusal, which is the last answer; a new session is a new cost
     Not covered  replacing one unit by another (two steps of distance); running time; the noisy distance, never
                  released; the best mechanism at this budget, which is stable.py
@@ -25,10 +24,6 @@ both ways; X is redrawn, so T epochs compose by Kairouz, Oh & Viswanath 2015, Th
 Kin: Lyu, Su & Li 2017; BTT18, Algorithm 2. Not redrawing X would cost less at δ = 0, but then epochs are not
 independent and D does not cover them.
 
-Calibration inverts this: of all settings that are (epsilon, delta)-DP at the cutoff, take the one whose refusals fall
-to 1% at the least distance. Two splits are searched, both public: δ between composition and labels that escape,
-and ε₁ between threshold noise and query noise. The split of noise differs from Lyu, Su & Li 2017 (1 : 2^(2/3), least
-variance): here the far tail counts as well.
 Source: BTT18, Algorithm 2 with its constants replaced; composition Kairouz, Oh & Viswanath 2015.
 Checked by tests/privacy/test_sparse_vector.py, against the best adaptive adversary and planted bugs, and by
 tests/privacy/test_published.py.
@@ -36,13 +31,13 @@ tests/privacy/test_published.py.
 
 import math
 from collections.abc import Collection
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import UP, Cost, hockey_stick
+from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import (
     REFUSED,
     Answers,
@@ -144,27 +139,6 @@ def sum_tail(first_scale: float, second_scale: float, least: int) -> float:
     return not_p * not_q / ((2 - not_p) * (2 - not_q)) * (outside + inside) * UP
 
 
-def least_with_tail(first_scale: float, second_scale: float, probability: float) -> int:
-    """The least t ≥ 0 with Pr[X + Y ≥ t] ≤ probability, for a probability above 0."""
-    low, high = -1, 1
-    while sum_tail(first_scale, second_scale, high) > probability:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if sum_tail(first_scale, second_scale, middle) > probability else (low, middle)
-    return high
-
-
-REFUSALS = 0.01
-"""Calibration minimises the distance at which refusal falls to this."""
-LABEL_SHARES = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 1.0)
-"""Parts of δ tried for labels that escape; the rest pays for optimal composition."""
-QUERY_RATIOS = tuple(1 + step / 50 for step in range(-10, 41))
-"""Ratios of query scale to threshold scale tried. Far tails favour 1, least variance favours 2^(1/3)."""
-SEARCHED_PART = 1 - 1e-5
-"""Part of each budget that is searched; the rest covers rounding up when the settings found are certified."""
-
-
 class SparseVector(NoisyThreshold):
     """The noisy threshold at the best settings for a budget; the stream may be endless."""
 
@@ -176,48 +150,3 @@ class SparseVector(NoisyThreshold):
     pays_for: ClassVar[str] = "each refusal"
     take_if: ClassVar[str] = "a handful of refusals is enough"
     queries: ClassVar[None] = None
-
-    @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int) -> "SparseVector":
-        """The settings that refuse least within (epsilon, delta) at `cutoff` refusals. Raises WrongInput on misuse."""
-        return _calibrated(float(epsilon), float(delta), int(cutoff))
-
-    @property
-    def reach(self) -> int:
-        """The least distance at which a row is refused with probability at most REFUSALS."""
-        return self.threshold + least_with_tail(self.threshold_scale, self.query_scale, REFUSALS)
-
-
-@cache
-def _calibrated(epsilon: float, delta: float, cutoff: int) -> SparseVector:
-    if not cutoff / 2**38 <= epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:  # for noise of LARGEST_SCALE
-        needs = "cutoff / 2^38 <= epsilon < inf, 0 < delta < 1 and cutoff >= 1"
-        raise WrongInput(f"sparse vector needs {needs}, got {epsilon}, {delta}, {cutoff}")
-    candidates = list[SparseVector]()
-    for share in LABEL_SHARES:
-        epoch = _largest_epoch(epsilon * SEARCHED_PART, delta * (1 - share) * SEARCHED_PART, cutoff)
-        for ratio in QUERY_RATIOS:
-            threshold_scale = (1 + 2 / ratio) / epoch
-            query_scale = ratio * threshold_scale
-            escaping = least_with_tail(threshold_scale, query_scale, delta * share * SEARCHED_PART / cutoff)
-            candidate = SparseVector(
-                epsilon=epsilon,
-                delta=delta,
-                cutoff=cutoff,
-                threshold=max(0, escaping - 1),
-                threshold_scale=threshold_scale,
-                query_scale=query_scale,
-            )
-            candidates.append(candidate)
-    return min(candidates, key=lambda candidate: (candidate.reach, candidate.threshold_scale))
-
-
-def _largest_epoch(epsilon: float, delta: float, cutoff: int) -> float:
-    """The largest ε₁ whose optimal `cutoff`-fold composition is (epsilon, delta)-DP; at least epsilon / cutoff."""
-    low, high = epsilon / cutoff, 2 * epsilon / cutoff
-    while hockey_stick(high, cutoff, epsilon) <= delta:
-        low, high = high, 2 * high
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if hockey_stick(middle, cutoff, epsilon) <= delta else (low, middle)
-    return low

@@ -18,19 +18,16 @@ multiplies E_D exp((α−1)ℓ − κN) by p^α q^(1−α) e^−κ + (1−p)^α 
 and at the halt E exp((α−1)ℓ) ≤ e^(κT). Both orders of D, D' are covered since κ takes both. ∎
 Stopped after N < T refusals, the same argument gives N·κ(α)/(α−1) in a filter kept at one order.
 Kin: optimal partition selection (Desfontaines et al. 2022), target charging (Cohen & Lyu 2023).
-Of all tables within (epsilon, delta), `fit` takes the greedy one, whose steps all cost the same at one Rényi order: it
-may not be the best. What is claimed of it is recomputed from its integers.
+What is claimed is computed from the table's integers, whoever chose them (refusal_tables.py).
 Checked by tests/privacy/test_stable.py and, against the best adaptive adversary, tests/privacy/test_stable_game.py.
 """
 
-import math
 from collections.abc import Collection
-from functools import cache, cached_property
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS, UP, Cost
 from concord.tasks.mechanisms.distance import (
     REFUSED,
@@ -41,23 +38,11 @@ from concord.tasks.mechanisms.distance import (
     RandomSource,
     RefusalTable,
     distance_to_instability,
-    entry_log_odds,
-    greedy_table,
     per_refusal,
     plurality,
-    steepest,
 )
 from concord.tasks.mechanisms.mechanism import PublicSettings
 
-LABEL_SHARE = 0.1
-"""The part of δ spent on labels that differ; the rest converts the Rényi curve."""
-LEAST_SLIP = 2.0**-50
-"""Least π = 1 − P[0]/2^64: below it the integer complement is too coarse to be certified."""
-LEAST_ORDER = 1.5
-TARGET = 0.01
-"""Calibration minimises the distance at which refusal falls to this."""
-LARGEST_TABLE = 500_000
-"""Largest distance at which refusals of a table may fall to TARGET: no ensemble could use a larger one."""
 ROWS_TOGETHER = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
 
@@ -95,16 +80,6 @@ class StableVoting(PublicSettings):
         if (table[:-1] < table[1:]).any() or self.cutoff < 1:
             raise ValueError("refusal must not rise with distance and cutoff must be at least 1")
 
-    @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, order: float = LEAST_ORDER) -> Self:
-        """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput if none fits.
-
-        order   Rényi order of the domain that will be charged: a table's curve is infinite a little above the order it
-                is built for
-        """
-        built_at, refusal = fitted_table(float(epsilon), float(delta), int(cutoff), float(order))
-        return cls(epsilon=float(epsilon), delta=float(delta), cutoff=int(cutoff), order=built_at, refusal=refusal)
-
     @cached_property
     def per_refusal(self) -> Cost:
         """Cost of one refusal: κ(α)/(α−1) at each of ORDERS, and π/(1−π)."""
@@ -138,36 +113,3 @@ class StableVoting(PublicSettings):
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         """Answer a batch with the session's keyed draws: a retry gives the same labels."""
         return Answers(self.answer(votes, source.uniform(first, len(votes)), refused))
-
-
-@cache
-def fitted_table(epsilon: float, delta: float, cutoff: int, least_order: float) -> tuple[float, RefusalTable]:
-    """The Rényi order and the table for (epsilon, delta) at `cutoff` refusals. Raises WrongInput if there is none."""
-    if not 0 < epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:
-        raise WrongInput(
-            f"stable voting needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"
-        )
-    slip = LABEL_SHARE * delta / (cutoff + LABEL_SHARE * delta)  # T·π/(1−π) is then LABEL_SHARE of δ
-    if slip < LEAST_SLIP:
-        least = LEAST_SLIP * cutoff / LABEL_SHARE
-        raise WrongInput(f"delta must be at least {least:.2g} for stable voting with cutoff {cutoff}, got {delta:g}")
-    delta_renyi = delta - cutoff * slip / (1 - slip) * UP
-    orders = np.array([order for order in ORDERS if order >= max(least_order, LEAST_ORDER)])
-    # ε added by converting Rényi nats of an order at δ (Canonne, Kamath & Steinke 2020, Prop. 12)
-    conversion = np.log1p(-1 / orders) - (math.log(delta_renyi) + np.log(orders)) / (orders - 1)
-    room = epsilon / UP**2 - conversion
-    orders, room = orders[room > 0], room[room > 0]
-    kappa = room * (orders - 1) / cutoff
-    # approximately the distance at which refusal has fallen to TARGET, for a table of each order: ∫ 1/fall
-    grid = np.linspace(entry_log_odds(WHOLE - math.floor(slip * WHOLE)), math.log(TARGET / (1 - TARGET)), 65)
-    falls = steepest(np.broadcast_to(grid, (len(orders), 65)), orders[:, None], kappa[:, None])
-    distance = np.asarray(np.trapezoid(1 / falls, -grid, axis=1))
-    if not len(distance) or distance.min() > LARGEST_TABLE:
-        raise WrongInput(
-            f"stable voting with this epsilon, delta and cutoff {cutoff} needs over {LARGEST_TABLE:,} teachers"
-        )
-    best = int(distance.argmin())
-    order = float(orders[best])
-    table = greedy_table(slip, order, float(kappa[best]))
-    table.setflags(write=False)
-    return order, table

@@ -39,13 +39,11 @@ from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.gaussian import Move
-from concord.tasks.mechanisms.tallies import STEPS, Tallies
+from concord.tasks.mechanisms.tallies import Tallies
 
 MOST_BITS = 8
 """Bits of q: with 8, the noise of a season of 52 is within a thousandth of that of exact coefficients."""
 LONGEST_SEASON = 1024
-LARGEST_SUM = 62
-"""Bits that the stated units' sums may have."""
 
 
 class Stream(Tallies):
@@ -120,9 +118,3 @@ class Stream(Tallies):
 def coefficients(season: int, bits: int) -> tuple[int, ...]:
     """q_k = round(2^bits · (2k choose k)/4^k) for k < season; halves are rounded up."""
     return tuple(((math.comb(2 * k, k) << (bits + 1)) + 4**k) // (2 * 4**k) for k in range(season))
-
-
-def bits_for(units: int, season: int) -> int:
-    """The bits of q with which sums of so many stated units do not wrap: MOST_BITS, or fewer for very many."""
-    weight = sum(coefficients(season, MOST_BITS)) >> MOST_BITS
-    return max(1, min(MOST_BITS, LARGEST_SUM - math.ceil(math.log2(units * STEPS * (weight + 1)))))

@@ -23,7 +23,7 @@ Checked by tests/privacy/test_tallies.py: the exact law on tiny universes, and p
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from concord.tasks.mechanisms.contributions import (
     row_square,
 )
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.gaussian import Gaussian, Move, check_budget, least_noise
+from concord.tasks.mechanisms.gaussian import Gaussian, Move
 from concord.tasks.mechanisms.noise import LARGEST_SCALE
 
 STEPS = 1 << 16
@@ -113,22 +113,6 @@ class Tallies(Gaussian):
                 raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
             if self.secret == "labels" and (planned.count or planned.what == "codes"):
                 raise WrongInput("if labels alone are secret, units and codes are not counted: they are public")
-
-    @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, classes: int, rounds: Sequence[Round], **settings: Any) -> Self:
-        """The least noise with which all rounds stay within (epsilon, delta), each at its share of ρ.
-
-        settings    other fields, such as `many`; of a stream its `season`
-        """
-        check_budget(epsilon=epsilon, delta=delta, queries=max(1, len(rounds)), classes=classes or 2)
-        made = cls(epsilon=epsilon, delta=delta, classes=classes, rounds=tuple(rounds), **settings)
-        return least_noise(made.with_noise)
-
-    def with_noise(self, scale: float) -> Self:
-        """The same with noise of that scale, in units of the root of N_r over a round's share of ρ."""
-        scales = [scale * math.sqrt(square / planned.share) for square, planned in self.squares_by_round]
-        rounds = (planned.with_(scale=to) for planned, to in zip(self.rounds, scales, strict=True))
-        return self.with_(rounds=tuple(rounds))
 
     @property
     def squares_by_round(self) -> list[tuple[int, Round]]:

@@ -13,8 +13,8 @@ from tests import world
 from tests.support.published import SESSION, certified, world_in
 
 MECHANISMS: dict[str, world.Mechanism] = {
-    "stable": world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20),
-    "noisy_votes": world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2),
+    "stable": world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20),
+    "noisy_votes": world.calibrated_votes(world.NoisyVotes, epsilon=1.0, delta=1e-5, queries=300, classes=2),
 }
 PUBLISHED = {
     "concord certificate 3": "f796827bae32e4f10220f94085a2795f72c15868c924b09801d43edb7b0e3246",

@@ -72,7 +72,7 @@ class Stream:
 
     @classmethod
     def of(cls, home: Path, rows: int, batch: int) -> "Stream":
-        door, mechanism = world.Stores.of(home), world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
+        door, mechanism = world.Stores.of(home), world.calibrated_stable(epsilon=2.0, delta=1e-5, cutoff=30)
         batches = []
         for at, first in enumerate(range(0, rows, batch)):
             frame = pl.DataFrame({"row": np.arange(first, min(first + batch, rows))})
@@ -233,7 +233,7 @@ def private_pass(folder: Path) -> Iterator[Measured]:
     coding = coding_of(folder, "private.parquet")
     codes, vault = coding.codes, coding.private.vault
     rounds = world.planned_rounds(classes=2, fields=len(codes.coarse), codes=codes.size, rounds=1, repair=False)
-    mechanism = world.Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds)
+    mechanism = world.calibrated_sums(world.Tallies, epsilon=1.0, delta=1e-5, classes=2, rounds=rounds)
     question = mechanism.question(0, codes.coarse, [(codes.span(at).start, codes.span(at).stop) for at in codes.coarse])
     to_codes, blocks = processor(lambda: world.gather(coding, "units/pass/bench"), 3)
     for at, block in enumerate(blocks):

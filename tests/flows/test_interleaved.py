@@ -17,7 +17,7 @@ from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, labels_by,
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 TEACHERS = (world.Ref(path="teachers/d/key/000000", digest="of teachers"),)
-AT_ONCE = world.StableVoting.calibrate(epsilon=2.0, delta=1e-9, cutoff=1)
+AT_ONCE = world.calibrated_stable(epsilon=2.0, delta=1e-9, cutoff=1)
 """It ends with the first tie, which it answers with probability 1e-10."""
 
 
@@ -113,7 +113,8 @@ def test_an_ended_session_counts_again_what_it_answered_and_no_more(
 ) -> None:
     on_cores(monkeypatch, 64)
     case = make_case(
-        tmp_path / "home", world.NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=ROWS + 5, classes=2)
+        tmp_path / "home",
+        world.calibrated_votes(world.NoisyVotes, epsilon=2.0, delta=1e-5, queries=ROWS + 5, classes=2),
     )
     first = labels_of(case, asked(case, Counted(case)))
     again = Counted(case)

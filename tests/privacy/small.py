@@ -3,7 +3,7 @@
 from math import isqrt
 from typing import Any
 
-from tests.world import LEAST_ORDER, Round, Sketch, Stream, Tallies, calibrate
+from tests.world import LEAST_ORDER, Round, Sketch, Stream, Tallies, calibrate, calibrated_sums
 
 EPSILON = 1.0
 """Of sums."""
@@ -15,7 +15,9 @@ ROUNDS = (HALF.with_(count=0, cells=1), HALF.with_(count=0, cells=1, least=STEPS
 
 
 def tallies(*rounds: Round, classes: int = 2, **settings: Any) -> Tallies:
-    return Tallies.calibrate(epsilon=EPSILON, delta=0.01, classes=classes, rounds=rounds, steps=STEPS, **settings)
+    return calibrated_sums(
+        Tallies, epsilon=EPSILON, delta=0.01, classes=classes, rounds=rounds, steps=STEPS, **settings
+    )
 
 
 def one_round(classes: int = 2, **changed: Any) -> Round:
@@ -31,13 +33,13 @@ LABELS = Round(fields=2, cells=5, least=0, share=0.4)
 def sketch(*steps: Round, **settings: Any) -> Sketch:
     """Two steps a vote; by default over tables of one column, of both, and labels."""
     asked = steps or (TABLES, PAIRS, LABELS)
-    return Sketch.calibrate(epsilon=EPSILON, delta=0.01, classes=2, rounds=asked, steps=2, **settings)
+    return calibrated_sums(Sketch, epsilon=EPSILON, delta=0.01, classes=2, rounds=asked, steps=2, **settings)
 
 
 def stream(**changed: Any) -> Stream:
     """Four releases of one number, of which a row is 1 or −1: q is 2, 1, 1, 1."""
     given: dict[str, Any] = {"epsilon": EPSILON, "delta": 0.06, "classes": 2, "steps": 2, "bits": 1, "season": 4}
-    return Stream.calibrate(**{**given, "rounds": (Round(fields=1, cells=1, least=1, share=1.0),), **changed})
+    return calibrated_sums(Stream, **{**given, "rounds": (Round(fields=1, cells=1, least=1, share=1.0),), **changed})
 
 
 SUMS: dict[str, Any] = {

@@ -15,7 +15,7 @@ import pytest
 
 from tests.privacy.exact import Floats
 from tests.support.sentences import facts
-from tests.world import ORDERS, RENYI_QUANTUM, Charge, Cost, Filter, StableVoting, compose
+from tests.world import ORDERS, RENYI_QUANTUM, Charge, Cost, Filter, calibrated_stable, compose
 
 CAP = Filter.freeze(4.0, 4e-5)
 FIRST = 0.05  # ρ of the Gaussian session
@@ -167,7 +167,7 @@ def test_a_cap_too_small_for_any_spend_admits_none() -> None:
 
 
 def test_refusals_at_their_own_charge_add_up_to_the_reservation() -> None:
-    stable = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20, order=CAP.order)
+    stable = calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20, order=CAP.order)
     each, whole = CAP.charge(stable.per_refusal).times(20), CAP.charge(stable.cost)
     assert abs(each.renyi - whole.renyi) <= whole.renyi * Decimal("1e-12") + 20 * RENYI_QUANTUM
     assert each.delta == pytest.approx(whole.delta, rel=Decimal("1e-12"))

@@ -5,7 +5,7 @@ It answers every row with the plurality label, or by a keyed coin with the other
 
 import math
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -34,10 +34,6 @@ class Responses(world.PublicSettings):
     queries: int
     each: float
 
-    @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, queries: int) -> Self:
-        return cls(epsilon=epsilon, delta=delta, queries=queries, each=epsilon / queries)
-
     @property
     def cost(self) -> world.Cost:
         return world.Cost.approximate(self.each, times=self.queries)
@@ -50,6 +46,10 @@ class Responses(world.PublicSettings):
         paid = votes[: max(0, self.queries - first)]
         coins = source.uniform(first, len(paid)) < np.uint64(self.flipped * 2**64)
         return world.Answers(np.where(coins, 1 - world.plurality(paid), world.plurality(paid)))
+
+
+def calibrated_responses(*, epsilon: float, delta: float, queries: int) -> Responses:
+    return Responses(epsilon=epsilon, delta=delta, queries=queries, each=epsilon / queries)
 
 
 @world.odds.register
@@ -74,8 +74,10 @@ class Leaking(Responses):
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lines in the catalogue and in the list of plans; and its referee: how settings are read, and recomputed."""
+    """Its lines in the catalogue, in calibration and in the list of plans; and its referee: how settings are read, and
+    recomputed."""
     monkeypatch.setitem(world.CATALOGUE, NAME, Responses)
+    monkeypatch.setitem(world.CALIBRATED, NAME, calibrated_responses)
     monkeypatch.setitem(world.MECHANISMS, NAME, ("queries",))
     monkeypatch.setitem(world.KINDS, NAME, Referee)
     monkeypatch.setitem(world.ROUTES, NAME, world.Route.of_answers(lambda kind: (kind.each, kind.queries, 0.0)))

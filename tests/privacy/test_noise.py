@@ -80,8 +80,8 @@ def test_the_largest_noise_never_wraps_and_none_is_none(sampler: Sampler) -> Non
 
 
 CALIBRATIONS: list[Callable[[float], object]] = [
-    lambda epsilon: world.SparseVector.calibrate(epsilon=epsilon, delta=0.1, cutoff=9),
-    lambda epsilon: world.PublishedAlgorithm.calibrate(epsilon=epsilon, delta=0.1, cutoff=9, queries=9),
+    lambda epsilon: world.calibrated_sparse_vector(epsilon=epsilon, delta=0.1, cutoff=9),
+    lambda epsilon: world.calibrated_published(epsilon=epsilon, delta=0.1, cutoff=9, queries=9),
     lambda epsilon: world.LaplaceRelease.calibrate(epsilon=epsilon, delta=0.1),
     lambda epsilon: world.ErrorEstimate.calibrate(epsilon=epsilon, shards=9),
 ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.privacy.exact import LEFT_OUT, Answer, Floats, gaussian_law, laplace_law, row_pairs, worst
-from tests.world import Ints, LaplaceVotes, NoisyVotes, noises, noisy_labels
+from tests.world import Ints, LaplaceVotes, NoisyVotes, calibrated_votes, noises, noisy_labels
 
 TEACHERS, DELTA = 2, 0.02
 SMALL = [(1, 2), (2, 2), (1, 3)]
@@ -26,7 +26,7 @@ class Noisy:
     used: float
 
     def calibrated(self, queries: int, classes: int) -> Any:
-        return self.made.calibrate(epsilon=self.epsilon, delta=DELTA, queries=queries, classes=classes)
+        return calibrated_votes(self.made, epsilon=self.epsilon, delta=DELTA, queries=queries, classes=classes)
 
     def exact_delta(self, mechanism: Any, scale: float, epsilon: float | None = None) -> float:
         """The mechanism's true δ at ε when its noise has that scale."""

@@ -24,7 +24,7 @@ KINDS = pytest.mark.parametrize("label", [{}, NUMBER], ids=["classes", "number"]
 
 
 def calibrated(secret: str, **given: Any) -> world.PrivateTest:
-    return world.PrivateTest.calibrate(epsilon=EPSILON, delta=DELTA, **{"classes": CLASSES, "secret": secret, **given})
+    return world.calibrated_test(epsilon=EPSILON, delta=DELTA, **{"classes": CLASSES, "secret": secret, **given})
 
 
 def neighbours(mechanism: world.PrivateTest) -> Iterator[tuple[world.Ints, world.Ints]]:
@@ -114,7 +114,7 @@ def test_it_costs_no_more_than_learning(secret: str, label: dict[str, Any]) -> N
     for nats in (1e-4, 0.05, 40.0):
         order = 5.75
         given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "secret": secret, "classes": 3, **label}
-        mechanism = world.PrivateTest.calibrate(**given, most=(order, nats))
+        mechanism = world.calibrated_test(**given, most=(order, nats))
         assert mechanism.cost.renyi[world.ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
         due, additive = world.verify_recompute.charge(world.KindSettings.of(mechanism.model_dump(mode="json")), order)

@@ -7,7 +7,7 @@ from scipy.optimize import bisect
 from scipy.stats import norm
 
 from tests.privacy.transcripts import Run, Step, adaptive, steps
-from tests.world import PublishedAlgorithm, noise_scale, printed_cost
+from tests.world import calibrated_published, noise_scale, printed_cost
 
 SMALL = {"epsilon": 7.0, "delta": 0.02, "cutoff": 1, "queries": 4}
 
@@ -34,7 +34,7 @@ def gaussian_limit(delta: float) -> float:
 
 
 def test_every_printed_constant() -> None:
-    made = PublishedAlgorithm.calibrate(epsilon=0.5, delta=1e-5, cutoff=9, queries=1000, beta=0.1)
+    made = calibrated_published(epsilon=0.5, delta=1e-5, cutoff=9, queries=1000, beta=0.1)
     scale = math.sqrt(32 * 9 * math.log(2e5)) / 0.5
     assert made.threshold_scale == noise_scale(0.5, 1e-5, 9) == pytest.approx(scale, rel=1e-15)
     assert made.query_scale == 2 * made.threshold_scale
@@ -45,7 +45,7 @@ def test_every_printed_constant() -> None:
 
 def test_teachers_required_answer_whatever_two_thirds_agree_on() -> None:
     """Theorem 3.2 (i): with k teachers, k/3 of them wrong, every noise within its 1 − δ range lets the row through."""
-    made = PublishedAlgorithm.calibrate(epsilon=1.0, delta=1e-5, cutoff=2, queries=100)
+    made = calibrated_published(epsilon=1.0, delta=1e-5, cutoff=2, queries=100)
     distance = made.teachers // 6 - 1
     rows = math.log(made.cutoff * made.queries / 1e-5)
     assert distance > made.threshold + rows * (made.threshold_scale + made.query_scale)
@@ -63,7 +63,7 @@ def test_the_printed_guarantee_ends_where_the_design_says(delta: float, end: flo
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 6.0])
 @pytest.mark.parametrize("cutoff", [1, 20, 500])
 def test_what_runs_costs_less_than_what_is_printed_and_than_the_budget(epsilon: float, cutoff: int) -> None:
-    made = PublishedAlgorithm.calibrate(epsilon=epsilon, delta=1e-6, cutoff=cutoff, queries=1000)
+    made = calibrated_published(epsilon=epsilon, delta=1e-6, cutoff=cutoff, queries=1000)
     printed = printed_cost(epsilon=epsilon, delta=1e-6, cutoff=cutoff, queries=1000)
     assert made.cost.epsilon(1e-6) < printed.epsilon(1e-6) <= epsilon
     assert made.cost.delta <= 1e-6 / 3
@@ -71,7 +71,7 @@ def test_what_runs_costs_less_than_what_is_printed_and_than_the_budget(epsilon: 
 
 def test_what_runs_keeps_its_cost_against_the_best_adversary_and_what_is_printed_does_not() -> None:
     """The true distance moves by 1 and one refusal ends it; as printed, 2 and two. Only `printed_cost` covers that."""
-    made = PublishedAlgorithm.calibrate(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
+    made = calibrated_published(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
     near = [0, made.threshold - 1, made.threshold, made.threshold + 1]
     own, printed = made.cost, printed_cost(**SMALL)  # type: ignore[arg-type]
     spent = made.epoch_epsilon
@@ -83,7 +83,7 @@ def test_what_runs_keeps_its_cost_against_the_best_adversary_and_what_is_printed
 
 
 def test_an_even_number_of_teachers_is_covered_at_the_printed_distance() -> None:
-    made = PublishedAlgorithm.calibrate(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
+    made = calibrated_published(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
     differ = [Step(1, 1, split=True)]
     slip = adaptive(Run.of(made, cutoff=2), differ, 2, SMALL["epsilon"])
     assert 2 * made.cost.delta < slip <= printed_cost(**SMALL).delta  # type: ignore[arg-type]

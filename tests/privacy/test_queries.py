@@ -67,7 +67,7 @@ def test_a_distance_that_trusts_a_tie_would_leak() -> None:
 
 
 def test_only_mechanisms_that_refuse_may_release_undeclared_answers() -> None:
-    noisy = world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2)
+    noisy = world.calibrated_votes(world.NoisyVotes, epsilon=1.0, delta=1e-5, queries=1, classes=2)
     with pytest.raises(world.WrongInput, match="noisy_votes"):
         world.ask_query(noisy, [["a", "b"]], Steady())
 
@@ -76,7 +76,7 @@ def test_only_mechanisms_that_refuse_may_release_undeclared_answers() -> None:
 
 
 def test_a_query_of_no_teachers_is_refused_and_no_queries_have_no_answers() -> None:
-    mechanism = world.SparseVector.calibrate(epsilon=1.0, delta=1e-5, cutoff=1)
+    mechanism = world.calibrated_sparse_vector(epsilon=1.0, delta=1e-5, cutoff=1)
     assert world.ask_query(mechanism, [], Steady()) == []
     with pytest.raises(world.WrongInput):
         world.ask_query(mechanism, [[]], Steady())

@@ -79,14 +79,17 @@ def test_settings_that_a_mechanism_cannot_have_are_refused(name: str, wrong: dic
         make(**{**given, **wrong})
 
 
-CAPPED = partial(world.ConfidentGNMax.calibrate, **BUDGET, queries=10, classes=2, teachers=5)
-PRINTED = partial(world.PublishedAlgorithm.calibrate, **BUDGET, cutoff=5, queries=10)
+CAPPED = partial(world.calibrated_confident, **BUDGET, queries=10, classes=2, teachers=5)
+PRINTED = partial(world.calibrated_published, **BUDGET, cutoff=5, queries=10)
 SPACE = partial(world.Relabelling, hypotheses="stumps", features=("age",), grid="0" * 64, **BUDGET)
 ERRING = partial(world.exact_cutoff, queries=10, teachers=5)
 INPUTS: list[tuple[str, Callable[[], object]]] = [
     *(("answers must be", partial(CAPPED, answers=answers)) for answers in (0, 11)),
     *(  # of a smaller one a session ran, and its certificate did not verify
-        ("1e-280 ≤ delta", partial(world.NoisyVotes.calibrate, epsilon=1.0, delta=delta, queries=9, classes=2))
+        (
+            "1e-280 ≤ delta",
+            partial(world.calibrated_votes, world.NoisyVotes, epsilon=1.0, delta=delta, queries=9, classes=2),
+        )
         for delta in (0.0, 1e-300)
     ),
     ("beta", partial(PRINTED, beta=0.0)),

@@ -188,7 +188,7 @@ def test_votes_stay_below_their_bound_and_votes_without_refusals_are_seen(tmp_pa
     """A dozen teachers, each of few rows, of which one is the target; without refusals their votes tell."""
     tree = {"count": 12, "estimator": "sklearn.tree.DecisionTreeClassifier", "params": {"random_state": 0}}
     plan = plan_of(tmp_path, teachers=tree, labeling={"mechanism": "stable", "cutoff": 20})
-    honest = world.StableVoting.calibrate(epsilon=EPSILON, delta=DELTA, cutoff=20)
+    honest = world.calibrated_stable(epsilon=EPSILON, delta=DELTA, cutoff=20)
     known, seen, there = on_votes(plan, honest)
     assert holds(known, there)
     assert holds(seen, there)

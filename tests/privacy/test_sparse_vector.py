@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.privacy.transcripts import Run, Step, adaptive, patient, steps, votes_at, worst_stream
-from tests.world import NoisyThreshold, SparseVector, hockey_stick, least_with_tail, sum_tail
+from tests.world import NoisyThreshold, SparseVector, calibrated_sparse_vector, hockey_stick, least_with_tail, sum_tail
 
 EXACT = 1e-9
 """Relative head-room of what is rounded up."""
@@ -68,8 +68,8 @@ SETTINGS = [
     threshold(1),
     threshold(2, above=3, scales=(2.0, 1.5)),
     threshold(3, above=1, scales=(0.7, 0.9)),
-    SparseVector.calibrate(epsilon=4.0, delta=0.05, cutoff=1),
-    SparseVector.calibrate(epsilon=3.0, delta=0.2, cutoff=2),
+    calibrated_sparse_vector(epsilon=4.0, delta=0.05, cutoff=1),
+    calibrated_sparse_vector(epsilon=3.0, delta=0.2, cutoff=2),
 ]
 
 

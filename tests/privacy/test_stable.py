@@ -20,7 +20,7 @@ SETTINGS = [(0.1, 1e-6, 10_000), (0.5, 1e-5, 1), (1.0, 1e-6, 100), (1.0, 1e-2, 2
 
 @pytest.mark.parametrize(("epsilon", "delta", "cutoff"), SETTINGS)
 def test_the_table_falls_from_all_but_the_slip_to_the_floor(epsilon: float, delta: float, cutoff: int) -> None:
-    table = [int(entry) for entry in world.StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff).refusal]
+    table = [int(entry) for entry in world.calibrated_stable(epsilon=epsilon, delta=delta, cutoff=cutoff).refusal]
     assert world.WHOLE - table[0] == math.floor(delta / 10 / (cutoff + delta / 10) * world.WHOLE)
     assert table == sorted(set(table), reverse=True)
     assert table[-1] == world.FLOOR
@@ -38,7 +38,7 @@ def exact_cost(order: float, first: int, last: int) -> Decimal:
 def test_the_certificate_agrees_with_exact_arithmetic_and_errs_upwards(
     epsilon: float, delta: float, cutoff: int
 ) -> None:
-    made = world.StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
+    made = world.calibrated_stable(epsilon=epsilon, delta=delta, cutoff=cutoff)
     table = [int(entry) for entry in made.refusal]
     pairs = list(pairwise(table))
     some = pairs[:40] + pairs[40:-5:97] + pairs[-5:]
@@ -52,27 +52,29 @@ def test_the_certificate_agrees_with_exact_arithmetic_and_errs_upwards(
 
 def test_a_table_can_be_built_for_the_order_of_its_domain() -> None:
     at = world.ORDERS.index(11.0)
-    assert math.isinf(world.StableVoting.calibrate(epsilon=8, delta=1e-6, cutoff=10).cost.renyi[at])
-    made = world.StableVoting.calibrate(epsilon=8, delta=1e-6, cutoff=10, order=11.0)
+    assert math.isinf(world.calibrated_stable(epsilon=8, delta=1e-6, cutoff=10).cost.renyi[at])
+    made = world.calibrated_stable(epsilon=8, delta=1e-6, cutoff=10, order=11.0)
     assert math.isfinite(made.cost.renyi[at])
     assert made.cost.epsilon(1e-6) <= 8
 
 
+def one_way(order: float, refused: Any, answered: Any, gap: Any) -> Any:
+    """F_α(p, q) alone."""
+    return world.mechanisms_distance.renyi(order, refused[0], refused[1], answered[1], gap)
+
+
 def test_planted_bug_a_table_built_in_one_direction_is_certified_as_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    both, kappa = world.mechanisms_distance.both_ways, 0.1
-    monkeypatch.setattr(
-        world.mechanisms_distance,
-        "both_ways",
-        lambda a, p, n, gap: world.mechanisms_distance.renyi(a, p[0], p[1], n[1], gap),
-    )
-    table = world.mechanisms_distance.greedy_table(1e-7, 12.0, kappa)
-    assert world.per_refusal(table, 12.0) <= kappa
-    monkeypatch.setattr(world.mechanisms_distance, "both_ways", both)
+    kappa = 0.1
+    with monkeypatch.context() as planted:
+        for room in (world.mechanisms_distance, world.mechanisms_refusal_tables):
+            planted.setattr(room, "both_ways", one_way)
+        table = world.greedy_table(1e-7, 12.0, kappa)
+        assert world.per_refusal(table, 12.0) <= kappa
     assert world.per_refusal(table, 12.0) > 1.1 * kappa
 
 
 def test_planted_bug_a_table_shifted_by_one_has_another_slip() -> None:
-    made = world.StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=10)
+    made = world.calibrated_stable(epsilon=1, delta=1e-6, cutoff=10)
     shifted = world.StableVoting(epsilon=1.0, delta=1e-6, cutoff=10, order=made.order, refusal=made.refusal[1:])
     assert made.cost.epsilon(1e-6) <= 1 < 1.01 < shifted.cost.epsilon(1e-6)
 
@@ -94,7 +96,7 @@ def row_by_row(made: world.StableVoting, votes: world.Ints, draws: NDArray[np.ui
 @pytest.mark.parametrize("classes", [2, 3, 10])
 @pytest.mark.parametrize("refused", [0, 7, 299, 300])
 def test_answers_are_the_definition_read_row_by_row(classes: int, refused: int) -> None:
-    made, generator = world.StableVoting.calibrate(epsilon=4, delta=1e-6, cutoff=300), np.random.default_rng(classes)
+    made, generator = world.calibrated_stable(epsilon=4, delta=1e-6, cutoff=300), np.random.default_rng(classes)
     votes = generator.multinomial(900, generator.dirichlet([0.3] * classes, 40_000))
     draws = generator.integers(0, world.WHOLE, 40_000, np.uint64, endpoint=False)
     expected = row_by_row(made, votes, draws, refused)
@@ -103,7 +105,7 @@ def test_answers_are_the_definition_read_row_by_row(classes: int, refused: int) 
 
 
 def test_votes_and_draws_must_fit() -> None:
-    made = world.StableVoting.calibrate(epsilon=4, delta=1e-6, cutoff=3)
+    made = world.calibrated_stable(epsilon=4, delta=1e-6, cutoff=3)
     wrong: list[tuple[tuple[int, ...], Any]] = [
         ((5,), np.zeros(5, np.uint64)),
         ((5, 2), np.zeros(4, np.uint64)),
@@ -115,8 +117,8 @@ def test_votes_and_draws_must_fit() -> None:
 
 
 def test_calibration_is_deterministic_and_its_table_cannot_be_changed() -> None:
-    _, first = world.mechanisms_stable.fitted_table.__wrapped__(1.0, 1e-6, 20, 1.5)
-    _, again = world.mechanisms_stable.fitted_table.__wrapped__(1.0, 1e-6, 20, 1.5)
+    _, first = world.fitted_table.__wrapped__(1.0, 1e-6, 20, 1.5)
+    _, again = world.fitted_table.__wrapped__(1.0, 1e-6, 20, 1.5)
     assert first.tolist() == again.tolist()
     with pytest.raises(ValueError, match="read-only"):
-        world.StableVoting.calibrate(epsilon=1, delta=1e-6, cutoff=20).refusal[0] = 0
+        world.calibrated_stable(epsilon=1, delta=1e-6, cutoff=20).refusal[0] = 0

@@ -39,7 +39,7 @@ def table_at(order: float, epsilon: float, delta: float, cutoff: int) -> world.R
 
 def sharp(epsilon: float, delta: float, cutoff: int) -> tuple[float, world.RefusalTable]:
     """The order, and a table steeper than the one that runs, of the same slip, that brings the adversary near δ."""
-    made = world.StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
+    made = world.calibrated_stable(epsilon=epsilon, delta=delta, cutoff=cutoff)
     slip, kappa = float(world.table_probabilities(made.refusal)[1][0]), world.per_refusal(made.refusal, made.order)
     return made.order, world.greedy_table(slip, made.order, STEEPER[cutoff] * kappa)
 
@@ -100,7 +100,7 @@ def test_a_steeper_table_brings_the_adversary_near_delta(epsilon: float, delta: 
 
 @pytest.mark.parametrize(("epsilon", "delta", "cutoff"), SHARP)
 def test_the_table_that_runs_keeps_its_delta(epsilon: float, delta: float, cutoff: int) -> None:
-    made = world.StableVoting.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
+    made = world.calibrated_stable(epsilon=epsilon, delta=delta, cutoff=cutoff)
     attack, bound = (
         best_attack(made.refusal, cutoff, epsilon),
         adaptive_delta(made.refusal, cutoff, epsilon, made.order),
@@ -161,11 +161,10 @@ def test_planted_bug_a_slip_of_delta_at_each_refusal() -> None:
 def test_planted_bug_a_table_built_in_one_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     order, steep = sharp(4.0, 0.01, 2)
     kappa, slip = world.per_refusal(steep, order), float(world.table_probabilities(steep)[1][0])
-    monkeypatch.setattr(
-        world.mechanisms_distance,
-        "both_ways",
-        lambda a, p, n, gap: world.mechanisms_distance.renyi(a, p[0], p[1], n[1], gap),
-    )
+    for room in (world.mechanisms_distance, world.mechanisms_refusal_tables):
+        monkeypatch.setattr(
+            room, "both_ways", lambda a, p, n, gap: world.mechanisms_distance.renyi(a, p[0], p[1], n[1], gap)
+        )
     table = world.greedy_table(slip, order, kappa)
     assert best_attack(table, 2, 4.0) > 0.01
 
@@ -176,7 +175,7 @@ def test_planted_bug_a_table_built_in_one_direction(monkeypatch: pytest.MonkeyPa
 Vote = tuple[int, int]
 Law = dict[tuple[int, ...], Fraction]
 
-MADE = world.StableVoting.calibrate(epsilon=4.0, delta=0.01, cutoff=2)
+MADE = world.calibrated_stable(epsilon=4.0, delta=0.01, cutoff=2)
 ONE_MORE = world.StableVoting(epsilon=4.0, delta=0.01, cutoff=3, order=MADE.order, refusal=MADE.refusal)
 
 

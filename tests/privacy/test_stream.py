@@ -157,8 +157,14 @@ QUESTIONS = world.planned_rounds(classes=2, fields=14, codes=450, rounds=1)
 
 
 def season(epsilon: float = 1.0, releases: int = 52, **changed: Any) -> world.Stream:
-    return world.Stream.calibrate(
-        epsilon=epsilon, delta=1e-5, classes=2, rounds=QUESTIONS, season=releases, **({"many": True} | changed)
+    return world.calibrated_sums(
+        world.Stream,
+        epsilon=epsilon,
+        delta=1e-5,
+        classes=2,
+        rounds=QUESTIONS,
+        season=releases,
+        **({"many": True} | changed),
     )
 
 

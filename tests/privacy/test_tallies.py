@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import world
 from tests.privacy.exact import LEFT_OUT, Shift, gaussian_adaptively, gaussian_exactly
 from tests.privacy.small import EPSILON, ROUNDS, STEPS, one_round, tallies
 from tests.support.sentences import facts
-from tests.world import CodeRows, IntegerModel, Ints, RoundQuestion, Tallies, planned_rounds, row_square, tally
 
 DELTA = 0.01
 
 
-def asked(mechanism: Tallies, at: int, model: IntegerModel | None = None) -> RoundQuestion:
+def asked(mechanism: world.Tallies, at: int, model: world.IntegerModel | None = None) -> world.RoundQuestion:
     """Of two fields of two codes each, or fewer."""
     fields = mechanism.rounds[at].fields
     return mechanism.question(at, range(fields), [(2 * field, 2 * field + 2) for field in range(fields)], model)
@@ -25,7 +25,7 @@ def asked(mechanism: Tallies, at: int, model: IntegerModel | None = None) -> Rou
 
 CELLS = np.array(list(product((0, 1), (2, 3))), np.int32)
 """Every row there is."""
-PAIRED: CodeRows = np.column_stack([CELLS, 2 * CELLS[:, 0] + CELLS[:, 1] + 2])
+PAIRED: world.CodeRows = np.column_stack([CELLS, 2 * CELLS[:, 0] + CELLS[:, 1] + 2])
 """The same, and besides the code of both columns at once."""
 
 
@@ -34,7 +34,7 @@ def labels_of(classes: int) -> Sequence[int]:
     return range(classes) if classes else (0, -5, 3, STEPS // 2, STEPS, 2 * STEPS)
 
 
-def units(classes: int, *, many: bool) -> list[tuple[Ints, Ints]]:
+def units(classes: int, *, many: bool) -> list[tuple[world.Ints, world.Ints]]:
     """Every unit of one row; and of two and some of three."""
     rows = list(product(range(len(CELLS)), labels_of(classes)))
     several = [*product(rows, repeat=2), *product(rows[:4], repeat=3)] if many else []
@@ -44,12 +44,12 @@ def units(classes: int, *, many: bool) -> list[tuple[Ints, Ints]]:
     ]
 
 
-def shifts(mechanism: Tallies, question: RoundQuestion, cells: CodeRows = CELLS) -> set[Shift]:
+def shifts(mechanism: world.Tallies, question: world.RoundQuestion, cells: world.CodeRows = CELLS) -> set[Shift]:
     """By how much neighbours move the sums: every way there is."""
 
-    def of(unit: tuple[Ints, Ints], labels: Ints | None = None) -> Ints:
+    def of(unit: tuple[world.Ints, world.Ints], labels: world.Ints | None = None) -> world.Ints:
         places, own = unit
-        return tally(
+        return world.tally(
             question,
             cells[places],
             own if labels is None else labels,
@@ -67,7 +67,10 @@ def shifts(mechanism: Tallies, question: RoundQuestion, cells: CodeRows = CELLS)
 
 
 def worst_delta(
-    mechanism: Tallies, scale: float | None = None, question: RoundQuestion | None = None, cells: CodeRows = CELLS
+    mechanism: world.Tallies,
+    scale: float | None = None,
+    question: world.RoundQuestion | None = None,
+    cells: world.CodeRows = CELLS,
 ) -> float:
     """Of the first round, over every pair of neighbours, with noise of that scale, or its own."""
     moved = {tuple(sorted(map(abs, shift))) for shift in shifts(mechanism, question or asked(mechanism, 0), cells)}
@@ -90,12 +93,12 @@ ONE_ROUND = [
 
 
 @pytest.mark.parametrize("mechanism", ONE_ROUND)
-def test_the_claim_holds_exactly_for_every_unit_there_is_and_little_is_wasted(mechanism: Tallies) -> None:
+def test_the_claim_holds_exactly_for_every_unit_there_is_and_little_is_wasted(mechanism: world.Tallies) -> None:
     assert mechanism.cost.claims == ((EPSILON, DELTA),)
     assert 0.7 * DELTA < worst_delta(mechanism) + LEFT_OUT <= DELTA
 
 
-def too_little(mechanism: Tallies, factor: float) -> bool:
+def too_little(mechanism: world.Tallies, factor: float) -> bool:
     return worst_delta(mechanism, mechanism.rounds[0].scale * factor) > DELTA
 
 
@@ -112,14 +115,14 @@ def too_little(mechanism: Tallies, factor: float) -> bool:
         pytest.param(ONE_ROUND[9].values[0], 0.5, id="18: secret numbers priced as rows"),
     ],
 )
-def test_too_little_noise_is_rejected(mechanism: Tallies, factor: float) -> None:
+def test_too_little_noise_is_rejected(mechanism: world.Tallies, factor: float) -> None:
     assert too_little(mechanism, factor)
 
 
 def test_a_model_where_none_was_paid_for_is_rejected() -> None:
     """Planted bug 12: the first round's price, where a model may be wrong by more than half a vote."""
     mechanism = tallies(one_round(count=0))
-    sure = IntegerModel(np.zeros((4, 1), np.int64), np.array([9000]))
+    sure = world.IntegerModel(np.zeros((4, 1), np.int64), np.array([9000]))
     assert worst_delta(mechanism, question=asked(mechanism, 0, sure)) <= DELTA
     unheld = replace(asked(mechanism, 0, sure), least=0)
     assert worst_delta(mechanism, question=unheld) > DELTA
@@ -128,7 +131,7 @@ def test_a_model_where_none_was_paid_for_is_rejected() -> None:
 PAIRS = [pytest.param(2, False), pytest.param(3, False), pytest.param(2, True, id="units of many rows")]
 
 
-def of_pairs(classes: int, many: bool) -> tuple[Tallies, RoundQuestion]:
+def of_pairs(classes: int, many: bool) -> tuple[world.Tallies, world.RoundQuestion]:
     """A round that paid for two fields, and a question about three: two columns, and both at once."""
     mechanism = tallies(one_round(classes, count=0), classes=classes, many=many)
     return mechanism, mechanism.question(0, range(3), [(0, 2), (2, 4), (4, 8)])
@@ -157,24 +160,24 @@ def test_pairs_that_the_norm_forgets_are_rejected(classes: int, many: bool) -> N
 @pytest.mark.parametrize("classes", [2, 3, 7])
 @pytest.mark.parametrize("fields", [1, 2, 6, 8, 45, 276])
 def test_any_number_of_fields_has_a_grid_whose_norm_was_paid_for(classes: int, fields: int) -> None:
-    rounds = planned_rounds(classes=classes, fields=24, codes=900, pairs=True)
-    mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=classes, rounds=rounds)
+    rounds = world.planned_rounds(classes=classes, fields=24, codes=900, pairs=True)
+    mechanism = world.calibrated_sums(world.Tallies, epsilon=1.0, delta=1e-5, classes=classes, rounds=rounds)
     question = mechanism.question(2, range(fields), [(25 * field, 25 * field + 25) for field in range(fields)])
-    square = fields * row_square(classes, question.steps, "labels", question.least)
+    square = fields * world.row_square(classes, question.steps, "labels", question.least)
     paid, _ = mechanism.squares_by_round[2]
     assert 0.999 * paid < square <= paid
     assert question.least * mechanism.steps == pytest.approx(mechanism.rounds[2].least * question.steps, rel=1e-3)
 
 
-def moves(mechanism: Tallies, wrong: bool) -> list[Shift]:
+def moves(mechanism: world.Tallies, wrong: bool) -> list[Shift]:
     """By how much a unit moves each of two rounds over one cell; the second's model is as wrong of it as it may be, or
     as right."""
-    model = IntegerModel(np.zeros((1, 1), np.int64), np.array([-9000 if wrong else 9000]))
+    model = world.IntegerModel(np.zeros((1, 1), np.int64), np.array([-9000 if wrong else 9000]))
     questions = mechanism.question(0, [0], [(0, 1)]), mechanism.question(1, [0], [(0, 1)], model)
-    return [tuple(tally(each, np.array([[0]], np.int32), np.array([1])).tolist()) for each in questions]
+    return [tuple(world.tally(each, np.array([[0]], np.int32), np.array([1])).tolist()) for each in questions]
 
 
-def scales_of(mechanism: Tallies) -> list[float]:
+def scales_of(mechanism: world.Tallies) -> list[float]:
     return [each.scale for each in mechanism.rounds]
 
 
@@ -202,15 +205,15 @@ def test_rounds_with_too_little_noise_are_rejected(scales: list[float]) -> None:
 
 
 def test_planned_rounds_are_those_of_the_design() -> None:
-    totals, first, second, third = planned_rounds(classes=2, fields=14, codes=450, steps=1024)
+    totals, first, second, third = world.planned_rounds(classes=2, fields=14, codes=450, steps=1024)
     assert (totals.what, totals.cells, totals.share) == ("codes", 450, 0.1)
     assert [each.least for each in (first, second, third)] == [512, 256, 51]
     assert [each.fields for each in (first, second, third)] == [14, 7, 7]
     assert [each.share for each in (first, second, third)] == pytest.approx([0.27, 0.27, 0.36])
     assert (first.count, first.cells, third.count) == (191, 451, 0)
-    *_, second, third = planned_rounds(classes=3, fields=14, codes=450, pairs=True)
+    *_, second, third = world.planned_rounds(classes=3, fields=14, codes=450, pairs=True)
     assert (second.cells, third.cells, second.fields) == (3 * 91 * 25, 3 * 91 * 25, 7)
-    (single,) = planned_rounds(classes=7, fields=54, codes=600, secret="labels", steps=1024)
+    (single,) = world.planned_rounds(classes=7, fields=54, codes=600, secret="labels", steps=1024)
     assert (single.least, single.count, single.cells) == (1024 // 7, 0, 4200)
 
 

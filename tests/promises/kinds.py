@@ -40,16 +40,14 @@ QUESTIONS = {
     "question by noise": world.QuestionsAsk(
         world.LaplaceRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS
     ),
-    "questions": world.QuestionsAsk(world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5), None, TEACHERS),
+    "questions": world.QuestionsAsk(world.calibrated_stable(epsilon=2.0, delta=1e-5, cutoff=5), None, TEACHERS),
 }
 NAMED = {"session": "d-0", "share": 0.5, "clean": False}
 CANDIDATES = world.hypothesis_class("stumps", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
 HYPOTHESIS = world.HypothesisAsk(world.Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES, CLASSES, ())
 ESTIMATE = world.EstimateAsk(world.ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
 TESTING = {**NAMED, "student": "digest"}
-TEST = world.StudentTestAsk(
-    world.PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=2, secret="rows"), TESTING, CLASSES
-)
+TEST = world.StudentTestAsk(world.calibrated_test(epsilon=2.0, delta=1e-5, classes=2, secret="rows"), TESTING, CLASSES)
 
 
 class Ask(Protocol):

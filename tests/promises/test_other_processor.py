@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 import scipy.special
 
+from tests import world
 from tests.promises.canary import canary_tables
 from tests.promises.runs import RUNS, Run
 from tests.support.at_door import STABLE, labels_by, make_case
 from tests.support.homes import charged
-from tests.world import EnvironmentFailed, Ledger, NotVerified, OptimalRelease, StableVoting, on_record
 
 ALWAYS = {"stable", "tallies"}
 """Kinds of releases that are tried at each run of the tests."""
@@ -84,13 +84,13 @@ def fails_before_the_first_draw(run: Run, plan: Any, home: Path) -> None:
         raise OSError("the machine was switched off")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "begin_batch", stopped)
-        with pytest.raises(EnvironmentFailed, match="nothing of the data is shown"):
+        patch.setattr(world.Ledger, "begin_batch", stopped)
+        with pytest.raises(world.EnvironmentFailed, match="nothing of the data is shown"):
             run.ask(plan, home)
 
 
 def opened(home: Path) -> list[str]:
-    ledger = Ledger.of(home)
+    ledger = world.Ledger.of(home)
     sessions = [session for domain in ledger.domains() for session in ledger.sessions(domain.name)]
     drawn_by = [session.mechanism["name"] for session in sessions]
     assert len(drawn_by) == len(set(drawn_by)), "a session was opened twice"
@@ -100,9 +100,9 @@ def opened(home: Path) -> list[str]:
 def test_calibration_there_gives_another_table() -> None:
     """Else the tests below would show nothing."""
     with another_processor():
-        there = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
+        there = world.calibrated_stable(epsilon=2.0, delta=1e-5, cutoff=30)
     assert there.model_dump(mode="json") != STABLE.model_dump(mode="json")
-    assert StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30).model_dump(mode="json") == STABLE.model_dump(
+    assert world.calibrated_stable(epsilon=2.0, delta=1e-5, cutoff=30).model_dump(mode="json") == STABLE.model_dump(
         mode="json"
     )
 
@@ -124,7 +124,7 @@ def test_a_session_goes_on_there_and_back_here_within_its_charge(plain_home: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "mechanism"), [("question", OptimalRelease), ("questions", StableVoting)])
+@pytest.mark.parametrize(("name", "mechanism"), [("question", world.OptimalRelease), ("questions", world.StableVoting)])
 def test_a_question_is_drawn_there_by_the_table_on_record(
     plain_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mechanism: Any
 ) -> None:
@@ -140,7 +140,7 @@ def test_a_question_is_drawn_there_by_the_table_on_record(
     monkeypatch.setattr(mechanism, "release", spied)
     with another_processor():
         run.ask(plan, plain_home)
-    (session,) = Ledger.of(plain_home).sessions(plan.privacy.domain)
+    (session,) = world.Ledger.of(plain_home).sessions(plan.privacy.domain)
     assert len(drawn) == 1
     assert drawn[0]["refusal"] == session.mechanism["refusal"]
 
@@ -149,13 +149,13 @@ def test_numbers_on_record_that_do_not_prove_the_claim_are_not_believed(tmp_path
     """A table that falls twice as fast as its claim allows."""
     sooner = STABLE.with_(refusal=STABLE.refusal[::2].copy())
     case = make_case(tmp_path / "home", sooner)
-    with pytest.raises(NotVerified, match="do not prove its guarantee at its charge"):
-        on_record(case.door, case.session, labels_by(STABLE))
+    with pytest.raises(world.NotVerified, match="do not prove its guarantee at its charge"):
+        world.on_record(case.door, case.session, labels_by(STABLE))
 
 
 def test_numbers_on_record_that_prove_it_are_taken(tmp_path: Path) -> None:
     case = make_case(tmp_path / "home", STABLE)
     with another_processor():
-        there = labels_by(StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30))
+        there = labels_by(world.calibrated_stable(epsilon=2.0, delta=1e-5, cutoff=30))
     assert there.settings() != STABLE.model_dump(mode="json")
-    assert on_record(case.door, case.session, there).settings() == STABLE.model_dump(mode="json")
+    assert world.on_record(case.door, case.session, there).settings() == STABLE.model_dump(mode="json")

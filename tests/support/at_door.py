@@ -15,9 +15,9 @@ CLASSES = ("no", "yes")
 PLAN = changed(tables_of_plan(Path()), privacy__domain="d", privacy__epsilon=2.0, teachers__count=600)
 TEACHERS = 600
 ROWS = 40
-STABLE = world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
-NOISY = world.NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2)
-VECTOR = world.SparseVector.calibrate(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS)
+STABLE = world.calibrated_stable(epsilon=2.0, delta=1e-5, cutoff=30)
+NOISY = world.calibrated_votes(world.NoisyVotes, epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2)
+VECTOR = world.calibrated_sparse_vector(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS)
 MECHANISMS: tuple[world.Mechanism, ...] = (STABLE, NOISY, VECTOR)
 
 

@@ -167,19 +167,20 @@ FAULTS: dict[str, Fault] = {
 }
 """Production code with one fault each."""
 
-STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-6, cutoff=4)
-NOISY = world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-6, queries=150, classes=2)
-LARGE = world.NoisyVotes.calibrate(epsilon=3.0, delta=1e-6, queries=10, classes=2)
-SOME = world.NoisyVotes.calibrate(epsilon=2.0, delta=1e-6, queries=10, classes=2)
-SMALL = world.NoisyVotes.calibrate(epsilon=0.2, delta=1e-6, queries=10, classes=2)
-TESTED = world.PrivateTest.calibrate(epsilon=2.0, delta=1e-6, classes=2, secret="rows")
-VECTOR = world.SparseVector.calibrate(epsilon=0.5, delta=1e-6, cutoff=3)
+STABLE = world.calibrated_stable(epsilon=1.0, delta=1e-6, cutoff=4)
+NOISY = world.calibrated_votes(world.NoisyVotes, epsilon=1.0, delta=1e-6, queries=150, classes=2)
+LARGE = world.calibrated_votes(world.NoisyVotes, epsilon=3.0, delta=1e-6, queries=10, classes=2)
+SOME = world.calibrated_votes(world.NoisyVotes, epsilon=2.0, delta=1e-6, queries=10, classes=2)
+SMALL = world.calibrated_votes(world.NoisyVotes, epsilon=0.2, delta=1e-6, queries=10, classes=2)
+TESTED = world.calibrated_test(epsilon=2.0, delta=1e-6, classes=2, secret="rows")
+VECTOR = world.calibrated_sparse_vector(epsilon=0.5, delta=1e-6, cutoff=3)
 SUBSET = world.Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, share=0.25, epsilon=1.0, delta=1e-6)
 INNER = dict(zip(("epsilon", "delta"), SUBSET.inner, strict=True))
-RELABELLED = world.Relabelled(inner=world.StableVoting.calibrate(**INNER, cutoff=4), relabelling=SUBSET)
+RELABELLED = world.Relabelled(inner=world.calibrated_stable(**INNER, cutoff=4), relabelling=SUBSET)
 ONE_ROUND = (world.Round(fields=1, cells=4, least=0, share=1.0),)
 LARGE_SEASON, SMALL_SEASON = (
-    world.Stream.calibrate(epsilon=of, delta=1e-6, classes=2, rounds=ONE_ROUND, season=2) for of in (6.0, 0.5)
+    world.calibrated_sums(world.Stream, epsilon=of, delta=1e-6, classes=2, rounds=ONE_ROUND, season=2)
+    for of in (6.0, 0.5)
 )
 DIVISION = world.Division(commitment="c" * 64, share=0.1, naming='{"data.unit": [["person", false]]}')
 

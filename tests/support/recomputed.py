@@ -41,16 +41,18 @@ def relabelled(name: str) -> Any:
 
 def sums(epsilon: float, classes: int = 2, rounds: int = 3, secret: Any = "rows", **more: Any) -> world.Tallies:
     asked = world.planned_rounds(classes=classes, fields=14, codes=450, rounds=rounds, secret=secret)
-    return world.Tallies.calibrate(epsilon=epsilon, delta=DELTA, classes=classes, rounds=asked, secret=secret, **more)
+    return world.calibrated_sums(
+        world.Tallies, epsilon=epsilon, delta=DELTA, classes=classes, rounds=asked, secret=secret, **more
+    )
 
 
 def tables(epsilon: float, classes: int = 2, narrow: tuple[int, ...] = (1000, 70, 12, 5), **more: Any) -> world.Sketch:
     rounds = world.sketch_rounds(classes=classes, narrow=narrow, wide=[33] * sum(cells > 64 for cells in narrow))
-    return world.Sketch.calibrate(epsilon=epsilon, delta=DELTA, classes=classes, rounds=rounds, **more)
+    return world.calibrated_sums(world.Sketch, epsilon=epsilon, delta=DELTA, classes=classes, rounds=rounds, **more)
 
 
 def season(epsilon: float, releases: int, **more: Any) -> world.Stream:
     asked = world.planned_rounds(classes=2, fields=14, codes=450, rounds=1)
-    return world.Stream.calibrate(
-        epsilon=epsilon, delta=DELTA, classes=2, rounds=asked, season=releases, many=True, **more
+    return world.calibrated_sums(
+        world.Stream, epsilon=epsilon, delta=DELTA, classes=2, rounds=asked, season=releases, many=True, **more
     )

@@ -32,14 +32,14 @@ ADDED: dict[str, dict[str, Any]] = {
 ASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     **{name: (partial(world.calibrate, name), {**BUDGET, **STREAM}) for name in world.MECHANISMS},
     **{name: (form.calibrate, BUDGET) for name, form in world.FORMS.items()},
-    "tallies": (world.Tallies.calibrate, SUMS),
+    "tallies": (partial(world.calibrated_sums, world.Tallies), SUMS),
     "sketch": (
-        world.Sketch.calibrate,
+        partial(world.calibrated_sums, world.Sketch),
         {**SUMS, "rounds": world.sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])},
     ),
-    "stream": (world.Stream.calibrate, {**SUMS, "season": 12}),
+    "stream": (partial(world.calibrated_sums, world.Stream), {**SUMS, "season": 12}),
     "universal": (world.Universal.calibrate, {"epsilon": 1.0, "secret": "rows"}),
-    "private_test": (world.PrivateTest.calibrate, {**BUDGET, "classes": 2, "secret": "rows"}),
+    "private_test": (world.calibrated_test, {**BUDGET, "classes": 2, "secret": "rows"}),
     "error_estimate": (world.ErrorEstimate.calibrate, {"epsilon": 1.0, "shards": 40}),
 }
 """How a mechanism of each kind is made, and what of."""

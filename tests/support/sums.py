@@ -39,7 +39,8 @@ class SumsSession:
 # Rounds of tallies ----------------------------------------------------------------------------------------------------
 
 SPANS = ((0, 3), (3, 5))
-TALLIES = world.Tallies.calibrate(
+TALLIES = world.calibrated_sums(
+    world.Tallies,
     epsilon=1.0,
     delta=1e-5,
     classes=2,
@@ -132,7 +133,8 @@ SCHEMA = world.TableSchema(
     undeclared=(),
 )
 GRID = world.grid_of(SCHEMA)
-SKETCH = world.Sketch.calibrate(
+SKETCH = world.calibrated_sums(
+    world.Sketch,
     epsilon=2.0,
     delta=1e-5,
     classes=2,
@@ -167,8 +169,13 @@ class Sketched(SumsSession):
 
 # A season of a stream -------------------------------------------------------------------------------------------------
 
-STREAM = world.Stream.calibrate(
-    epsilon=1.0, delta=1e-5, classes=2, rounds=world.planned_rounds(classes=2, fields=2, codes=5, rounds=1), season=3
+STREAM = world.calibrated_sums(
+    world.Stream,
+    epsilon=1.0,
+    delta=1e-5,
+    classes=2,
+    rounds=world.planned_rounds(classes=2, fields=2, codes=5, rounds=1),
+    season=3,
 )
 QUESTIONS = [STREAM.question(at, (0, 1), SPANS) for at in range(2)]
 PERIODS = [slice(0, 80), slice(80, 80), slice(80, 200)]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.homes import undrawn
 from tests.support.published import SESSION, World, certified, world_in
-from tests.world import StableVoting, publish_figures
+from tests.world import calibrated_stable, publish_figures
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 def small(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A world whose session answered all rows and is published. It is many tests': what is changed is a copy."""
     made = world_in(tmp_path_factory.mktemp("home") / "home")
-    certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
+    certified(made, calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
     return made
 
 

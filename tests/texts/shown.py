@@ -86,7 +86,7 @@ def _published() -> tuple[world.Certificate, list[dict[str, Any]], str]:
     """A certificate of a session, the checks of its folder, and the budget after it."""
     with TemporaryDirectory() as folder:
         small = world_in(Path(folder) / "home")
-        certified(small, world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
+        certified(small, world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
         found = small.released.root / SESSION
         checks = [check.model_dump() for check in world.verify_published(found)]
         budget = _printed(lambda: world.show_budget(world.budget_of(small.home)))

@@ -12,7 +12,7 @@ from tests import world
 from tests.support.openings import CAP, DOMAIN, batch, outcome
 from tests.support.published import opening
 
-STABLE = world.StableVoting.calibrate(epsilon=0.2, delta=1e-6, cutoff=10)
+STABLE = world.calibrated_stable(epsilon=0.2, delta=1e-6, cutoff=10)
 
 
 def answer(ledger: world.Ledger, index: int, name: str, refused: int = 1) -> None:

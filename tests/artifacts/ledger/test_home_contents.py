@@ -13,7 +13,7 @@ from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world_in
 from tests.support.sentences import facts
 
-STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+STABLE = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 @pytest.fixture(scope="module")

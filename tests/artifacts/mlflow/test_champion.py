@@ -105,7 +105,7 @@ def test_the_snippet_named_a_champion_that_was_not_there(
     copy(mlflow_database, tmp_path / "mlflow.db")
     small = world_in(tmp_path)
     monkeypatch.setattr(world.mlflow_write, "takes_alias", lambda *_: champion)
-    stable = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+    stable = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
     where = tracked(small, stable, small.truth, datetime(2026, 1, 2, tzinfo=UTC))
     said = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db").get_registered_model("people-student").description
     addresses = set(re.findall(r'load_model\("(.*)"\)', said))

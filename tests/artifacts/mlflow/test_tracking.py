@@ -22,7 +22,7 @@ from tests.support.refusing import REFUSE
 from tests.support.sentences import says
 from tests.support.tracked import EVIDENCE, tracked
 
-STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+STABLE = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, 3, 4, 5, 1, tzinfo=UTC)
 SAID = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC).timestamp() * 1000
 """When MLflow is told that was: the first full second that is not before."""

@@ -181,7 +181,7 @@ def test_a_session_is_extended_closed_and_forgotten(concord: Callable[..., Any],
     assert concord("verify")[0] == 0
 
 
-STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+STABLE = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 def test_a_session_of_one_epsilon_was_said_to_be_charged_more(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from sklearn.linear_model import LogisticRegression
 from tests.support.console import heard
 from tests.support.published import SESSION, certified, leading, rewrite, world_in
 from tests.tasks.verify.signed_folder import sign_again
-from tests.world import Encoding, OneHot, Scaled, StableVoting, canonical_file, dump, published_student, sha256
+from tests.world import Encoding, OneHot, Scaled, calibrated_stable, canonical_file, dump, published_student, sha256
 
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+STABLE = calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
 OURS = "ok   people-1: signer: a key you trust"
 WORDS = (
     f"\x1b[2J\x1b[32mok\x1b[0m {OURS}",

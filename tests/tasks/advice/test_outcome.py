@@ -68,21 +68,21 @@ def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
 
 
 def test_odds_of_stable_voting_are_its_table() -> None:
-    mechanism = world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5)
+    mechanism = world.calibrated_stable(epsilon=2.0, delta=1e-5, cutoff=5)
     expected = [int(mechanism.refusal[min(d, len(mechanism.refusal) - 1)]) / 2**64 for d in (149, 59, 4, 39)]
     assert world.odds(mechanism, PAIRS.astype(float)).refused.tolist() == expected
 
 
 SESSIONS: list[tuple[world.Mechanism, list[list[int]], tuple[int, ...], float, float]] = [
     (
-        world.StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=10),
+        world.calibrated_stable(epsilon=2.0, delta=1e-5, cutoff=10),
         [[300, 0], [270, 30], [230, 70], [160, 140]],
         (20, 60, 400),
         0.95,
         1.05,
     ),
     (  # a noisy threshold answers more than expected, never fewer
-        world.SparseVector.calibrate(epsilon=4.0, delta=1e-5, cutoff=5),
+        world.calibrated_sparse_vector(epsilon=4.0, delta=1e-5, cutoff=5),
         [[300, 0], [280, 20], [240, 60], [225, 75]],
         (30, 200),
         0.95,

@@ -159,7 +159,7 @@ def test_pictures_are_asked_twice_if_their_labels_are_good_enough_to_learn_a_spa
     def rounds(epsilon: float, guess: float = 50_000) -> int:
         asked = world.planned_rounds(classes=10, fields=1, codes=301, rounds=1, repair=False)
         return world.rounds_of_spaces(
-            world.Tallies.calibrate(epsilon=epsilon, delta=1e-5, classes=10, rounds=asked), 301, guess
+            world.calibrated_sums(world.Tallies, epsilon=epsilon, delta=1e-5, classes=10, rounds=asked), 301, guess
         )
 
     assert [rounds(epsilon) for epsilon in (0.03, 0.1, 0.5, 1.0)] == [1, 2, 2, 2]
@@ -168,7 +168,7 @@ def test_pictures_are_asked_twice_if_their_labels_are_good_enough_to_learn_a_spa
 
 def test_cells_are_as_many_as_are_heard_over_the_noise_of_one_round() -> None:
     asked = world.planned_rounds(classes=10, fields=1, codes=301, rounds=1)
-    once = world.Tallies.calibrate(epsilon=1, delta=1e-5, classes=10, rounds=asked)
+    once = world.calibrated_sums(world.Tallies, epsilon=1, delta=1e-5, classes=10, rounds=asked)
     cells = world.cells_that_are_heard(once, 2810)
     noise = once.rounds[-1].scale / once.steps
     assert 5 * noise * cells <= 2810 < 5 * noise * (cells + 1)

@@ -14,7 +14,7 @@ from tests.support.people import changed, tables_of_plan
 
 # a tie: answered w.p. δ
 OPTIMAL = world.QuestionsAsk(world.OptimalRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)
-STREAM = world.QuestionsAsk(world.StableVoting.calibrate(epsilon=4.0, delta=1e-9, cutoff=3), None, TEACHERS)
+STREAM = world.QuestionsAsk(world.calibrated_stable(epsilon=4.0, delta=1e-9, cutoff=3), None, TEACHERS)
 """It refuses what is agreed on as below with probability 2e-12; with half of that ε it would with 2e-6."""
 AGREED = [*["dark"] * 500, *["light"] * 90, *[None] * 10]
 FIRST_ANSWER = "d-1/answers/answer-00000.json"

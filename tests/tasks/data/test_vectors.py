@@ -143,7 +143,7 @@ def test_a_space_is_learned_from_as_many_pictures_as_there_is_room_for(
     public = pl.DataFrame({"image": pl.Series(shown, dtype=pl.Array(pl.UInt8(), 784))})
     codes = world.learn_codes([public], [IMAGE], coarse=8, cells=6)
     rounds = world.planned_rounds(classes=2, fields=1, codes=codes.size, rounds=2, spaces=True)
-    mechanism = world.Tallies.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds)
+    mechanism = world.calibrated_sums(world.Tallies, epsilon=1, delta=1e-5, classes=2, rounds=rounds)
     planner, released = (
         world.student_questions.RoundPlanner(mechanism, codes, codes.of(public), public=public),
         list[Any](),

@@ -8,8 +8,8 @@ import pytest
 from tests import world
 from tests.support.published import opening, world_in
 
-STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
-NOISY = world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2)
+STABLE = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
+NOISY = world.calibrated_votes(world.NoisyVotes, epsilon=1.0, delta=1e-5, queries=300, classes=2)
 
 
 @pytest.fixture

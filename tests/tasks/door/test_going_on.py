@@ -6,41 +6,41 @@ from typing import Any
 
 import pytest
 
+from tests import world
 from tests.support.at_door import PLAN, labels_by, opening_of
 from tests.support.sentences import says
 from tests.support.sums import Season
-from tests.world import Ask, ConfidentGNMax, Encoding, NotVerified, Session, Stores, close, commitment, door_admit
 
-TODAY = ConfidentGNMax.calibrate(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
+TODAY = world.calibrated_confident(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
 EARLIER = TODAY.with_(scale=1.08 * TODAY.scale, test_scale=1.08 * TODAY.test_scale)
 """As a version calibrated whose accounting asked for more noise."""
 
 
-def opened_with(home: Path, mechanism: ConfidentGNMax) -> tuple[Stores, Session]:
+def opened_with(home: Path, mechanism: world.ConfidentGNMax) -> tuple[world.Stores, world.Session]:
     """A session of the domain d that another version opened with a mechanism, without a row."""
     home.mkdir()
-    door = Stores.of(home)
+    door = world.Stores.of(home)
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
     door.vault.make_secret("sessions/d-1")
-    opening = replace(opening_of(mechanism), commitment=commitment(door.vault, "d-1"), version="0.9.0")
+    opening = replace(opening_of(mechanism), commitment=world.commitment(door.vault, "d-1"), version="0.9.0")
     return door, door.ledger.open_session(opening)
 
 
 @pytest.fixture(autouse=True)
 def one_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """All sessions are of one plan."""
-    monkeypatch.setattr(door_admit, "_identity", lambda *_: opening_of(TODAY).identity)
+    monkeypatch.setattr(world.door_admit, "_identity", lambda *_: opening_of(TODAY).identity)
 
 
-def found(door: Stores, ask: Ask[Any], *, new_session: bool) -> Session | None:
-    return door_admit.find_session(
-        door, PLAN, ask, Encoding(columns=(), label="", classes=()), new_session=new_session
+def found(door: world.Stores, ask: world.Ask[Any], *, new_session: bool) -> world.Session | None:
+    return world.door_admit.find_session(
+        door, PLAN, ask, world.Encoding(columns=(), label="", classes=()), new_session=new_session
     )[0]
 
 
 def test_a_session_of_an_earlier_accounting_says_what_to_do(tmp_path: Path) -> None:
     door, session = opened_with(tmp_path / "home", EARLIER)
-    with pytest.raises(NotVerified) as refused:
+    with pytest.raises(world.NotVerified) as refused:
         found(door, labels_by(TODAY), new_session=False)
     assert says(
         refused.value, "0.9.0", "d-1", "another table", "--new-session", "costs again", f"`concord close {session.id}`"
@@ -62,7 +62,7 @@ def test_a_session_of_the_same_mechanism_goes_on_whichever_version_opened_it(tmp
 def test_a_session_that_was_closed_before_its_first_row_is_not_gone_on_with(tmp_path: Path) -> None:
     """What returned of it is there to be reserved again: a further session is asked for, and is another one."""
     door, session = opened_with(tmp_path / "home", TODAY)
-    close(door, session.id, give_back=True)
+    world.close(door, session.id, give_back=True)
     assert found(door, labels_by(TODAY), new_session=True) is None
 
 

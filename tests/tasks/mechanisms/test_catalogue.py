@@ -59,9 +59,9 @@ def test_a_mechanism_of_another_type_than_is_due_is_refused() -> None:
 
 def test_the_list_of_plans_is_what_ends_each_mechanism_of_votes() -> None:
     """`artifacts.sections` may import no mechanism, so it lists them."""
+    assert world.CALIBRATED.keys() == world.MECHANISMS.keys()
     for name, ends in world.MECHANISMS.items():
-        made: Any = world.CATALOGUE[name]
-        taken = signature(made.calibrate).parameters
+        taken = signature(world.CALIBRATED[name]).parameters
         assert tuple(end for end in ("cutoff", "queries") if end in taken) == ends
 
 

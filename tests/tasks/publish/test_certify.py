@@ -23,7 +23,7 @@ from tests.tasks.verify.signed_folder import faults
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
-STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+STABLE = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 @pytest.fixture

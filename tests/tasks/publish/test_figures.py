@@ -14,7 +14,7 @@ from tests import world
 from tests.support.published import CLASSES, SESSION, World, session, world_in
 from tests.support.recomputed import least_delta
 
-STABLE = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+STABLE = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 def refused(small: World, refs: list[world.Ref]) -> NDArray[np.bool_]:
@@ -45,7 +45,9 @@ def test_the_charge_grows_with_refusals_up_to_the_claim(small: World) -> None:
     assert world.charge_of(now, dear, 20) == 1.0
     whole = replace(
         now,
-        mechanism=world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2).model_dump(mode="json"),
+        mechanism=world.calibrated_votes(world.NoisyVotes, epsilon=1.0, delta=1e-5, queries=300, classes=2).model_dump(
+            mode="json"
+        ),
     )
     assert set(world.spending(whole, refused(small, refs)).epsilon) == {1.0}
 
@@ -148,7 +150,7 @@ def test_it_grows_with_what_is_planned_for_up_to_the_claim(tmp_path: Path, name:
 
 
 def test_a_session_that_pays_by_refusal_is_planned_to_the_next_one(tmp_path: Path) -> None:
-    mechanism = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=CUTOFF)
+    mechanism = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=CUTOFF)
     now, spent = answered(tmp_path, mechanism, [3, 7])
     sooner = world.epsilon_if_stopped_early(now, spent)
     assert sooner is not None

@@ -57,7 +57,9 @@ def planner_of(schema: world.TableSchema) -> world.SketchPlanner:
     narrow = [grid.fields[at].size for at in grid.fine]
     wide = [grid.fields[at].size for at, one in zip(grid.coarse, grid.fine, strict=True) if at != one]
     rounds = world.sketch_rounds(classes=2, narrow=narrow, wide=wide)
-    return world.SketchPlanner(world.Sketch.calibrate(epsilon=1, delta=1e-5, classes=2, rounds=rounds), schema)
+    return world.SketchPlanner(
+        world.calibrated_sums(world.Sketch, epsilon=1, delta=1e-5, classes=2, rounds=rounds), schema
+    )
 
 
 def steps_of(planner: world.SketchPlanner, frame: pl.DataFrame, *, noise: bool) -> list[bytes]:

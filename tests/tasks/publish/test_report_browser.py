@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support.published import certified, world_in
-from tests.world import StableVoting
+from tests.world import calibrated_stable
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
@@ -90,7 +90,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     small = world_in(tmp_path_factory.mktemp("world"))
     labels = small.truth.copy()
     labels[np.arange(0, 300, 40)] = -1
-    _, written = certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), labels)
+    _, written = certified(small, calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20), labels)
     return small.released.read(written.report).decode().replace("<details>", "<details open>")
 
 

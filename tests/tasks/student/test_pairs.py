@@ -36,7 +36,7 @@ NUMBERS, OTHERS = PRIVATE[:, 0] % WIDE, PRIVATE[:, 1] % WIDE
 AGREE = ((NUMBERS >= 4) == (OTHERS >= 4)).astype(np.int64)
 """Labels of which single columns say nothing."""
 ROUNDS = world.planned_rounds(classes=2, fields=4, codes=CODES.size, pairs=True)
-MECHANISM = world.Tallies.calibrate(epsilon=4.0, delta=1e-5, classes=2, rounds=ROUNDS)
+MECHANISM = world.calibrated_sums(world.Tallies, epsilon=4.0, delta=1e-5, classes=2, rounds=ROUNDS)
 
 
 def released(labels: world.Ints, *, pairs: bool = True) -> list[dict[str, Any]]:

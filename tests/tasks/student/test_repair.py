@@ -160,7 +160,7 @@ def test_a_field_that_was_repaired_is_asked_about_as_its_totals_are() -> None:
 def test_the_next_round_asks_as_coarsely_as_the_totals_that_it_follows(public: world.CodeMatrix, age: int) -> None:
     rounds = world.planned_rounds(classes=2, fields=3, codes=CODES.size, rounds=2)
     planner = world.RoundPlanner(
-        world.Tallies.calibrate(epsilon=20, delta=1e-5, classes=2, rounds=rounds), CODES, public
+        world.calibrated_sums(world.Tallies, epsilon=20, delta=1e-5, classes=2, rounds=rounds), CODES, public
     )
     released: list[dict[str, Any]] = []
     for each in planner.mechanism.rounds[:2]:

@@ -23,7 +23,7 @@ def planner(schema: world.TableSchema = WAGES, classes: int = 2, epsilon: float 
     wide = [grid.fields[at].size for at, one in zip(grid.coarse, grid.fine, strict=True) if at != one]
     rounds = world.sketch_rounds(classes=classes, narrow=narrow, wide=wide)
     return world.SketchPlanner(
-        world.Sketch.calibrate(epsilon=epsilon, delta=1e-5, classes=classes, rounds=rounds), schema
+        world.calibrated_sums(world.Sketch, epsilon=epsilon, delta=1e-5, classes=classes, rounds=rounds), schema
     )
 
 

@@ -34,7 +34,7 @@ class Weeks:
         self.folder.mkdir()
         self.periods, self.names = list[world.Period](), list[tuple[world.Ref, ...]]()
         rounds = world.planned_rounds(classes=2, fields=len(self.codes.coarse), codes=self.codes.size, rounds=1)
-        stream = world.Stream.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, season=9)
+        stream = world.calibrated_sums(world.Stream, epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, season=9)
         spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
         self.question = stream.question(1, self.codes.coarse, spans)
 

@@ -33,7 +33,9 @@ class Counted:
         """A round with a model, which takes odd values."""
         classes = len(self.encoding.classes)
         rounds = world.planned_rounds(classes=classes, fields=len(self.codes.fine), codes=self.codes.size, pairs=True)
-        mechanism = world.Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=classes, rounds=rounds, many=True)
+        mechanism = world.calibrated_sums(
+            world.Tallies, epsilon=1.0, delta=1e-5, classes=classes, rounds=rounds, many=True
+        )
         weights = np.random.default_rng(0).integers(-999, 999, (self.asked.size, 1))
         spans = [(field.start, field.start + field.size) for field in self.asked.fields]
         model = world.IntegerModel(weights.astype(np.int64), np.array([13], np.int64))

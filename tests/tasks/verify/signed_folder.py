@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests import world
 
-STABLE = world.StableVoting.calibrate(epsilon=2.5, delta=1e-5, cutoff=20)
+STABLE = world.calibrated_stable(epsilon=2.5, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
 """When the session of the home ended."""
 THEIRS = world.SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(32)))

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from tests.support.edited import with_values
 from tests.support.published import SESSION
-from tests.world import Certificate, Excerpt, Guarantee, StableVoting, labels_schema, sha256, table_bytes
+from tests.world import Certificate, Excerpt, Guarantee, calibrated_stable, labels_schema, sha256, table_bytes
 
 OWN = "sessions.0"
 """Where the record of the session stands in its certificate."""
 LABELS = "labels/batch-00000.arrow"
-DEAR = StableVoting.calibrate(epsilon=50.0, delta=1e-5, cutoff=20).model_dump(mode="json")
+DEAR = calibrated_stable(epsilon=50.0, delta=1e-5, cutoff=20).model_dump(mode="json")
 Values = dict[str, Any]
 
 

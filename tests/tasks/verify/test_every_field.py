@@ -58,7 +58,7 @@ def faults(folder: Path) -> str:
     return "" if check.ok else check.detail
 
 
-TEST = world.PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=0, secret="rows")
+TEST = world.calibrated_test(epsilon=2.0, delta=1e-5, classes=0, secret="rows")
 ABOUT_NUMBER = {**TESTING, "bounds": [10.0, 60.0], "constant": 23.4}
 OF_A_NUMBER = world.StudentTestAsk(TEST, ABOUT_NUMBER, ())
 

@@ -70,8 +70,12 @@ CASES: dict[str, Case] = {
     "tallies of a number": exact(sums(1.0, classes=0, rounds=1)),
     "tallies of numbers of many rows": exact(sums(1.0, classes=0, rounds=1, secret="labels", many=True)),
     "tallies of a billion cells": exact(
-        world.Tallies.calibrate(
-            epsilon=0.01, delta=DELTA, classes=2, rounds=[world.Round(fields=14, cells=10**9, least=0, share=1.0)]
+        world.calibrated_sums(
+            world.Tallies,
+            epsilon=0.01,
+            delta=DELTA,
+            classes=2,
+            rounds=[world.Round(fields=14, cells=10**9, least=0, share=1.0)],
         )
     ),
     "a sketch of little": exact(tables(0.1)),
@@ -289,7 +293,7 @@ def asked_of(mechanism: world.Tallies, fields: int) -> dict[str, Any]:
 def test_a_round_that_moves_further_or_asks_a_cell_twice_is_found(classes: int, fields: int) -> None:
     """By several fields together. Single ones: test_every_field.py."""
     rounds = world.planned_rounds(classes=classes, fields=14, codes=450, pairs=True)
-    mechanism = world.Tallies.calibrate(epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
+    mechanism = world.calibrated_sums(world.Tallies, epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
     kind, asked = (
         world.KindSettings.of(settings_of(mechanism)).only(world.verify_kinds.TalliesSettings),
         asked_of(mechanism, fields),

@@ -80,11 +80,11 @@ def mechanisms() -> Iterator[Any]:
         (0.01, 1.0, 20.0), (1e-3, 1e-5, 1e-12, 1e-100), (1, 50, 10**7), (2, 3)
     ):
         of_rows: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "queries": queries, "classes": classes}
-        yield world.NoisyVotes.calibrate(**of_rows)
-        yield world.ConfidentGNMax.calibrate(**of_rows, teachers=200)
+        yield world.calibrated_votes(world.NoisyVotes, **of_rows)
+        yield world.calibrated_confident(**of_rows, teachers=200)
         if queries == 1:
             secret = "rows" if classes == 2 else "labels"
-            yield world.PrivateTest.calibrate(epsilon=epsilon, delta=delta, classes=classes, secret=secret)
+            yield world.calibrated_test(epsilon=epsilon, delta=delta, classes=classes, secret=secret)
 
 
 def test_what_honest_mechanisms_claim_is_proved_and_no_more() -> None:
@@ -100,16 +100,16 @@ def test_a_delta_next_to_1_is_proved(delta: float) -> None:
     """Where mechanisms claim it by total variation, which the orders next to 1 bound, and not by the law of noise."""
     budget: dict[str, Any] = {"epsilon": 0.1, "delta": delta, "classes": 3}
     for mechanism in (
-        world.NoisyVotes.calibrate(**budget, queries=1),
-        world.ConfidentGNMax.calibrate(**budget, queries=2, teachers=200),
-        world.PrivateTest.calibrate(**budget, secret="rows"),
+        world.calibrated_votes(world.NoisyVotes, **budget, queries=1),
+        world.calibrated_confident(**budget, queries=2, teachers=200),
+        world.calibrated_test(**budget, secret="rows"),
     ):
         settings = settings_of(mechanism)
         assert least_delta(settings, 0.1) <= delta < least_delta({**settings, "scale": mechanism.scale / 2}, 0.1)
 
 
 def test_a_delta_of_no_size_is_not_taken_for_nothing() -> None:
-    votes = settings_of(world.NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1, classes=2))
+    votes = settings_of(world.calibrated_votes(world.NoisyVotes, epsilon=1.0, delta=1e-5, queries=1, classes=2))
     assert 1e-150 < least_delta({**votes, "scale": 0.25}, 100.0) < 1e-100
     assert least_delta({**votes, "scale": 40.0}, 1.0) == world.verify_recompute_gaussian.LEAST_DELTA
     assert least_delta({**votes, "scale": 4e6}, 1.0) == world.verify_recompute_gaussian.LEAST_DELTA

@@ -165,7 +165,7 @@ def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
     """It is a part of what is promised of all that was published, though what it is charged follows from settings."""
     copy = Path(shutil.copytree(home.home, tmp_path / "copy"))
     ledger = world.Ledger.of(copy)
-    asked = opening(world.StableVoting.calibrate(epsilon=0.5, delta=1e-6, cutoff=2), "people-2")
+    asked = opening(world.calibrated_stable(epsilon=0.5, delta=1e-6, cutoff=2), "people-2")
     ledger.open_session(
         replace(asked, epsilon=epsilon, mechanism={**asked.mechanism, "epsilon": epsilon}), further=True
     )

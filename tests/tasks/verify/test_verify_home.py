@@ -22,7 +22,7 @@ from tests.support.tracked import tracked
 from tests.tasks.verify.signed_folder import failing
 from tests.tasks.verify.tampering import told
 
-STABLE = world.StableVoting.calibrate(epsilon=0.5, delta=1e-6, cutoff=20)
+STABLE = world.calibrated_stable(epsilon=0.5, delta=1e-6, cutoff=20)
 HELD = "the home's sessions"
 
 
@@ -165,7 +165,7 @@ def test_of_two_homes_on_one_ledger_each_verifies_its_own(
 def certify_anew(home: Path, name: str) -> None:
     """A further session with a released batch and a certificate of its own, as a run would write it."""
     ledger, released = world.Ledger.of(home), world.Released(home)
-    ledger.open_session(opening(world.StableVoting.calibrate(epsilon=0.1, delta=1e-7, cutoff=3), name), further=True)
+    ledger.open_session(opening(world.calibrated_stable(epsilon=0.1, delta=1e-7, cutoff=3), name), further=True)
     begun = ledger.begin_batch(name, world.Batch(index=0, first=0, rows=1, question_digest=name, exact_digest=name))
     ref = write_labels(
         released,
