@@ -22,7 +22,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 from prefect import task
 from prefect.client.schemas.objects import State
@@ -144,6 +144,12 @@ class Disclosure:
     asked_now: int
     at: datetime
 
+    @classmethod
+    def of(cls, stores: Stores, before: Session, released: list[Ref]) -> Self:
+        """The outcome for a session that was as `before`, now that these files are released."""
+        after = stores.ledger.session(before.id)
+        return cls(after, released, after.asked - before.asked, stores.ledger.now())
+
 
 Steps = Callable[[Stores, Session], Iterable[Step]]
 """The steps of a session; see `tasks.door.door.release`."""
@@ -152,12 +158,6 @@ Steps = Callable[[Stores, Session], Iterable[Step]]
 def no_steps(*_: object) -> tuple[()]:
     """No steps, for a session that is opened before anything is counted."""
     return ()
-
-
-def disclose(steps: Steps, stores: Stores, session: Session) -> Disclosure:
-    """Pass the door in the present process."""
-    files, after = release(stores, session, steps(stores, session)), stores.ledger.session(session.id)
-    return Disclosure(after, files, after.asked - session.asked, stores.ledger.now())
 
 
 def stage(
@@ -227,8 +227,12 @@ class Stages:
         replayed from the ledger. Its steps call stages as the flow does: no context of that task is sent to workers."""
         with self._alone(name) as progress:
             in_flow, stores = copy_context(), Stores.of(self.home)
-            at_door = task(name=name, persist_result=False)(lambda: in_flow.run(disclose, steps, stores, session))
-            disclosed = at_door()
+
+            @task(name=name, persist_result=False)
+            def at_door() -> list[Ref]:
+                return in_flow.run(release, stores, session, steps(stores, session))
+
+            disclosed = Disclosure.of(stores, session, at_door())
             progress.advance(cached=disclosed.session == session)
         return disclosed
 

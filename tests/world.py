@@ -421,7 +421,7 @@ if TYPE_CHECKING:
         own_server, serving
     )
     from concord.flows.stage import (
-        Begun, Call, Described, Disclosure, Stages, Steps, disclose, mapped, on_workers, stage
+        Begun, Call, Described, Disclosure, Stages, Steps, mapped, on_workers, stage
     )
 
     # fmt: on

@@ -11,7 +11,7 @@ import hmac
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -193,18 +193,19 @@ class Vault:
                 folder = held.enter_context(passing_folder(self.root / path, self.root))
             yield str(folder.relative_to(self.root))
 
-    def keep(self, path: str, make: Callable[[], bytes]) -> Ref:
-        """The file at `path`; if it is missing, it is written with the result of `make`. The first writer wins."""
+    def kept(self, path: str) -> Ref | None:
+        """The file that `keep` wrote at `path`, durable; None if there is none, so that its content is to be made."""
         if not (self.root / path).is_file():
-            content = make()
-            try:
-                with self.create(path, exclusive=True) as sink:
-                    sink.write(content)
-            except FileExistsError:
-                pass  # another process was first, and its file is kept
+            return None
         with self._in_one_sentence("written"):
             sync_folder((self.root / path).parent)  # its writer may have died before the name was durable
-        ref = self.find(path)
+        return self.find(path)
+
+    def keep(self, path: str, content: bytes) -> Ref:
+        """The file at `path`, written now unless it is there. The first writer wins."""
+        with suppress(FileExistsError), self.create(path, exclusive=True) as sink:
+            sink.write(content)  # if another process was first, its file is kept
+        ref = self.kept(path)
         if ref is None:
             raise NotVerified(f"the vault file {path} vanished while it was being used")
         return ref

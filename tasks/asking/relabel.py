@@ -211,15 +211,14 @@ def relabel(
     rows = pl.concat(read_frame(block, vault) for block in blocks)
     X = encode(rows, encoding).astype(np.float64)
 
-    def drawn() -> bytes:
-        hypotheses = space.dichotomies(X)
-        y = rows[LABEL].to_numpy().astype(np.int64)
-        chosen = choose_hypothesis(hypotheses, X, y, settings.choice_epsilon)
-        return json.dumps(hypotheses.describe(chosen)).encode()
-
     space_drawn = settings.model_dump(mode="json", exclude={"epsilon", "delta"})
     drawn_from = json.dumps([space_drawn, [block.digest for block in blocks]])
-    choice = vault.keep(f"choices/{owner(blocks[0])}/{vault.digest('choice', drawn_from)}.json", drawn)
+    path = f"choices/{owner(blocks[0])}/{vault.digest('choice', drawn_from)}.json"
+    choice = vault.kept(path)
+    if choice is None:
+        hypotheses, y = space.dichotomies(X), rows[LABEL].to_numpy().astype(np.int64)
+        chosen = choose_hypothesis(hypotheses, X, y, settings.choice_epsilon)
+        choice = vault.keep(path, json.dumps(hypotheses.describe(chosen)).encode())
     labels = from_description(json.loads(vault.read(choice))).predict(X)
     relabelled = rows.with_columns(pl.Series(LABEL, labels, rows.schema[LABEL]))
     labelled, written = resampled(relabelled, key), []

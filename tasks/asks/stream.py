@@ -70,7 +70,9 @@ def beginning_of(vault: Vault, domain: str, stream: str) -> Beginning | None:
 
 def keep_beginning(vault: Vault, domain: str, stream: str, beginning: Beginning) -> None:
     """Record how a stream begins; the first record stays."""
-    vault.keep(_beginning(domain, stream), lambda: beginning.model_dump_json().encode())
+    path = _beginning(domain, stream)
+    if vault.kept(path) is None:
+        vault.keep(path, beginning.model_dump_json().encode())
 
 
 def _beginning(domain: str, stream: str) -> str:
@@ -105,7 +107,8 @@ def periods_counted(vault: Vault, session: Session) -> Iterator[PeriodCounts]:
 
 def keep_counted(vault: Vault, session: Session, number: int, counted: PeriodCounts) -> PeriodCounts:
     """Record what a period took and was counted to; the first record stays."""
-    kept = vault.keep(_path(session, number), lambda: counted.model_dump_json().encode())
+    path = _path(session, number)
+    kept = vault.kept(path) or vault.keep(path, counted.model_dump_json().encode())
     return PeriodCounts.model_validate_json(vault.read(kept))
 
 

@@ -137,12 +137,14 @@ def release(stores: Stores, session: Session, steps: Iterable[Step]) -> list[Ref
             elif step.exact is None and on_record is not None and on_record.outcome is not None:
                 released.append(replayed(stores, on_record.outcome))
             else:
-                released.append(_ask(stores, before, step, on_record))
+                batch, numbers = _opened(stores, before, step, on_record)
+                released.append(pass_step(stores, before, step, batch, numbers))
     return released
 
 
-def _ask(stores: Stores, before: Session, step: Step, on_record: Batch | None) -> Ref:
-    """Check a step against its question, the record and its exact numbers, and pass it through the door."""
+def _opened(stores: Stores, before: Session, step: Step, on_record: Batch | None) -> tuple[Batch, OpenedNumbers]:
+    """The batch of a step and its exact numbers, once they agree with its question and the record. Raises NotVerified
+    if they do not."""
     if step.exact is None:
         raise NotVerified(f"session {before.id} has a step without exact numbers: {NOTHING_DRAWN}")
     runs = json.loads(canonical_json(step.mechanism.model_dump(mode="json")))
@@ -160,7 +162,7 @@ def _ask(stores: Stores, before: Session, step: Step, on_record: Batch | None) -
     exact = digest_in(stores, before.id, "exact", *numbers.content)
     batch = Batch(index=index, first=first, rows=step.rows, question_digest=question, exact_digest=exact)
     numbers.check(step.mechanism, step.asked, before, batch)
-    return pass_step(stores, before, step, batch, numbers)
+    return batch, numbers
 
 
 def _place(stores: Stores, before: Session, step: Step, on_record: Batch | None) -> tuple[int, int]:
@@ -202,8 +204,8 @@ def _write(stores: Stores, step: Step, drawn: Drawn) -> Ref:
     path = step.file(drawn.session.id, drawn.batch.index)
     if not step.once:
         return stores.released.write(path, step.publish(drawn))
-    kept = stores.vault.keep(f"sessions/{drawn.session.id}/{PurePath(path).name}", partial(step.publish, drawn))
-    return stores.released.write(path, stores.vault.read(kept))
+    vault, once = stores.vault, f"sessions/{drawn.session.id}/{PurePath(path).name}"
+    return stores.released.write(path, vault.read(vault.kept(once) or vault.keep(once, step.publish(drawn))))
 
 
 def replayed(stores: Stores, outcome: BatchOutcome) -> Ref:

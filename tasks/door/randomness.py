@@ -96,9 +96,10 @@ class Randomness:
             f"it holds noise of session {self.session}, which is not drawn again: restore a copy of it, or end the "
             f"session by `concord close --whole {self.session}`"
         ):
-            if self.vault.find(path) is None and self.ledger.drawn(self.session, name) is not None:
+            drawn = self.vault.kept(path)
+            if drawn is None and self.ledger.drawn(self.session, name) is not None:
                 raise NotVerified(f"the vault file {path} is missing")
-        content = self.vault.read(self.vault.keep(path, lambda: _packed(make())))  # no two draws have equal bytes
+        content = self.vault.read(drawn or self.vault.keep(path, _packed(make())))  # no two draws have equal bytes
         key = derive(session_key(self.vault, self.session), "digests")
         self.ledger.record_draw(self.session, Draw(name=name, digest=keyed_digest(key, "draw", content)))
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:

@@ -100,7 +100,7 @@ def test_too_many_open_files_are_named_as_the_cause_whatever_was_to_be_done(tmp_
     vault, released = world.Vault(tmp_path / "vault"), world.Released(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     works: list[Callable[[], object]] = [
-        lambda: vault.keep("a", lambda: b"a"),
+        lambda: vault.keep("a", b"a"),
         lambda: released.write("session/a", b"a"),
     ]
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # those that are open stay so

@@ -45,7 +45,8 @@ class Counted(world.Stages):
         return work()[0]
 
     def pass_door(self, session: world.Session, steps: world.Steps, name: Any = "release") -> world.Disclosure:  # noqa: ARG002
-        return world.disclose(steps, self.case.door, session)
+        door = self.case.door
+        return world.Disclosure.of(door, session, world.release(door, session, steps(door, session)))
 
 
 def asked(case: Case, counted: Counted) -> world.Disclosure:

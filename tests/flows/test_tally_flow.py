@@ -200,9 +200,7 @@ def test_a_student_of_secret_labels_is_tried_out_on_labels_that_no_sum_holds(tmp
     assert summary.test["clean"]
     assert 0.7 < summary.test["accuracy"]["value"] <= 1
     assert [check for check in world.verify(home) if not check.ok] == []
-    sample = world.Stores.of(home).vault.keep(
-        "coded/people/of-other-rows/sample.npy", lambda: b"of features of its units"
-    )
+    sample = world.Stores.of(home).vault.keep("coded/people/of-other-rows/sample.npy", b"of features of its units")
     world.erased(home, "people", "p1-17")
     assert not (home / "vault" / sample.path).exists()
 

@@ -19,7 +19,7 @@ from tests.support.copies import copied
 from tests.support.homes import undrawn
 from tests.support.people import people, write_tables
 from tests.support.processes import FRESH
-from tests.world import Begun, Call, Disclosure, Session, StageName, Stages, Steps, Stores, Vault, disclose, flows_run
+from tests.world import Begun, Call, Disclosure, Session, StageName, Stages, Steps, Stores, Vault, flows_run, release
 
 Command = Callable[[Path, Path], object]
 """Is given a home, and a folder of tables; a function of a module, since other processes import it by name."""
@@ -41,7 +41,8 @@ class Direct(Stages):
         return work()[0]
 
     def pass_door(self, session: Session, steps: Steps, name: str = "release") -> Disclosure:  # noqa: ARG002
-        return disclose(steps, Stores.of(self.home), session)
+        stores = Stores.of(self.home)
+        return Disclosure.of(stores, session, release(stores, session, steps(stores, session)))
 
 
 def bare(flow: Flow[..., Any], *values: object, **named: object) -> Any:

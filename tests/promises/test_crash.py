@@ -55,7 +55,7 @@ FOUND_BY = {
     "released.publish_together: durable": PUBLISHING,
     "released.publish_together: sync_folder": PUBLISHING,
     "released.settle: sync_folder": PUBLISHING,
-    "vault.Vault.keep: sync_folder": KILLED,
+    "vault.Vault.kept: sync_folder": KILLED,
     "vault.Vault.destroy: sync_folder": ERASING,
     "vault.Vault._new: durable": NOISY,
     "database._engine: synchronous": NOISY,
@@ -200,16 +200,17 @@ def test_a_sync_that_is_taken_out_is_found(tmp_path: Path, sync: Sync, mlflow_da
     assert any(crashes.broken(at, kept) for at, kept in steps)
 
 
-def made_again(vault: Vault, path: str, make: Callable[[], bytes]) -> Ref:
-    """In place of `Vault.keep`: kept files are made again at every attempt."""
+def made_again(vault: Vault, path: str, content: bytes) -> Ref:
+    """In place of `Vault.keep`: the last writer wins."""
     with vault.create(path) as sink:
-        sink.write(make())
+        sink.write(content)
     return sink.ref
 
 
 def redrawing(home: Path, go: Callable[[Path], object]) -> None:
     """The planted bug: draws are made again, and not on record."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Vault, "kept", lambda *_: None)
         patch.setattr(Vault, "keep", made_again)
         patch.setattr(Ledger, "record_draw", lambda *_: None)
         go(home)
