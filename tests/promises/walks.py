@@ -162,7 +162,9 @@ def erasing(home: Path) -> None:
 
 def small_world(home: Path) -> None:
     """The stages before relabelling, with settings by which two choices are hardly ever equal."""
-    (home.parent / "small").write_bytes(pickle.dumps(Small(home, people(80, 1), epsilon=0.01)))
+    made = Small(home, people(80, 1))
+    made.settings = made.settings.with_(choice_epsilon=0.01)
+    (home.parent / "small").write_bytes(pickle.dumps(made))
 
 
 def small(home: Path) -> Small:
