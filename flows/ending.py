@@ -10,6 +10,7 @@ called a signal ends in a traceback. Checked by tests/promises/test_endings.py.
 
 import os
 import signal
+import sys
 import threading
 from contextlib import suppress
 
@@ -81,9 +82,8 @@ def leave(status: int, sentence: str) -> None:
     last_words = threading.Thread(target=say, daemon=True)
     last_words.start()
     last_words.join(LEAVING_PATIENCE)
-    from multiprocessing import active_children
-
-    for child in active_children():
+    loaded = sys.modules.get("multiprocessing")  # to import it would wait for what the main thread imports just now
+    for child in getattr(loaded, "active_children", list)():
         child.kill()
     os._exit(status)
 
