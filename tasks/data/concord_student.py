@@ -53,7 +53,7 @@ BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2
 """What Unicode calls white space; Python's own list is longer."""
 MOST_MARKS = 30
 """Most combining marks in a row that are composed, as in Unicode's stream-safe format: n of them take n² steps."""
-NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _GAP, _TWO = rf"[{BLANKS}]*+", r"([0-9]{1,2}+)"
 MOMENT = re.compile(
     rf"([0-9]{{1,4}}+|\+[0-9]++)-{_GAP}{_TWO}-{_GAP}{_TWO}"

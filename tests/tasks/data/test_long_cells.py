@@ -1,4 +1,4 @@
-"""Long cells: no private cell takes long to name, however it is made, because work on it could go back over it."""
+"""Long cells: none takes long to name or to read, however it is made, because work on it could go back over it."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.world import LONGEST_TEXT, MOST_MARKS, name_of
 
 PATIENCE = 4
-"""Seconds of a processor for the cells below, which take 0.7. One of them took minutes."""
+"""Seconds of a processor for the cells below, which take 1. One of them took minutes."""
 
 LONG = f"""
 import math, resource, time
@@ -40,6 +40,8 @@ for word in (
         rules = [cell("c", cells.dtype, kind).alias(kind) for kind in ("numeric", "boolean", "date", "categorical")]
         ids = [canonical_id("c", cells.dtype).alias("id"), class_index("c", cells.dtype, ("a", "b")).alias("class")]
         cells.alias("c").to_frame().select(*rules, *ids)
+    for kind in ("numeric", "boolean", "date", "categorical"):
+        concord_student.Cells(kind).transform(pl.Series("c", [word]).to_frame())
 """
 
 
