@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
+from concord.artifacts.errors import EnvironmentFailed
+
 VARIABLES = {
     "DO_NOT_TRACK": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -73,7 +75,10 @@ def our_settings() -> Iterator[None]:
 
     It sets those of VARIABLES that the environment does not have, and no proxy for our own servers if it names one.
     MLflow's autologging, if the user has switched it on, would record what models of private rows score.
+    Raises EnvironmentFailed if Python runs without docstrings.
     """
+    if sys.flags.optimize > 1:
+        raise EnvironmentFailed("published schemas hold Python's docstrings: run it without -OO or PYTHONOPTIMIZE=2")
     from urllib.request import getproxies  # as heavy as the command line's own modules, and --help needs none
 
     values = {name: value for name, value in VARIABLES.items() if name not in os.environ}

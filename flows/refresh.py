@@ -26,7 +26,7 @@ from concord.flows.operation import PlanOrFile, operation
 from concord.flows.outcome import Summary
 from concord.flows.public_stages import encode, stage_rows
 from concord.flows.run import PrivateFiles, RunContext, running
-from concord.flows.season import Periods, check_periods, published_mark
+from concord.flows.season import Periods, check_periods, next_time, published_mark
 from concord.flows.stage import Disclosure
 from concord.flows.steps import Learned, fit, publish
 from concord.tasks.asks.stream import Beginning, SeasonAsk, beginning_of, periods_counted
@@ -128,7 +128,10 @@ def _answered(run: RunContext, session: Session, now: datetime) -> bool:
         return False  # none, or one is begun, or the season is lost
     until, unpublished = counted[-1].period.until, marked is None or int(marked[1]) < session.asked
     clock = None if run.plan.stream is None else run.plan.stream.clock  # it may have been left out since
-    return unpublished or (clock is not None and until != "" and now < datetime.fromisoformat(until))
+    if unpublished or clock is None or until == "":
+        return unpublished
+    after_next = next_time(clock, next_time(clock, now))  # before `until` alone if a clock has changed since it was set
+    return now < datetime.fromisoformat(until) <= after_next
 
 
 def _stream_due(run: RunContext, seasons: Sequence[Session], *, answered: bool) -> tuple[str, bool]:

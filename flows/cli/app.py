@@ -123,6 +123,7 @@ HomeOption = Annotated[
     Path,
     typer.Option(
         "--home",
+        readable=False,  # a home that is not is the machine's failure, with another exit status
         envvar="CONCORD_HOME",
         help="Home; default: CONCORD_HOME, or .concord.",
         show_envvar=False,
@@ -164,7 +165,8 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     home: Annotated[
-        Path | None, typer.Option("--home", help="The home folder; --home after a command takes precedence.")
+        Path | None,
+        typer.Option("--home", readable=False, help="The home folder; --home after a command takes precedence."),
     ] = None,
 ) -> None:
     """Publish a model of sensitive labelled data with a differential privacy guarantee that anyone can verify."""

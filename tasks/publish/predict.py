@@ -12,6 +12,7 @@ Not covered  who may see the rows; how a program guesses types of cells. Checked
 
 import os
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -121,7 +122,7 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
     names = {key} - read.keys() if key is not None else set[str]()
     form = format_of(table, field="ROWS")
     frames = open_public(table, "ROWS", form).frames(read | dict.fromkeys(names, FEATURES_FIELD), names)
-    passing = target.with_name(f".{target.name}.{os.getpid()}")
+    passing = target.with_name(f".{target.name}.{secrets.token_hex(8)}")  # no name at which others may put a link
     try:
         tables = predictions(student, frames, key)
         rows = _write(tables, passing, form if suffix == ".csv" else None)

@@ -3,7 +3,10 @@
 import ast
 import logging
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -183,6 +186,14 @@ def test_what_runs_is_stopped_by_a_signal_that_another_thread_gets_and_nothing_e
     with pytest.raises(KeyboardInterrupt), world.Threads(2) as pool:
         list(pool.each(work, items()))
     assert (sorted(begun), ended) == ([0, 1], [world.Abandoned, world.Abandoned])
+
+
+def test_python_without_docstrings_is_refused() -> None:
+    """Published schemas hold them, and what was published with them was called changed."""
+    asked = [sys.executable, "-OO", "-m", "concord", "budget"]
+    ended = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
+    assert re.search(facts("concord", "-OO", "PYTHONOPTIMIZE=2"), ended.stderr)
 
 
 def test_an_error_lets_what_was_begun_end() -> None:

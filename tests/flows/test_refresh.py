@@ -5,7 +5,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +182,20 @@ def test_a_second_call_before_the_clock_s_next_time_is_answered_from_the_first(d
     assert (other.session, other.asked_now, other.inferred) == (first.session, 0, 200)
     assert start_refresh(world.parse_plan(weekly(data)), home).asked == 2  # without a clock, each call is a release
     assert len(world.Ledger.of(home).sessions("people")) == 1
+
+
+def test_a_clock_that_was_a_year_fast_stalls_no_schedule(
+    data: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: nothing was released until the year was over, with exit status 0."""
+    plan, a_year = world.parse_plan(weekly(data, clock="0 0 * * *")), timedelta(days=365)
+    arrive(data, 1)
+    fast = type("datetime", (datetime,), {"now": staticmethod(lambda zone: datetime.now(zone) + a_year)})
+    with monkeypatch.context() as patch:
+        patch.setattr(world.flows_refresh, "datetime", fast)
+        start_refresh(plan, home)
+    arrive(data, 2)
+    assert [start_refresh(plan, home).asked for _ in range(2)] == [2, 2]
 
 
 @pytest.mark.slow

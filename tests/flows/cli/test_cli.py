@@ -2,6 +2,7 @@
 are in tests/texts/wrong_inputs.py."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -38,6 +39,12 @@ def test_the_home_may_be_named_before_the_command(tmp_path: Path, monkeypatch: p
             1,
             f"concord: there is no home folder of concord at {tmp_path / named}",
         )
+
+
+def test_a_home_that_may_not_be_read_is_no_wrong_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may read any
+    for words in (("budget", "--home", str(tmp_path)), ("--home", str(tmp_path), "budget")):
+        assert without_home(*words)[0] == world.EnvironmentFailed.exit_status
 
 
 def test_a_table_that_does_not_fit_is_told_before_a_server_starts(

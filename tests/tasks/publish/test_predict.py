@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -51,6 +52,16 @@ def test_a_table_in_and_a_table_out(small: World, tmp_path: Path, read: str, wri
         found.drop("class").to_numpy(), student.predict_proba(rows), atol=1e-12 if written == "parquet" else 1e-6
     )
     assert [path.name for path in tmp_path.iterdir() if path not in (table, target)] == []
+
+
+def test_a_link_that_another_user_planted_is_not_written_through(small: World, tmp_path: Path) -> None:
+    """Before, the temporary name was made of the process's number, which others can foresee."""
+    table, target, kept = tmp_path / "rows.parquet", tmp_path / "classes.csv", tmp_path / "kept"
+    small.rows.write_parquet(table)
+    kept.write_text("mine")
+    target.with_name(f".{target.name}.{os.getpid()}").symlink_to(kept)
+    assert predict(small.home, str(table), target)[0] == 0
+    assert (kept.read_text(), target.is_symlink()) == ("mine", False)
 
 
 PUBLIC, OUT = "public.parquet", "classes.csv"
