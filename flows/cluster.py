@@ -92,19 +92,23 @@ def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
 
 
 def closed_cluster(workers: int, home: Path) -> Any:
-    """A local cluster of `workers` processes of one thread each, with their files in the home folder."""
+    """A local cluster of `workers` processes of one thread each, with their files in the home folder. Raises
+    EnvironmentFailed if one does not start."""
     import dask
     from distributed import LocalCluster
 
     settings = {"temporary-directory": str(home), **{pages: [] for pages in PAGES}}  # its scheduler's files too
     with dask.config.set(settings):
-        return LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=workers,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",
-            local_directory=str(home),
-            security=True,
-        )
+        try:
+            return LocalCluster(  # type: ignore[no-untyped-call]
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                local_directory=str(home),
+                security=True,
+            )
+        except RuntimeError as failed:  # as where the machine ends a process for want of memory
+            raise EnvironmentFailed(f"the workers of runner = 'dask' did not start: {failed}") from None
 
 
 def _credentials(address: str) -> Any:

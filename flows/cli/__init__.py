@@ -8,6 +8,8 @@ Its own      `commands` (the command line; to plan, run and extend); the other c
 
 import gc
 import importlib
+import os
+import sys
 
 from concord.flows.ending import watch
 
@@ -19,8 +21,19 @@ YOUNG = 100_000
 def main() -> None:
     """Run `concord.flows.cli.commands.command` in a process that a signal ends at once."""
     gc.set_threshold(YOUNG)
+    open_streams()
     watch()
     try:
         importlib.import_module("concord.flows.cli.commands").command()  # a quarter of a second, when Ctrl-C may come
     finally:
         gc.freeze()  # the process ends anyway: a last collection would take up to two seconds
+
+
+def open_streams() -> None:
+    """Open standard input, output and error as empty files where they are closed, as some that start daemons leave
+    them: the next file that is opened, such as the ledger, would get the number, and what is printed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))

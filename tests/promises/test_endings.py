@@ -92,3 +92,17 @@ def test_ctrl_c_while_packages_are_loaded_ends_in_one_sentence(place: str, comma
     ended = subprocess.run(given, capture_output=True, text=True, check=False, timeout=50)
     assert (ended.returncode, ended.stdout) == (130, "")
     assert ended.stderr == "concord: interrupted; nothing was charged: give the same command again\n"
+
+
+@pytest.mark.parametrize("closed", [(0, 1, 2), (2,)])
+def test_closed_streams_are_no_place_for_files(closed: tuple[int, ...]) -> None:
+    """Before: the pipe of signals was standard input and output, and the command failed at its first word."""
+    asked = [sys.executable, "-c", CLOSED, *map(str, closed), "plan", "nowhere.toml"]
+    assert subprocess.run(asked, capture_output=True, check=False).returncode == 2
+
+
+CLOSED = """import os, sys
+while sys.argv[1:] and sys.argv[1].isdigit():
+    os.close(int(sys.argv.pop(1)))
+os.execv(sys.executable, [sys.executable, "-m", "concord", *sys.argv[1:]])"""
+"""Runs the command line in a process that has those of its streams closed."""
