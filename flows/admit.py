@@ -79,7 +79,7 @@ def _find(run: RunContext, domain: Domain, ask: Asking, opening: Opening, public
         )
     if session is not None:
         session = run.lock_session(session.id)
-        checkpoint = read_checkpoint(run.stores.vault, session.id)
+        checkpoint = read_checkpoint(run.stores, session.id)
         sources.extend(checkpoint.sources[1:] if checkpoint else ())
     stream = PublicStream.of(run, session, public.encoding, sources)
     return Admitted(Balance.of(run, domain), ask, stream, session)
@@ -131,7 +131,7 @@ def begin(
         private=private.table.digests,
         relabelled=counted.relabelled,
     )
-    write_checkpoint(stores.vault, session.id, checkpoint)
+    write_checkpoint(stores, session.id, checkpoint)
     return session
 
 

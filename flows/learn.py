@@ -46,13 +46,7 @@ from concord.tasks.data.places import check_not_private
 from concord.tasks.data.tables import Table, open_public
 from concord.tasks.door.admit import on_record, planned_domain
 from concord.tasks.door.ask import Ask
-from concord.tasks.door.checkpoint import (
-    Checkpoint,
-    check_open,
-    staged,
-    stream,
-    write_checkpoint,
-)
+from concord.tasks.door.checkpoint import Checkpoint, are_there, check_open, stream, write_checkpoint
 from concord.tasks.publish.certify import column_types
 
 
@@ -111,7 +105,7 @@ def extend(session: str, public: Path, home: Path | None = None) -> Summary:
     home = prepare(home or Settings.now().home)
     stores = Stores.of(home)
     learned = latest(stores, session)
-    plan = checkpoint_to_extend(stores.vault, learned).plan
+    plan = checkpoint_to_extend(stores, learned).plan
     with running(plan, home) as run:
         locked = run.lock_session(learned.id)
         admitted, teachers = add_rows(run, learned.id, str(public.absolute()))  # refuses here, before a teacher votes
@@ -146,23 +140,23 @@ def add_rows(run: RunContext, name: str, path: str) -> tuple[Admitted[VotesAsk],
     private is read but the teachers, which the session's checkpoint names.
     Raises WrongInput if the rows do not fit, BudgetRefused if there are new ones and the session has ended.
     """
-    vault, session = run.stores.vault, run.stores.ledger.session(name)
-    checkpoint = checkpoint_to_extend(vault, session)
+    session = run.stores.ledger.session(name)
+    checkpoint = checkpoint_to_extend(run.stores, session)
     added = stage_rows(run, new_files(run, checkpoint, path), checkpoint.encoding, run.plan.labeling.batch)
     sources = {source.digests: source for source in (*checkpoint.sources, *added)}
     longer = checkpoint.model_copy(update={"sources": tuple(sources.values())})
     admitted = resume(run, vote, session, longer)
     if len(admitted.stream.batches) > len(stream(checkpoint.sources)):
         check_open(session, admitted.stream.rows - session.asked)
-    write_checkpoint(vault, session.id, longer)
+    write_checkpoint(run.stores, session.id, longer)
     return admitted, checkpoint.teachers
 
 
 def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Table]:
     """The files at `path` that are not staged for the session yet. Raises WrongInput if one is private."""
-    vault, (plans, *others) = run.stores.vault, checkpoint.sources
-    there = {digest for source in others if staged(vault, source) for digest in source.digests}
-    table = open_public(path, "--public").digested(vault.digest_file)
+    plans, *others = checkpoint.sources
+    there = {digest for source in others if are_there(run.stores, source.files) for digest in source.digests}
+    table = run.digested(open_public(path, "--public"))
     for file, digest in zip(table.files, table.digests, strict=True):
         check_not_private("--public", [file.path], checkpoint.files)
         note_copies(checkpoint.private, "--public", [digest])
@@ -186,14 +180,14 @@ def study_again(
     home = prepare(home or Settings.now().home)
     stores = Stores.of(home)
     learned = latest(stores, session)
-    earlier = checkpoint_to_study(stores.vault, learned).plan
+    earlier = checkpoint_to_study(stores, learned).plan
     plan = earlier.model_copy(update={"student": student}) if student else earlier
     with running(plan, home, workers=False) as run:
         locked = run.lock_session(learned.id)
-        checkpoint = checkpoint_to_study(run.stores.vault, locked)
+        checkpoint = checkpoint_to_study(run.stores, locked)
         way = REOPENED[plan.ways[0]]
         replayed = way.replay(run, locked, resume(run, way, locked, checkpoint))  # refuses here, if labels are missing
-        write_checkpoint(run.stores.vault, learned.id, checkpoint.model_copy(update={"plan": plan}))
+        write_checkpoint(run.stores, learned.id, checkpoint.model_copy(update={"plan": plan}))
         return publish(replayed, fit(replayed, learned.id))
 
 

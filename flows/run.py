@@ -70,7 +70,11 @@ class RunContext:
 
     def table(self, field: TableField) -> Table:
         """A table of the plan, with its digests. Raises WrongInput."""
-        return table_in(self.plan, field).digested(self.stores.vault.digest_file)
+        return self.digested(table_in(self.plan, field))
+
+    def digested(self, table: Table) -> Table:
+        """The table with its digests, by which it is known in this home. Raises WrongInput if it is unreadable."""
+        return table.digested(self.stores.vault.digest_file)
 
     @property
     def test(self) -> Table | None:
@@ -142,7 +146,7 @@ class PublicStream:
         """The sources as one stream. Raises NotVerified if rows that the session was given are gone."""
         made = cls(encoding, tuple(sources))
         if session is not None:
-            check_staged(run.stores.vault, session.id, made.sources)
+            check_staged(run.stores, session.id, made.sources)
         return made
 
     @cached_property
@@ -250,7 +254,7 @@ class PrivateFiles:
         check_not_private("data.public", [*public, *later], files)
         if test is not None:
             check_not_private("data.test", [file.path for file in test.files], files)
-        table = table.digested(run.stores.vault.digest_file)
+        table = run.digested(table)
         note_copies(table.digests, "data.public", [digest for source in rows for digest in source.digests])
         note_copies(table.digests, "data.test", test.digests if test else ())
         for name, checkpoints in others.items():
@@ -267,10 +271,10 @@ def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> 
 
 def _checkpoints_of_others(run: RunContext) -> dict[str, list[Checkpoint]]:
     """Checkpoints of other domains than the plan's."""
-    ledger, vault, others = run.stores.ledger, run.stores.vault, dict[str, list[Checkpoint]]()
+    ledger, others = run.stores.ledger, dict[str, list[Checkpoint]]()
     for domain in ledger.domains():
         if domain.name != run.plan.privacy.domain:
-            checkpoints = (read_checkpoint(vault, session.id) for session in ledger.sessions(domain.name))
+            checkpoints = (read_checkpoint(run.stores, session.id) for session in ledger.sessions(domain.name))
             others[domain.name] = [checkpoint for checkpoint in checkpoints if checkpoint]
     return others
 

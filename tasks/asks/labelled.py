@@ -4,22 +4,22 @@ Checked by tests/flows/test_extend.py and tests/flows/test_tally_flow.py
 """
 
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import LABELS, Session
-from concord.tasks.door.checkpoint import Checkpoint, check_open, read_checkpoint
+from concord.artifacts.stores import Stores
+from concord.tasks.door.checkpoint import Checkpoint, are_there, check_open, read_checkpoint
 
 
-def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
+def checkpoint_to_extend(stores: Stores, session: Session) -> Checkpoint:
     """The checkpoint of a session that is to be extended. Raises NotVerified if it or its teachers are gone.
 
     Raises BudgetRefused if they are gone for good, with a session that has ended; WrongInput if the student needs
     no further labels.
     """
-    recipe = read_checkpoint(vault, session.id)
+    recipe = read_checkpoint(stores, session.id)
     if recipe is not None:
         check_fitted(session, recipe.plan)
-    if recipe is None or not all(vault.has(block) for block in recipe.teachers):
+    if recipe is None or not are_there(stores, recipe.teachers):
         check_open(session)
         raise NotVerified(
             f"the teachers of session {session.id} are no longer in the vault: run its plan again with "
@@ -28,9 +28,9 @@ def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
     return recipe
 
 
-def checkpoint_to_study(vault: Vault, session: Session) -> Checkpoint:
+def checkpoint_to_study(stores: Stores, session: Session) -> Checkpoint:
     """The checkpoint of a session whose student is to learn again. Raises WrongInput if it has none."""
-    checkpoint = read_checkpoint(vault, session.id)
+    checkpoint = read_checkpoint(stores, session.id)
     if checkpoint is None:
         raise WrongInput(f"session {session.id} keeps no rows to learn from: it was forgotten, or released nothing yet")
     check_fitted(session, checkpoint.plan)

@@ -12,7 +12,7 @@ Not covered  a checkpoint replaced by an older one: certify then finds fewer lab
              Checked by tests/flows/test_extend.py
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,6 +22,7 @@ from concord.artifacts.home.vault import Vault, derive, owner
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 
 
 def arrivals_key(vault: Vault, stream: str) -> bytes:
@@ -49,6 +50,11 @@ class PublicSource(BaseModel):
     path: str
     digests: tuple[str, ...]
     batches: tuple[PublicBatch, ...]
+
+    @property
+    def files(self) -> list[Ref]:
+        """The files of its rows in the vault."""
+        return [batch.ref for batch in self.batches]
 
 
 class Checkpoint(BaseModel):
@@ -99,9 +105,9 @@ def stream(sources: Sequence[PublicSource]) -> list[PublicBatch]:
     return list(batches.values())
 
 
-def read_checkpoint(vault: Vault, session: str) -> Checkpoint | None:
+def read_checkpoint(stores: Stores, session: str) -> Checkpoint | None:
     """The checkpoint of a session, or None. Raises NotVerified if its file is not what was written."""
-    taken = vault.take(_path(session))
+    taken = stores.vault.take(_path(session))
     if taken is None:
         return None
     try:
@@ -110,12 +116,12 @@ def read_checkpoint(vault: Vault, session: str) -> Checkpoint | None:
         raise NotVerified(f"the recipe of session {session} is not one that this version of concord reads") from None
 
 
-def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
+def write_checkpoint(stores: Stores, session: str, recipe: Checkpoint) -> None:
     """Replace the checkpoint of a session, atomically and durably."""
-    last = read_checkpoint(vault, session)
+    last = read_checkpoint(stores, session)
     recipe = recipe if last is None else recipe.after(last)
     if last != recipe:
-        with vault.create(_path(session)) as sink:
+        with stores.vault.create(_path(session)) as sink:
             sink.write(recipe.model_dump_json().encode())
 
 
@@ -130,15 +136,15 @@ def check_open(session: Session, waiting: int = 0) -> None:
         )
 
 
-def staged(vault: Vault, source: PublicSource) -> bool:
-    """Whether the rows of a source are still in the vault; contents are checked when the files are read."""
-    return all(vault.has(batch.ref) for batch in source.batches)
+def are_there(stores: Stores, files: Iterable[Ref]) -> bool:
+    """Whether files that a checkpoint names are still in the vault; contents are checked when they are read."""
+    return all(map(stores.vault.has, files))
 
 
-def check_staged(vault: Vault, session: str, sources: Sequence[PublicSource]) -> None:
+def check_staged(stores: Stores, session: str, sources: Sequence[PublicSource]) -> None:
     """Raise NotVerified if rows of the session are gone; the first of `sources` is the plan's own."""
     for at, source in enumerate(sources):
-        if not staged(vault, source):
+        if not are_there(stores, source.files):
             again = "`concord run PLAN`" if at == 0 else f"`concord extend {session} --public {source.path}`"
             raise NotVerified(
                 f"rows of session {session} are no longer in the vault: {again} puts them back and spends nothing"

@@ -78,7 +78,7 @@ def forget(stores: Stores, name: str) -> bool:
     there = any((vault.root / path).exists() for path in (f"secrets/sessions/{name}", f"sessions/{name}"))
     if there:
         with alone(vault, name, RUN), alone(vault, name):
-            recipe = read_checkpoint(vault, name)  # which may be damaged
+            recipe = read_checkpoint(stores, name)  # which may be damaged
             vault.destroy(f"secrets/sessions/{name}")
             for path in () if recipe is None else _dispensable(stores, recipe):
                 vault.destroy(path)
@@ -100,7 +100,7 @@ def _dispensable(stores: Stores, recipe: Checkpoint) -> Iterator[str]:
     """Files named by a checkpoint, now or formerly, from which no open session answers: teachers, their votes, sums and
     files of relabelling."""
     sessions = (session for domain in stores.ledger.domains() for session in stores.ledger.sessions(domain.name))
-    going_on = (read_checkpoint(stores.vault, recorded.id) for recorded in sessions if recorded.status == "open")
+    going_on = (read_checkpoint(stores, recorded.id) for recorded in sessions if recorded.status == "open")
     used = [files for other in going_on if other for files in (other.teachers, other.relabelled) if files]
     kept = set(chain.from_iterable(_places(stores.vault, files) for files in used))
     places = dict.fromkeys(chain.from_iterable(_places(stores.vault, files) for files in recipe.made))
@@ -196,6 +196,6 @@ def _made_of_rows(vault: Vault, domain: str) -> Iterator[str]:
 
 def _made_public(stores: Stores, sessions: list[str]) -> Iterator[str]:
     """Public rows that are features of private ones, if only labels are secret."""
-    for recipe in (read_checkpoint(stores.vault, session) for session in sessions):
+    for recipe in (read_checkpoint(stores, session) for session in sessions):
         if recipe is not None and recipe.plan.privacy.secret == "labels":
             yield from (batch.ref.path for batch in recipe.sources[0].batches if stores.vault.has(batch.ref))

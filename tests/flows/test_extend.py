@@ -179,7 +179,7 @@ def test_each_command_says_which_other_one_puts_back_what_it_lacks(
     assert state_of(home, session) == state
     world.start(plan, home)
     assert world.start_extension(session, arriving, home).asked_now == 150
-    recipe, labels = world.read_checkpoint(world.Stores.of(home).vault, session), labels_of(home, session)
+    recipe, labels = world.read_checkpoint(world.Stores.of(home), session), labels_of(home, session)
     assert recipe is not None
     shutil.rmtree((home / "vault" / recipe.sources[1].batches[0].ref.path).parent)
     with pytest.raises(world.NotVerified, match=facts("concord extend", "11.parquet")):
@@ -198,11 +198,11 @@ def test_each_command_says_which_other_one_puts_back_what_it_lacks(
 @pytest.mark.slow
 def test_a_recipe_taken_back_is_seen(session: str, plan: world.Plan, home: Path, arriving: Path) -> None:
     """With the older recipe fewer rows are walked than the ledger counts: nothing is certified."""
-    vault = world.Stores.of(home).vault
-    old = world.read_checkpoint(vault, session)
+    stores = world.Stores.of(home)
+    old = world.read_checkpoint(stores, session)
     assert old is not None
     world.start_extension(session, arriving, home)
-    world.write_checkpoint(vault, session, old)
+    world.write_checkpoint(stores, session, old)
     with pytest.raises(world.NotVerified, match="but the ledger has"):
         world.start(changed(plan, student__refused="drop"), home)
 

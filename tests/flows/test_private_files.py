@@ -49,7 +49,7 @@ def named(plan: world.Plan, home: Path, session: str = "") -> world.PrivateFiles
             kept = world.Checkpoint(
                 plan=plan, encoding=encoding, teachers=(), sources=(), files=files, private=contents
             )
-            world.write_checkpoint(run.stores.vault, session, kept)
+            world.write_checkpoint(run.stores, session, kept)
     return private
 
 

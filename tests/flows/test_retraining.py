@@ -52,10 +52,10 @@ def test_a_label_that_is_gone_or_changed_stops_it(session: str, home: Path) -> N
     label = sorted((home / "released" / session / "labels").iterdir())[1]
     for spoil in (lambda: label.write_bytes(label.read_bytes()[:-1]), label.unlink):
         spoil()
-        recipe = world.read_checkpoint(world.Stores.of(home).vault, session)
+        recipe = world.read_checkpoint(world.Stores.of(home), session)
         with pytest.raises(world.NotVerified, match=label.name):
             world.study_again(session, home, DROPPING)
-        assert world.read_checkpoint(world.Stores.of(home).vault, session) == recipe
+        assert world.read_checkpoint(world.Stores.of(home), session) == recipe
 
 
 def test_rows_without_a_label_stop_it(session: str, home: Path, arriving: Path) -> None:

@@ -84,7 +84,7 @@ def test_an_edited_result_is_computed_again(
     for edit, again, message in EDITS:
         edit(home)
         summary = start(plan, home)
-        recipe = read_checkpoint(Stores.of(home).vault, session)
+        recipe = read_checkpoint(Stores.of(home), session)
         assert recipe is not None
         assert len({block.path for block in recipe.teachers}) == 2
         assert summary.student["accuracy"] == true.student.accuracy.value

@@ -40,7 +40,7 @@ def cached(summary: world.Summary) -> tuple[str, ...]:
 def state_of(home: Path, session: str) -> tuple[Any, ...]:
     """The state that a refused command must leave alone."""
     door = world.Stores.of(home)
-    checkpoint = world.read_checkpoint(door.vault, session)
+    checkpoint = world.read_checkpoint(door, session)
     return charged(home), door.ledger.batches(session), checkpoint, labels_of(home, session)
 
 

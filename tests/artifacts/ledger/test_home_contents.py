@@ -114,7 +114,7 @@ def kept(tmp_path: Path) -> tuple[world.Stores, world.Plan]:
     door.ledger.open_session(opening(STABLE))
     own = world.PublicSource(path="public.parquet", digests=("digest",), batches=small.batches)
     world.write_checkpoint(
-        door.vault, "people-1", world.Checkpoint(plan=small.plan, encoding=small.encoding, teachers=(), sources=(own,))
+        door, "people-1", world.Checkpoint(plan=small.plan, encoding=small.encoding, teachers=(), sources=(own,))
     )
     return door, small.plan
 

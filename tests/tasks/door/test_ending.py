@@ -36,7 +36,7 @@ def session(door: world.Stores, name: str, teachers: str = "a", mechanism: world
     blocks = (write(door, f"teachers/{teachers}-1/000000"), write(door, f"teachers/{teachers}-2/000050"))
     own = world.PublicSource(path="public.parquet", digests=("digest",), batches=small.batches)
     recipe = world.Checkpoint(plan=small.plan, encoding=small.encoding, teachers=blocks, sources=(own,))
-    world.write_checkpoint(door.vault, name, recipe)
+    world.write_checkpoint(door, name, recipe)
     write(door, f"{world.votes_folder(door.vault, blocks)}/poll-0")
     write(door, f"sessions/{name}/answers-00000.npz")
     return name
@@ -89,12 +89,12 @@ def test_what_another_version_made_is_forgotten_with_the_session_unless_an_open_
 ) -> None:
     """Another version, or another size of blocks, makes teachers and sums of its own, which take the place of these."""
     session(door, "two", teachers="both")
-    recipe = world.read_checkpoint(door.vault, session(door, "one", teachers="both"))
+    recipe = world.read_checkpoint(door, session(door, "one", teachers="both"))
     assert recipe is not None
     units = write(door, "units/people/1/block-0")
     write(door, f"{world.sums_folder(units)}/round-0.npy")
     for kept in ((units,), (), (write(door, "units/people/2/block-0"),)):
-        world.write_checkpoint(door.vault, "one", recipe.model_copy(update={"teachers": kept}))
+        world.write_checkpoint(door, "one", recipe.model_copy(update={"teachers": kept}))
     world.close(door, "one", give_back=True)
     assert world.forget(door, "one")
     assert not {path for path in secrets_of(door) if path.startswith(("units/", "sums/"))}
