@@ -118,10 +118,6 @@ class Ledger(Reading):
         """Raise what `open_session` would raise in that domain, named already or not; spends nothing."""
         self._consider(lambda state: state.having(domain).open(opening, further=further))
 
-    def price(self, opening: Opening) -> str:
-        """Words saying what that session would cost its domain; spends nothing."""
-        return self._read(lambda state: state.price(opening))
-
     def open_session(self, opening: Opening, *, further: bool = False) -> Session:
         """Reserve the whole cost of a session. `further` allows one more in a domain that has some already.
 

@@ -26,6 +26,7 @@ from concord.artifacts.plan import Plan
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import Drawn
 from concord.tasks.door.exact import FormName
+from concord.tasks.mechanisms.calibration import calibrated_estimate
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 
 
@@ -40,7 +41,7 @@ class EstimateAsk(SingleAsk[ErrorEstimate]):
     @classmethod
     def of(cls, plan: Plan, epsilon: float, share: float) -> "EstimateAsk":
         """An estimate of a plan's teachers, at that ε. Raises WrongInput."""
-        return cls(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
+        return cls(calibrated_estimate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
 
     @property
     def teachers(self) -> int:

@@ -2,8 +2,7 @@
 
 No guarantee hangs on it. A mechanism's cost is computed from the settings that run, and no session is opened whose
 settings do not prove what it claims (tasks.door.admit): a fault here refuses more rows, adds more noise, or opens
-nothing. A_stab (queries.py), one choice (exponential.py) and one sum (error_estimate.py) need no search: each of those
-files has its own `calibrate`.
+nothing. One choice (exponential.py) has nothing to search.
 
 Sparse vector: of all settings that are (epsilon, delta)-DP at the cutoff, the one whose refusals fall to 1% at the
 least distance. Two splits are searched, both public: δ between composition and labels that escape, and ε₁ between
@@ -23,12 +22,17 @@ Not covered  as above. Checked by tests/privacy/test_calibration.py, and by test
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import cache, partial
 from typing import Any, TypedDict, TypeVar, Unpack
+
+import numpy as np
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost, hockey_stick
 from concord.tasks.mechanisms.confident import ConfidentGNMax
+from concord.tasks.mechanisms.distance import WHOLE
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.gaussian import Gaussian
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.mechanism import Mechanism
@@ -36,6 +40,7 @@ from concord.tasks.mechanisms.noise import LARGEST_SCALE
 from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, shifts
 from concord.tasks.mechanisms.private_test import COUNTS_MOVED, PrivateTest
 from concord.tasks.mechanisms.published import PublishedAlgorithm
+from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease, SingleRelease, growth, most_after
 from concord.tasks.mechanisms.refusal_tables import LEAST_ORDER, fitted_table
 from concord.tasks.mechanisms.sparse_vector import SparseVector, sum_tail
 from concord.tasks.mechanisms.stable import StableVoting
@@ -285,6 +290,61 @@ def calibrate(name: str, *, epsilon: float, delta: float, **terms: Unpack[VoteTe
         return make(epsilon=epsilon, delta=delta, **{key: value for key, value in settings.items() if key in taken})
     except ValueError as wrong:
         raise WrongInput(f"labeling: {wrong}") from None
+
+
+# Single answers -------------------------------------------------------------------------------------------------------
+
+LONGEST_TABLE = 50_000
+"""Optimal tables longer than this are refused: a plan has at most twice as many shards."""
+RATE_STEPS = 1000
+"""Steps of an error rate: rounding moves it by at most a twentieth of a percentage point."""
+
+
+def calibrated_laplace(*, epsilon: float, delta: float) -> LaplaceRelease:
+    """Noise of scale 1/ε, rounded up, and Γ = ln(1/δ)/ε. Raises WrongInput."""
+    _check_single(epsilon, delta)
+    threshold = math.log(1 / delta) / epsilon
+    # just below a whole number, the noise would exceed it a little more often than δ, since it is rounded up
+    threshold = max(threshold, math.floor(threshold * UP**2))
+    return LaplaceRelease(epsilon=epsilon, delta=delta, scale=1 / epsilon * UP, threshold=threshold)
+
+
+def calibrated_optimal(*, epsilon: float, delta: float) -> OptimalRelease:
+    """The table that answers most within (epsilon, delta). Raises WrongInput."""
+    _check_single(epsilon, delta)
+    if 2 / epsilon * math.log1p(math.expm1(epsilon) / (2 * delta)) > LONGEST_TABLE:
+        raise WrongInput(
+            f"the optimal release would refuse beyond distance {LONGEST_TABLE} at epsilon = {epsilon:g} and "
+            f"delta = {delta:g}"
+        )
+    grows, slip = growth(epsilon), math.floor(Fraction(delta) * WHOLE)
+    answered = [slip]
+    while answered[-1] < WHOLE:
+        answered.append(most_after(answered[-1], grows, slip))
+    table = np.array([WHOLE - count for count in answered], np.uint64)
+    return OptimalRelease(epsilon=epsilon, delta=delta, refusal=table)
+
+
+SINGLE: dict[str, Callable[..., SingleRelease]] = {"optimal": calibrated_optimal, "laplace": calibrated_laplace}
+"""What calibrates A_stab, by the name of its form (`FORMS` of queries.py)."""
+
+
+def _check_single(epsilon: float, delta: float) -> None:
+    if not 2.0**-39 <= epsilon <= 600 or not 2.0**-60 <= delta < 1:  # for noise of LARGEST_SCALE
+        needs = "2^-39 <= epsilon <= 600 and 2^-60 <= delta < 1"
+        raise WrongInput(f"a single release needs {needs}, got {epsilon} and {delta}")
+
+
+def calibrated_estimate(*, epsilon: float, shards: int, steps: int = RATE_STEPS) -> ErrorEstimate:
+    """Noise of the least scale for epsilon. Raises WrongInput."""
+    if not 0 < epsilon < math.inf or shards < 1 or steps < 1:
+        raise WrongInput(
+            "an error estimate needs 0 < epsilon < inf, at least 1 shard and at least 1 step, "
+            f"got {epsilon!r}, {shards!r}, {steps!r}"
+        )
+    if steps * UP**2 > epsilon * LARGEST_SCALE:
+        raise WrongInput(f"epsilon must be larger, since no noise is as wide as it asks for, got {epsilon!r}")
+    return ErrorEstimate(epsilon=epsilon, shards=shards, steps=steps, scale=steps / epsilon * UP**2)
 
 
 # Sums -----------------------------------------------------------------------------------------------------------------

@@ -11,20 +11,14 @@ Not covered  what is read from it (tasks.asks.estimate). The ledger charges its 
 Checked by tests/privacy/test_error_estimate.py
 """
 
-import math
 from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import PublicSettings
-from concord.tasks.mechanisms.noise import laplace_scale
-
-RATE_STEPS = 1000
-"""Steps of an error rate: rounding moves it by at most a twentieth of a percentage point."""
 
 
 class ErrorEstimate(PublicSettings):
@@ -44,16 +38,6 @@ class ErrorEstimate(PublicSettings):
     steps: int
     scale: float
     share: float = 0.0
-
-    @classmethod
-    def calibrate(cls, *, epsilon: float, shards: int, steps: int = RATE_STEPS) -> "ErrorEstimate":
-        """Noise of the least scale for epsilon. Raises WrongInput."""
-        if not 0 < epsilon < math.inf or shards < 1 or steps < 1:
-            raise WrongInput(
-                "an error estimate needs 0 < epsilon < inf, at least 1 shard and at least 1 step, "
-                f"got {epsilon!r}, {shards!r}, {steps!r}"
-            )
-        return cls(epsilon=epsilon, shards=shards, steps=steps, scale=laplace_scale(epsilon, steps))
 
     @property
     def cost(self) -> Cost:

@@ -15,7 +15,6 @@ Progress: drawing and decoding a round of many classes takes minutes, so an obse
 numbers of draws and of classes are reported, which are public, and never what was drawn.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,8 +26,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import UP
 from concord.tasks.mechanisms.distance import Draws, Ints
 
 DRAWS_AT_A_TIME = 65_536
@@ -96,33 +93,20 @@ def _integers() -> Any:
     return _opendp().vector_domain(_opendp().atom_domain(T="i64"))
 
 
-def keyed_draws(key: bytes, first: int, rows: int, buffer: Draws | None = None) -> Draws:
+def keyed_draws(key: bytes, first: int, rows: int) -> Draws:
     """The uniform 64-bit draws of rows first … first + rows − 1 under a 32-byte key.
 
     Row i holds bytes 8i to 8i + 7, little-endian, of the AES-256-CTR key stream from counter zero (NIST SP 800-38A),
-    so any stretch can be drawn alone. A `buffer` of at least rows + 1 draws is overwritten and returned as a view:
-    memory that is already mapped takes a billion draws a second, fresh memory a tenth of that.
+    so any stretch can be drawn alone.
     """
     if first < 0 or rows < 0:
         raise ValueError(f"first and rows must be at least 0, got {first, rows}")
     block, skipped = divmod(first * DRAW, AES_BLOCK)
     before = skipped // DRAW
-    stream = np.empty(before + rows, dtype="<u8") if buffer is None else buffer[: before + rows]
-    if len(stream) < before + rows:
-        raise ValueError(f"buffer must hold at least {rows + 1} draws, got {len(stream)}")
-    stream[:] = 0
+    stream = np.zeros(before + rows, dtype="<u8")
     octets = stream.view(np.uint8).data
     Cipher(AES256(key), CTR(block.to_bytes(AES_BLOCK, "big"))).encryptor().update_into(octets, octets)
     return stream[before:]
-
-
-def laplace_scale(epsilon: float, moved: int = 1) -> float:
-    """The least scale at which a number that a unit moves by `moved` at most costs epsilon. Raises WrongInput."""
-    if not 0 < epsilon < math.inf:
-        raise WrongInput(f"epsilon must be positive and finite, got {epsilon!r}")
-    if moved * UP**2 > epsilon * LARGEST_SCALE:
-        raise WrongInput(f"epsilon must be larger, since no noise is as wide as it asks for, got {epsilon!r}")
-    return moved / epsilon * UP**2
 
 
 Observer = Callable[[int, int], None]

@@ -48,12 +48,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from fractions import Fraction
-from typing import ClassVar, Protocol, Self, TypeVar
+from itertools import pairwise
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import UP, Cost
+from concord.artifacts.privacy import ORDERS, UP, Cost
 from concord.tasks.mechanisms.distance import (
     REFUSED,
     WHOLE,
@@ -68,8 +69,6 @@ from concord.tasks.mechanisms.distance import (
 from concord.tasks.mechanisms.mechanism import PublicSettings
 
 COMMON = "an answer that most parts of the private rows have in common, or a refusal"
-LONGEST_TABLE = 50_000
-"""Optimal tables longer than this are refused: a plan has at most twice as many shards."""
 
 
 class LaplaceRelease(PublicSettings):
@@ -93,15 +92,6 @@ class LaplaceRelease(PublicSettings):
     scale: float
     threshold: float
     question: str = ""
-
-    @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float) -> Self:
-        """Noise of scale 1/ε, rounded up, and Γ = ln(1/δ)/ε. Raises WrongInput."""
-        _check(epsilon, delta)
-        threshold = math.log(1 / delta) / epsilon
-        # just below a whole number, the noise would exceed it a little more often than δ, since it is rounded up
-        threshold = max(threshold, math.floor(threshold * UP**2))
-        return cls(epsilon=epsilon, delta=delta, scale=1 / epsilon * UP, threshold=threshold)
 
     @property
     def cost(self) -> Cost:
@@ -150,30 +140,13 @@ class OptimalRelease(PublicSettings):
     refusal: RefusalTable
     question: str = ""
 
-    @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float) -> Self:
-        """The table that answers most within (epsilon, delta). Raises WrongInput."""
-        _check(epsilon, delta)
-        if 2 / epsilon * math.log1p(math.expm1(epsilon) / (2 * delta)) > LONGEST_TABLE:
-            raise WrongInput(
-                f"the optimal release would refuse beyond distance {LONGEST_TABLE} at epsilon = {epsilon:g} and "
-                f"delta = {delta:g}"
-            )
-        # just below e^ε, and at least 1: `exp` is off by less than two units in its last place
-        grows = max(Fraction(1), Fraction(math.exp(epsilon) * (1 - 1e-15)))
-        slip = math.floor(Fraction(delta) * WHOLE)
-        answered = [slip]
-        while answered[-1] < WHOLE:
-            rise = math.floor(answered[-1] * grows) + slip
-            fall = WHOLE - math.ceil(max(0, WHOLE - answered[-1] - slip) / grows)
-            answered.append(min(rise, fall))
-        table = np.array([WHOLE - count for count in answered], np.uint64)
-        return cls(epsilon=epsilon, delta=delta, refusal=table)
-
     @property
     def cost(self) -> Cost:
-        """(ε, δ) of one question."""
-        return Cost.approximate(self.epsilon, self.delta)
+        """(ε, δ) of one question, if each entry is one that the entry before allows; else infinite."""
+        grows, slip = growth(self.epsilon), math.floor(Fraction(self.delta) * WHOLE)
+        answered = [WHOLE - entry for entry in self.refusal.tolist()]
+        proved = answered[0] <= slip and all(then <= most_after(now, grows, slip) for now, then in pairwise(answered))
+        return Cost.approximate(self.epsilon, self.delta) if proved else Cost(renyi=(math.inf,) * len(ORDERS))
 
     def answer(self, votes: Ints, draws: Draws) -> Ints:
         """Labels (rows,) of votes (rows, classes) given draws (rows,); REFUSED if a draw is below the table's entry."""
@@ -185,15 +158,20 @@ class OptimalRelease(PublicSettings):
         return Answers(self.answer(votes, source.uniform(first, len(votes))))
 
 
+def growth(epsilon: float) -> Fraction:
+    """Just below e^ε, and at least 1: `exp` is off by less than two units in its last place."""
+    return max(Fraction(1), Fraction(math.exp(epsilon) * (1 - 1e-15)))
+
+
+def most_after(answered: int, grows: Fraction, slip: int) -> int:
+    """aᵢ₊₁ of the proof, over 2^64 and rounded down, for aᵢ and δ likewise."""
+    fall = WHOLE - math.ceil(max(0, WHOLE - answered - slip) / grows)
+    return min(math.floor(answered * grows) + slip, fall)
+
+
 SingleRelease = LaplaceRelease | OptimalRelease
 FORMS: dict[str, type[LaplaceRelease] | type[OptimalRelease]] = {"optimal": OptimalRelease, "laplace": LaplaceRelease}
 """A_stab by the name of its form: the form that answers most, and the papers' form."""
-
-
-def _check(epsilon: float, delta: float) -> None:
-    if not 2.0**-39 <= epsilon <= 600 or not 2.0**-60 <= delta < 1:  # for noise of LARGEST_SCALE
-        needs = "2^-39 <= epsilon <= 600 and 2^-60 <= delta < 1"
-        raise WrongInput(f"a single release needs {needs}, got {epsilon} and {delta}")
 
 
 class Refusing(Protocol):

@@ -82,8 +82,8 @@ def test_the_largest_noise_never_wraps_and_none_is_none(sampler: Sampler) -> Non
 CALIBRATIONS: list[Callable[[float], object]] = [
     lambda epsilon: world.calibrated_sparse_vector(epsilon=epsilon, delta=0.1, cutoff=9),
     lambda epsilon: world.calibrated_published(epsilon=epsilon, delta=0.1, cutoff=9, queries=9),
-    lambda epsilon: world.LaplaceRelease.calibrate(epsilon=epsilon, delta=0.1),
-    lambda epsilon: world.ErrorEstimate.calibrate(epsilon=epsilon, shards=9),
+    lambda epsilon: world.calibrated_laplace(epsilon=epsilon, delta=0.1),
+    lambda epsilon: world.calibrated_estimate(epsilon=epsilon, shards=9),
 ]
 
 
@@ -127,19 +127,8 @@ def test_far_stretches_join(first: int) -> None:
     )
 
 
-@pytest.mark.parametrize("first", [0, 7])
-def test_a_used_buffer_changes_nothing(first: int) -> None:
-    buffer = np.full(101, 2**63 + 5, np.uint64)
-    for _ in range(2):
-        draws = world.mechanisms_noise.keyed_draws(KEY, first, 100, buffer)
-        assert draws.base is buffer
-        assert np.array_equal(draws, world.mechanisms_noise.keyed_draws(KEY, first, 100))
-
-
 def test_draws_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 0"):
         world.mechanisms_noise.keyed_draws(KEY, -1, 1)
-    with pytest.raises(ValueError, match="buffer must hold"):
-        world.mechanisms_noise.keyed_draws(KEY, 1, 100, np.empty(100, np.uint64))
     with pytest.raises(ValueError, match="key"):
         world.mechanisms_noise.keyed_draws(KEY[:16], 0, 1)

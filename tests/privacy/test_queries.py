@@ -107,7 +107,7 @@ def delta_reached(law: Sequence[Decimal], epsilon: float, *, jump: int = 1, diff
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_laplace_form_spends_what_it_says_and_theorem_2_4_allows(epsilon: float, delta: float) -> None:
-    release = world.LaplaceRelease.calibrate(epsilon=epsilon, delta=delta)
+    release = world.calibrated_laplace(epsilon=epsilon, delta=delta)
     with localcontext(prec=50):
         reached = delta_reached(laplace_law(release), epsilon)
         assert reached <= Decimal(release.cost.delta) <= reached * (1 + Decimal("3e-9"))
@@ -128,13 +128,13 @@ def test_the_laplace_form_spends_what_it_says_and_theorem_2_4_allows(epsilon: fl
 def test_planted_bugs_in_the_laplace_form_are_caught(
     law: dict[str, int], neighbours: dict[str, int], epsilon: float, delta: float
 ) -> None:
-    release = world.LaplaceRelease.calibrate(epsilon=epsilon, delta=delta)
+    release = world.calibrated_laplace(epsilon=epsilon, delta=delta)
     with localcontext(prec=50):
         assert delta_reached(laplace_law(release, **law), epsilon, **neighbours) > Decimal(release.cost.delta)
 
 
 def test_the_laplace_form_answers_above_its_threshold_only() -> None:
-    release = world.LaplaceRelease.calibrate(epsilon=1.0, delta=math.exp(-3.5))
+    release = world.calibrated_laplace(epsilon=1.0, delta=math.exp(-3.5))
     distances = [d for d in range(6) for _ in range(-6, 7)]
     noise = np.array([*range(-6, 7)] * 6)
     expected = [0 if d + y > 3.5 else world.REFUSED for d, y in zip(distances, noise.tolist(), strict=True)]
@@ -152,7 +152,7 @@ def is_private(table: Sequence[int], epsilon: float, delta: float) -> bool:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_optimal_form_is_private_and_no_entry_may_fall(epsilon: float, delta: float) -> None:
-    table = [int(entry) for entry in world.OptimalRelease.calibrate(epsilon=epsilon, delta=delta).refusal]
+    table = [int(entry) for entry in world.calibrated_optimal(epsilon=epsilon, delta=delta).refusal]
     with localcontext(prec=50):
         assert is_private(table, epsilon, delta)
         assert table == sorted(table, reverse=True)
@@ -165,7 +165,7 @@ def test_the_optimal_form_is_private_and_no_entry_may_fall(epsilon: float, delta
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_planted_bugs_in_the_optimal_form_are_caught(epsilon: float, delta: float) -> None:
-    table = [int(entry) for entry in world.OptimalRelease.calibrate(epsilon=epsilon, delta=delta).refusal]
+    table = [int(entry) for entry in world.calibrated_optimal(epsilon=epsilon, delta=delta).refusal]
     with localcontext(prec=50):
         assert not is_private(table[1:], epsilon, delta)  # shifted by one
         assert not is_private([table[0], *table[2:]], epsilon, delta)  # a step left out
@@ -175,7 +175,7 @@ def test_planted_bugs_in_the_optimal_form_are_caught(epsilon: float, delta: floa
 
 
 def test_the_optimal_form_refuses_below_its_entry() -> None:
-    release = world.OptimalRelease.calibrate(epsilon=1.0, delta=0.01)
+    release = world.calibrated_optimal(epsilon=1.0, delta=0.01)
     last = len(release.refusal) - 1
     assert release.refusal[last] == 0
     for distance in range(last + 3):
@@ -203,8 +203,8 @@ def proved(form: world.SingleRelease) -> float:
     return audit(Alone(form).release, attacks, delta=form.delta, trials=5_000, confidence=1 - 1e-8)
 
 
-LAPLACE = world.LaplaceRelease.calibrate(epsilon=2.0, delta=1e-6)
-OPTIMAL = world.OptimalRelease.calibrate(epsilon=2.0, delta=1e-6)
+LAPLACE = world.calibrated_laplace(epsilon=2.0, delta=1e-6)
+OPTIMAL = world.calibrated_optimal(epsilon=2.0, delta=1e-6)
 PLANTED: dict[str, world.SingleRelease] = {
     "noise of a sixth of the scale": LAPLACE.with_(scale=LAPLACE.scale / 6),
     "a threshold below 0, so that an answer is released that is not ahead": LAPLACE.with_(threshold=-1.0),
@@ -213,9 +213,9 @@ PLANTED: dict[str, world.SingleRelease] = {
 }
 
 
-@pytest.mark.parametrize("form", [world.LaplaceRelease, world.OptimalRelease])
-def test_an_attack_on_a_question_proves_most_of_what_it_spends_and_no_more(form: type[world.SingleRelease]) -> None:
-    assert 1 < proved(form.calibrate(epsilon=2.0, delta=1e-6)) <= 2
+@pytest.mark.parametrize("form", world.SINGLE)
+def test_an_attack_on_a_question_proves_most_of_what_it_spends_and_no_more(form: str) -> None:
+    assert 1 < proved(world.SINGLE[form](epsilon=2.0, delta=1e-6)) <= 2
 
 
 @pytest.mark.parametrize("planted", PLANTED)

@@ -129,8 +129,8 @@ def mechanisms(filed: dict[str, Any]) -> dict[str, Any]:
             json.loads(world.canonical_json(mechanism.model_dump(mode="json"))), filed.get(name, {}).get("settings", {})
         )
         found[name] = {"settings": settings, "answers": _digest([answers.labels.tolist(), counts])}
-    for single in (world.OptimalRelease, world.LaplaceRelease):
-        settings = json.loads(world.canonical_json(single.calibrate(epsilon=1.0, delta=1e-5).model_dump(mode="json")))
+    for single in (made(epsilon=1.0, delta=1e-5) for made in world.SINGLE.values()):
+        settings = json.loads(world.canonical_json(single.model_dump(mode="json")))
         found[single.name] = {"settings": as_filed(settings, filed.get(single.name, {}).get("settings", {}))}
     return found
 

@@ -36,16 +36,14 @@ VOTES: dict[str, world.Mechanism] = {
     for name in world.MECHANISMS
 } | {"stable": STABLE, "noisy_votes": NOISY, "sparse_vector": VECTOR}
 QUESTIONS = {
-    "question": world.QuestionsAsk(world.OptimalRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
-    "question by noise": world.QuestionsAsk(
-        world.LaplaceRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS
-    ),
+    "question": world.QuestionsAsk(world.calibrated_optimal(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
+    "question by noise": world.QuestionsAsk(world.calibrated_laplace(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
     "questions": world.QuestionsAsk(world.calibrated_stable(epsilon=2.0, delta=1e-5, cutoff=5), None, TEACHERS),
 }
 NAMED = {"session": "d-0", "share": 0.5, "clean": False}
 CANDIDATES = world.hypothesis_class("stumps", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
 HYPOTHESIS = world.HypothesisAsk(world.Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES, CLASSES, ())
-ESTIMATE = world.EstimateAsk(world.ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
+ESTIMATE = world.EstimateAsk(world.calibrated_estimate(epsilon=2.0, shards=4), {"share": 0.3})
 TESTING = {**NAMED, "student": "digest"}
 TEST = world.StudentTestAsk(world.calibrated_test(epsilon=2.0, delta=1e-5, classes=2, secret="rows"), TESTING, CLASSES)
 

@@ -31,7 +31,7 @@ ADDED: dict[str, dict[str, Any]] = {
 """What an ask adds to the settings of its mechanism."""
 ASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     **{name: (partial(world.calibrate, name), {**BUDGET, **STREAM}) for name in world.MECHANISMS},
-    **{name: (form.calibrate, BUDGET) for name, form in world.FORMS.items()},
+    **{name: (make, BUDGET) for name, make in world.SINGLE.items()},
     "tallies": (partial(world.calibrated_sums, world.Tallies), SUMS),
     "sketch": (
         partial(world.calibrated_sums, world.Sketch),
@@ -40,7 +40,7 @@ ASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "stream": (partial(world.calibrated_sums, world.Stream), {**SUMS, "season": 12}),
     "universal": (world.Universal.calibrate, {"epsilon": 1.0, "secret": "rows"}),
     "private_test": (world.calibrated_test, {**BUDGET, "classes": 2, "secret": "rows"}),
-    "error_estimate": (world.ErrorEstimate.calibrate, {"epsilon": 1.0, "shards": 40}),
+    "error_estimate": (world.calibrated_estimate, {"epsilon": 1.0, "shards": 40}),
 }
 """How a mechanism of each kind is made, and what of."""
 DRAWN: dict[str, Any] = {name: make(**given) for name, (make, given) in ASKED.items()}

@@ -13,7 +13,7 @@ from tests.support.at_door import TEACHERS, files_of, opened
 from tests.support.people import changed, tables_of_plan
 
 # a tie: answered w.p. δ
-OPTIMAL = world.QuestionsAsk(world.OptimalRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)
+OPTIMAL = world.QuestionsAsk(world.calibrated_optimal(epsilon=2.0, delta=1e-9), "q", TEACHERS)
 STREAM = world.QuestionsAsk(world.calibrated_stable(epsilon=4.0, delta=1e-9, cutoff=3), None, TEACHERS)
 """It refuses what is agreed on as below with probability 2e-12; with half of that ε it would with 2e-6."""
 AGREED = [*["dark"] * 500, *["light"] * 90, *[None] * 10]

@@ -92,13 +92,13 @@ CASES: dict[str, Case] = {
         for kind, made in (
             ("universal", partial(world.Universal, secret="rows")),
             ("of labels", partial(world.Universal, secret="labels")),
-            ("error_estimate", partial(world.ErrorEstimate.calibrate, shards=60)),
+            ("error_estimate", partial(world.calibrated_estimate, shards=60)),
         )
         for epsilon in (0.01, 0.1, 1.0, 4.0, 600.0)
     },
     **{
-        f"{name} at {epsilon}": Case(form.calibrate(epsilon=epsilon, delta=delta), least=0.0, sooner=0.5)
-        for name, form in world.FORMS.items()
+        f"{name} at {epsilon}": Case(made(epsilon=epsilon, delta=delta), least=0.0, sooner=0.5)
+        for name, made in world.SINGLE.items()
         for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-5), (8.0, 0.1), (20.0, math.exp(-20) * (1 + 1e-9)))
     },
 }
@@ -159,7 +159,7 @@ def tampered() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     for key, other in (("season", 53), ("bits", 9)):
         yield f"stream {key}", often, {**often, key: other}
     yield "the charge of one release for all", short, {**short, "season": 52}
-    estimate = settings_of(world.ErrorEstimate.calibrate(epsilon=1.0, shards=60))
+    estimate = settings_of(world.calibrated_estimate(epsilon=1.0, shards=60))
     yield "a quieter estimate", estimate, {**estimate, "scale": estimate["scale"] * 0.99}
     yield "more shards", estimate, {**estimate, "steps": estimate["steps"] + 10}
     yield (
@@ -181,7 +181,7 @@ def tampered() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     entries = base64.b64decode(table["refusal"])
     for at in (1, len(entries) // 16):
         yield f"steeper at {at}", table, {**table, "refusal": encoded(entries[: 8 * at] + entries[8 * at + 8 :])}
-    optimal, laplace = (settings_of(form.calibrate(**BUDGET)) for form in world.FORMS.values())
+    optimal, laplace = (settings_of(made(**BUDGET)) for made in world.SINGLE.values())
     answers = base64.b64decode(optimal["refusal"])
     yield "an entry short", optimal, {**optimal, "refusal": encoded(answers[8:])}
     yield "an entry skipped", optimal, {**optimal, "refusal": encoded(answers[:8] + answers[16:])}
