@@ -88,16 +88,6 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
         return cls(stream, None, plan.teachers.count)
 
     @property
-    def epsilon(self) -> float:
-        """ε of the mechanism."""
-        return self.mechanism.epsilon
-
-    @property
-    def delta(self) -> float:
-        """δ of the mechanism."""
-        return self.mechanism.delta
-
-    @property
     def teachers(self) -> int:
         """Number of shards."""
         return self.shards

@@ -62,11 +62,6 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
             about["constant"] = constant
         return cls(mechanism, about, tuple(plan.data.classes))
 
-    @property
-    def delta(self) -> float:
-        """δ of the mechanism."""
-        return self.mechanism.delta
-
     def depends(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002, since its settings name everything
         """Its settings."""
         return {"tried": self.settings()}

@@ -51,16 +51,6 @@ class TalliesAsk(Ask[Tallies]):
     purpose: ClassVar[str] = LABELS
 
     @property
-    def epsilon(self) -> float:
-        """ε of the mechanism."""
-        return self.mechanism.epsilon
-
-    @property
-    def delta(self) -> float:
-        """δ of the mechanism."""
-        return self.mechanism.delta
-
-    @property
     def queries(self) -> int:
         """Number of steps: rounds, or releases of a season."""
         return self.mechanism.queries

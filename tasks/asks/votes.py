@@ -76,16 +76,6 @@ class VotesAsk(StreamAsk[Mechanism]):
         return cls(Relabelled(inner=made(*settings.inner), relabelling=settings), plan, digests)
 
     @property
-    def epsilon(self) -> float:
-        """ε of the plan's labels."""
-        return self.plan.epsilon_of_labels
-
-    @property
-    def delta(self) -> float:
-        """δ of the plan."""
-        return self.plan.privacy.delta
-
-    @property
     def teachers(self) -> int:
         """Number of teachers."""
         return self.plan.teachers.count

@@ -28,11 +28,16 @@ ROUNDING = 1e-9
 class Priced(Protocol):
     """A mechanism's settings and their cost.
 
-    calibrated   names of settings that calibration computes in floating point, and rounds to whole numbers
+    epsilon, delta   what they claim of a session at its end
+    calibrated       names of settings that calibration computes in floating point, and rounds to whole numbers
     """
 
     @property
     def name(self) -> str: ...
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
     @property
     def calibrated(self) -> Collection[str]: ...
     @property
@@ -52,16 +57,8 @@ class PaysAsItGoes(Priced, Protocol):
     def per_refusal(self) -> Cost | None: ...
 
 
-class AnswersOnce(Priced, Protocol):
-    """A mechanism with one answer."""
-
-    @property
-    def epsilon(self) -> float: ...
-
-
 Answering = TypeVar("Answering", bound=Priced)
 Lasting = TypeVar("Lasting", bound=PaysAsItGoes)
-Single = TypeVar("Single", bound=AnswersOnce)
 
 
 @dataclass(frozen=True)
@@ -82,14 +79,14 @@ class Ask(ABC, Generic[Answering]):
     part: ClassVar[str] = LEARNING
 
     @property
-    @abstractmethod
     def epsilon(self) -> float:
         """ε that the session claims at its end."""
+        return self.mechanism.epsilon
 
     @property
-    @abstractmethod
     def delta(self) -> float:
         """δ that the session claims at its end."""
+        return self.mechanism.delta
 
     @property
     def cost(self) -> Cost:
@@ -172,7 +169,7 @@ class StreamAsk(Ask[Lasting]):
 
 
 @dataclass(frozen=True)
-class SingleAsk(Ask[Single]):
+class SingleAsk(Ask[Answering]):
     """A question with one answer, which ends its session.
 
     about   other public facts of the question, as JSON
@@ -185,16 +182,6 @@ class SingleAsk(Ask[Single]):
 
     form: ClassVar[FormName]
     file: ClassVar[str]
-
-    @property
-    def epsilon(self) -> float:
-        """ε of the mechanism."""
-        return self.mechanism.epsilon
-
-    @property
-    def delta(self) -> float:
-        """None, unless its mechanism has one."""
-        return 0.0
 
     @property
     def queries(self) -> int:

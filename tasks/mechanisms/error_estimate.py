@@ -31,6 +31,7 @@ class ErrorEstimate(PublicSettings):
     )
     releases: ClassVar[str] = ""
     command: ClassVar[str] = "concord estimate PLAN"
+    delta: ClassVar[float] = 0.0
     of_ask: ClassVar[Collection[str]] = ("share",)
 
     epsilon: float

@@ -104,6 +104,7 @@ class Universal(PublicSettings):
     )
 
     releases: ClassVar[str] = "one hypothesis of a class, chosen by its errors on the private rows"
+    delta: ClassVar[float] = 0.0
     of_ask: ClassVar[Collection[str]] = ("hypotheses", "features", "digest", "candidates")
 
     epsilon: Annotated[float, Field(gt=0)]

@@ -98,6 +98,14 @@ class Mechanism(Protocol):
     # How it pays and ends ---------------------------------------------------------------------------------------------
 
     @property
+    def epsilon(self) -> float:
+        """ε that it claims at its end."""
+
+    @property
+    def delta(self) -> float:
+        """δ that it claims at its end."""
+
+    @property
     def cost(self) -> Cost:
         """Cost at its end, computed from the settings that run."""
 
