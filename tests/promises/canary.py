@@ -54,14 +54,14 @@ def canary_tables(folder: Path, rows: pl.DataFrame | None = None, *, labels: boo
     return tables
 
 
-def relabelling(tables: dict[str, Any], **relabel: Any) -> dict[str, Any]:
+def relabelling(tables: dict[str, Any]) -> dict[str, Any]:
     """That plan, with labels of a secret half of the units from one hypothesis.
 
     Its own numbers are below those that are searched for.
     """
     return {
         **tables,
-        "relabel": {"hypotheses": "stumps", "features": ["size"], "share": 0.5, **relabel},
+        "relabel": {"hypotheses": "stumps", "features": ["size"], "share": 0.5},
         "labeling": {"mechanism": "noisy_votes", "queries": 900, "batch": 128},
     }
 

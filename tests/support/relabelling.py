@@ -12,12 +12,12 @@ KEY = bytes(range(32))
 K = 30
 
 
-def tables(folder: Path, **relabel: Any) -> dict[str, Any]:
+def tables(folder: Path) -> dict[str, Any]:
     """A plan that relabels by stumps on one of the columns that decide the label."""
     found = tables_of_plan(folder)
     found["teachers"] = {"count": K, "block": 20, "estimator": "sklearn.tree.DecisionTreeClassifier"}
     found["teachers"]["params"] = {"max_depth": 2}
-    found["relabel"] = {"hypotheses": "stumps", "features": ["size"], "share": 0.3, **relabel}
+    found["relabel"] = {"hypotheses": "stumps", "features": ["size"], "share": 0.3}
     found["labeling"] = {"mechanism": "noisy_votes", "queries": 2000, "batch": 128}
     return found
 
@@ -25,12 +25,10 @@ def tables(folder: Path, **relabel: Any) -> dict[str, Any]:
 class Small:
     """The stages before the door, one by one, over a private table, or over existing tables."""
 
-    def __init__(
-        self, folder: Path, private: pl.DataFrame | None = None, *, unit: str | None = "person", **relabel: Any
-    ) -> None:
+    def __init__(self, folder: Path, private: pl.DataFrame | None = None, *, unit: str | None = "person") -> None:
         if private is not None:
             write_tables(folder / "data", private)
-        self.plan = changed(tables(folder / "data", **relabel), data__unit=unit)
+        self.plan = changed(tables(folder / "data"), data__unit=unit)
         self.vault = world.Vault(folder / "vault")
         self.encoding: world.Encoding = world.learn_encoding(self.plan)
         staged = world.stage_public(self.plan.path("public"), self.encoding, self.vault, "public", 128)
