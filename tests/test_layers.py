@@ -5,6 +5,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import TypeGuard
@@ -17,9 +18,6 @@ from tests.world import CATALOGUE, STUDENT_TEST
 ROOT = Path(__file__).parents[1]
 HOUSE = House(ROOT)
 FACADE = "tests/world.py"
-TESTS = {
-    str(file.relative_to(ROOT)): ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "tests").rglob("*.py")
-}
 
 TYPES = {"concord.artifacts", "concord.__version__"}
 PURE = {"numpy", "scipy", "dp_accounting"}
@@ -94,6 +92,13 @@ ALONE = {
 """What one file knows and no other: who reads MLflow to verify loads nothing that writes."""
 IMPURE = {"os", "pathlib", "io", "time", "datetime", "tempfile", "socket", "subprocess", "random", "secrets"}
 """Of the standard library, what a mechanism does without."""
+
+
+@cache
+def trees_of_tests() -> dict[str, ast.Module]:
+    """The files of tests, parsed when first looked at: it takes a second, and each worker collects this file."""
+    files = (ROOT / "tests").rglob("*.py")
+    return {str(file.relative_to(ROOT)): ast.parse(file.read_text(encoding="utf-8")) for file in files}
 
 
 def room_of(path: str) -> str:
@@ -326,7 +331,7 @@ def _names(node: ast.stmt) -> Iterator[str]:
 
 def test_our_packages_are_known_by_one_name() -> None:
     """A module imported as `tasks.…` beside `concord.tasks.…` would be there twice."""
-    for path, tree in (HOUSE.trees | TESTS).items():
+    for path, tree in (HOUSE.trees | trees_of_tests()).items():
         assert not {name for name in imported(tree) if name.split(".")[0] in ("flows", "tasks", "artifacts")}, path
 
 
@@ -334,9 +339,11 @@ def test_tests_reach_the_product_through_one_facade() -> None:
     """So a module that moves, or is split or joined, changes no other test; and tests patch by the object, or where
     another process is told, by its name in the façade."""
     deep = re.compile(r"concord\.(flows|tasks|artifacts)\.")
-    for path in TESTS.keys() - {FACADE}:
-        assert not {name for name in imported(TESTS[path]) if deep.match(name)}, path
-        patched = {ast.unparse(node.args[0]).strip("f'") for node in ast.walk(TESTS[path]) if _sets_attribute(node)}
+    for path in trees_of_tests().keys() - {FACADE}:
+        assert not {name for name in imported(trees_of_tests()[path]) if deep.match(name)}, path
+        patched = {
+            ast.unparse(node.args[0]).strip("f'") for node in ast.walk(trees_of_tests()[path]) if _sets_attribute(node)
+        }
         assert not {name for name in patched if deep.match(name)}, path
 
 
@@ -347,26 +354,30 @@ def _sets_attribute(node: ast.AST) -> TypeGuard[ast.Call]:
 def test_no_test_imports_another() -> None:
     """What tests share is in tests/support, or beside them in a file without tests."""
     files = {
-        path.removesuffix(".py").replace("/", ".") for path in TESTS if path.rpartition("/")[2].startswith("test_")
+        path.removesuffix(".py").replace("/", ".")
+        for path in trees_of_tests()
+        if path.rpartition("/")[2].startswith("test_")
     }
     taken = {
         path: {name for name in imported(tree) if files & {name, name.rpartition(".")[0]}}
-        for path, tree in TESTS.items()
+        for path, tree in trees_of_tests().items()
     }
     assert {path: names for path, names in taken.items() if names} == {}
 
 
 def test_a_file_takes_the_facade_whole_or_names_of_it_on_one_line() -> None:
-    for path, tree in TESTS.items():
+    for path, tree in trees_of_tests().items():
         taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "tests.world"]
         assert not (taken and "tests.world" in imported(tree)), path
         assert all(node.lineno == node.end_lineno for node in taken), path
 
 
 def test_the_facade_offers_what_some_test_takes() -> None:
-    offered = {alias.asname or alias.name for node in ast.walk(TESTS[FACADE]) for alias in _of_the_product(node)}
-    taken = {name.removeprefix("tests.world.") for tree in TESTS.values() for name in imported(tree)}
-    for path in TESTS.keys() - {FACADE}:
+    offered = {
+        alias.asname or alias.name for node in ast.walk(trees_of_tests()[FACADE]) for alias in _of_the_product(node)
+    }
+    taken = {name.removeprefix("tests.world.") for tree in trees_of_tests().values() for name in imported(tree)}
+    for path in trees_of_tests().keys() - {FACADE}:
         taken |= {*re.findall(r"\bworld\.(\w+)", (ROOT / path).read_text("utf-8"))}
     assert offered - taken == set()
 

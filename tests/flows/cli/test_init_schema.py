@@ -56,8 +56,9 @@ def given(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture(autouse=True)
 def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where only the plan is looked at, a sketch is simulated by one draw of rows."""
+    """Where only the plan is looked at, a sketch is simulated by one draw of rows, with a strong signal."""
     monkeypatch.setattr(world.advice_rehearse_sketch, "DRAWS", 1)
+    monkeypatch.setattr(world.advice_rehearse_sketch, "SIGNALS", ("strong",))
 
 
 def write(path: str, rows: pl.DataFrame) -> None:

@@ -89,8 +89,11 @@ def test_some_plans_never_count_them(given: dict[str, Any], changes: dict[str, d
     assert said(plan, world.PublicFacts.of(plan)) is None
 
 
-def test_a_rehearsal_of_all_or_of_some_columns_asks_about_them_too(given: dict[str, Any]) -> None:
+def test_a_rehearsal_of_all_or_of_some_columns_asks_about_them_too(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of some columns it has as many units for each cell as of all."""
+    monkeypatch.setattr(world.advice_rehearse_tallies, "DRAWS", 1)
     plan = world.parse_plan(given)
     public = world.PublicFacts.of(plan)
     whole = world.expect_tallies(plan, public)
