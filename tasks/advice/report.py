@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Self
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotCovered, WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, cap_in_words, lifetime_in_words
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.home_contents import checked_ledger
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, NOTHING
@@ -32,7 +31,7 @@ from concord.artifacts.sessions import Session
 from concord.tasks.advice.planned import PlannedVotes, check_columns, decided, planned_sketch, planned_tallies
 from concord.tasks.advice.public_facts import PublicFacts
 from concord.tasks.data.grid import grid_of
-from concord.tasks.data.sources import not_local, with_snapshots
+from concord.tasks.data.sources import with_public_snapshots
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.student.synthetic import ROWS
@@ -47,9 +46,7 @@ def plan_report(path: Path, home: Path) -> dict[str, Any]:
     home   the home whose ledger, if there is one, has the domain's remaining budget
     Raises WrongInput if the plan is not valid, BudgetRefused if the domain does not cover it.
     """
-    plan = load_plan(path)
-    if fields := not_local(plan).keys() & {"public", "test"}:
-        plan = with_snapshots(plan, Vault(home / "vault"), *fields)
+    plan = with_public_snapshots(load_plan(path), home)
     account, asks = Account.of(plan, home), plan.ways != ("hypothesis",)
     public = PublicFacts.of(plan, account.domain.filter.order) if asks and plan.data.public is not None else None
     plan = as_decided(plan, public)

@@ -32,6 +32,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from secrets import token_hex
 from typing import Any, cast
 from urllib.parse import quote
@@ -110,6 +111,12 @@ def with_snapshots(plan: Plan, vault: Vault, *fields: str, again: bool = False) 
         write = partial(read_table, table, f"data.{field}")
         snapshots[field] = snapshot_at(vault, place, write, again=again and frame is None)
     return plan.model_copy(update={"data": plan.data.model_copy(update=snapshots)}) if snapshots else plan
+
+
+def with_public_snapshots(plan: Plan, home: Path) -> Plan:
+    """As `with_snapshots`, in that home, of the public tables alone: for what reads no private row."""
+    fields = not_local(plan).keys() & {"public", "test"}
+    return with_snapshots(plan, Vault(home / "vault"), *fields) if fields else plan
 
 
 class SnapshotWriter:
