@@ -62,13 +62,19 @@ PROBABILITY_DIGITS = 6
 def evaluate(student: "Pipeline", path: str, encoding: Encoding, groups: Sequence[str] = ()) -> AnyPublicTest:
     """Figures of a published student on the public labelled rows at `path`, and for each group of them; of a student of
     tallies, at both operating points. Raises WrongInput if the table does not fit."""
-    from concord.tasks.student.concord_tallied import Tallied  # which imports scikit-learn
-
     _, truth = labelled_rows(path, encoding)
     table = open_public(path, "data.test", encoding.format)
     raw = pl.concat(table.frames(encoding.asked), how="vertical_relaxed")
-    model, X = student["student"], student[:-1].transform(raw)
-    if encoding.bounds is not None:
+    return figures(student["student"], student[:-1].transform(raw), truth, encoding, path, groups)
+
+
+def figures(
+    model: Any, X: Any, truth: NDArray[Any], encoding: Encoding, path: str, groups: Sequence[str]
+) -> AnyPublicTest:
+    """Figures of a model on its matrix X of the rows at `path`; `truth` (rows,) are their class indices, or numbers."""
+    from concord.tasks.student.concord_tallied import Tallied  # which imports scikit-learn
+
+    if not encoding.classes:
         test: AnyPublicTest = number_measured(truth, model.predict(X), encoding.label, digest_of_table(path))
     else:
         test = measured(model, X, truth, encoding, path)

@@ -41,17 +41,13 @@ from concord.artifacts.measures import LEAST_OF_GROUP, AnyPublicTest, GroupMeasu
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import SCHEMA_FIELD, Encoding, Ref
 from concord.tasks.data.cells import cast_numbers, class_index
-from concord.tasks.data.encode import grouping
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.student.evaluate import (
-    Predictions,
-    at_prior_odds,
     at_threshold,
     class_probabilities,
     digest_of_table,
-    measured,
-    number_measured,
+    figures,
     remembered,
     shares,
 )
@@ -182,10 +178,14 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     student = load(read(certificate.student.file))
     columns = columns_read(student)
     equal("the features", [*certificate.features], [*columns])
-    rows, truth = _rows(columns, test, table)
+    names = () if isinstance(test, NumberTest) else tuple(item.name for item in test.classes)
+    words = tuple(name for name, field in columns.items() if field == SCHEMA_FIELD)
+    form = format_of(table, field="--test")
+    encoding = Encoding(columns=(), label=test.label, classes=names, format=form, words=words)
+    rows, truth = _rows(columns, encoding, table)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
-        _check_student(test, student, rows, truth, table)
+        _check_student(test, student[-1], student[:-1].transform(rows), truth, encoding, table)
     return f"{follows}, and those from the student and the {test.rows:,} rows of the table"
 
 
@@ -231,43 +231,33 @@ def _groups_follow(test: AnyPublicTest, column: str, groups: Sequence[GroupMeasu
         raise NotVerified(f"the figures of the groups by {column!r} do not make those of all rows")
 
 
-def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth: Any, path: str) -> None:
-    """Raise NotVerified if the student does not give these figures on these rows."""
-    names = () if isinstance(test, NumberTest) else tuple(item.name for item in test.classes)
-    predictions = Predictions.of(student, rows, truth, names)
-    if isinstance(test, NumberTest):
-        again = number_measured(truth, np.asarray(predictions.predicted, np.float64), test.label, test.table)
+def _check_student(test: AnyPublicTest, model: Any, X: Any, truth: Any, encoding: Encoding, path: str) -> None:
+    """Raise NotVerified if a model gives other figures on its matrix X of the rows at `path`, whose class indices, or
+    numbers, are `truth` (rows,)."""
+    again = figures(model, X, truth, encoding, path, [*dict.fromkeys(group.column for group in test.groups)])
+    if isinstance(test, NumberTest) and isinstance(again, NumberTest):
         equal("the rows of the public test", again.rows, test.rows)
         alike("the RMSE of the mean", again.mean_rmse, test.mean_rmse)
         alike("the RMSE", again.rmse, test.rmse, TIED_SHARE * test.mean_rmse)
         alike("R²", again.r2, test.r2, RANKED)
-    else:
-        encoding = Encoding(columns=(), label=test.label, classes=names)
-        _check_answers(test, measured(student, rows, truth, encoding, path))
-        if test.thresholds and (odds := class_probabilities(student, rows, names)) is not None:
+    elif isinstance(test, PublicTest) and isinstance(again, PublicTest):
+        _check_answers(test, again)
+        if test.thresholds and (odds := class_probabilities(model, X, encoding.classes)) is not None:
             for threshold in test.thresholds:
-                at, what = names.index(threshold.name), f"of {threshold.name!r} at its threshold"
+                at, what = encoding.classes.index(threshold.name), f"of {threshold.name!r} at its threshold"
                 due = at_threshold(threshold.name, threshold.least, odds[:, at], truth == at)
                 alike(f"the recall {what}", due.recall, threshold.recall, RANKED)
                 alike(f"the precision {what}", due.precision, threshold.precision, RANKED)
         if test.prior_odds is not None:
-            equal("the other operating point", "point" in student["student"].get_params(), True)
-            at_odds = at_prior_odds(student["student"], student[:-1].transform(rows), truth, names)
+            equal("whether there is another operating point", again.prior_odds is not None, True)
             for what, figure in test.prior_odds:
-                alike(f"the {what.replace('_', ' ')} at prior odds", getattr(at_odds, what), figure, RANKED)
-    if columns := [*dict.fromkeys(group.column for group in test.groups)]:
-        from concord.tasks.student.model import columns_read
-
-        own_words = tuple(name for name, field in columns_read(student).items() if field == SCHEMA_FIELD)
-        form = format_of(path, field="--test")
-        encoding = Encoding(columns=(), label=test.label, classes=names, format=form, words=own_words)
-        for column, words in grouping(path, columns, encoding).items():
-            groups = [group for group in test.groups if group.column == column]
-            named = sorted((group.group for group in groups), key=repr)  # a word may be None too
-            equal(f"the groups by {column!r}", named, sorted(words.unique().to_list(), key=repr))
-            for group in groups:
-                of_group = np.asarray(words.eq_missing(group.group))
-                _check_group(group, predictions.group(column, group.group, of_group), test)
+                alike(f"the {what.replace('_', ' ')} at prior odds", getattr(again.prior_odds, what), figure, RANKED)
+    for column, of_column in groupby(test.groups, key=lambda group: group.column):
+        groups, due_groups = [*of_column], {group.group: group for group in again.groups if group.column == column}
+        named = sorted((group.group for group in groups), key=repr)  # a word may be None, too
+        equal(f"the groups by {column!r}", named, sorted(due_groups, key=repr))
+        for group in groups:
+            _check_group(group, due_groups[group.group], test)
 
 
 def _check_answers(test: PublicTest, again: PublicTest) -> None:
@@ -319,12 +309,11 @@ def _table(test: AnyPublicTest, named: str | None, home: Path | None) -> str | N
     return path if digest == test.table else None
 
 
-def _rows(features: Mapping[str, str], test: AnyPublicTest, path: str) -> tuple[pl.DataFrame, Any]:
+def _rows(features: Mapping[str, str], encoding: Encoding, path: str) -> tuple[pl.DataFrame, Any]:
     """The raw rows at `path`, and their class indices or numbers (rows,)."""
-    table = open_public(path, "--test", format_of(path, field="--test"))
-    rows = pl.concat(table.frames({**features, test.label: "data.label"}), how="vertical_relaxed")
-    if isinstance(test, NumberTest):
-        return rows.drop(test.label), cast_numbers(rows[test.label])
-    names = tuple(item.name for item in test.classes)
-    truth = rows.select(class_index(test.label, rows.schema[test.label], names)).to_series().to_numpy()
-    return rows.drop(test.label), truth.astype(np.int64)
+    table, label = open_public(path, "--test", encoding.format), encoding.label
+    rows = pl.concat(table.frames({**features, label: "data.label"}), how="vertical_relaxed")
+    if not encoding.classes:
+        return rows.drop(label), cast_numbers(rows[label])
+    truth = rows.select(class_index(label, rows.schema[label], encoding.classes)).to_series().to_numpy()
+    return rows.drop(label), truth.astype(np.int64)

@@ -209,10 +209,10 @@ def test_rows_of_a_category_none_were_in_one_group_with_those_without_any(tmp_pa
     }
     accuracies = {each.group: each.accuracy.value for each in found.groups if each.accuracy}
     assert accuracies["None"] < 0.1 < 0.9 < min(accuracies[None], accuracies["gas"])
-    rows = frame.select("size", "gas")
-    world._check_student(found, made, rows, truth, path)
+    given = made["student"], made[:-1].transform(frame.select("size", "gas")), truth, encoding, path
+    world._check_student(found, *given)
     with pytest.raises(world.NotVerified, match="the groups by 'gas'"):
-        world._check_student(found.model_copy(update={"groups": found.groups[1:]}), made, rows, truth, path)
+        world._check_student(found.model_copy(update={"groups": found.groups[1:]}), *given)
 
 
 def test_a_number_s_groups_have_errors(tmp_path: Path) -> None:
@@ -269,10 +269,12 @@ def test_a_figure_that_is_not_the_student_s_is_found(tmp_path: Path) -> None:
     found, rows = by_groups(path, NAMED, ("sex", "region")), pl.read_parquet(path)
     assert isinstance(found, world.PublicTest)
     raw, truth = rows.select("size"), (rows["kind"] == "yes").to_numpy().astype(np.int64)
-    world._check_student(found, named_student(), raw, truth, path)
+    student = named_student()
+    given = student["student"], student[:-1].transform(raw), truth, NAMED, path
+    world._check_student(found, *given)
     for change, named in EDITS:
         with pytest.raises(world.NotVerified, match=named):
-            world._check_student(change(found), named_student(), raw, truth, path)
+            world._check_student(change(found), *given)
     for values in ({"rows": 1}, {"accuracy": world.share(1, 2)}):
         with pytest.raises(world.NotVerified, match="'sex'"):
             world._groups_follow(found, "sex", changed(found, 0, **values).groups[:2])

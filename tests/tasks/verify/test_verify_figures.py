@@ -130,16 +130,18 @@ def test_every_interval_that_is_narrower_wider_or_missing_is_found(small: World)
             found(small, {f"{place}.low": -math.inf})
 
 
-def test_errors_of_equal_numbers_are_found_again() -> None:
+def test_errors_of_equal_numbers_are_found_again(tmp_path: Path) -> None:
     """Rounding gave their mean another value, and their spread one that no other machine would have."""
     truth = np.full(7, 1e6 + 0.1)
     rows, off = pl.DataFrame({"at": np.linspace(0, 1, 7)}), 1.0
     student = SimpleNamespace(predict=lambda rows: truth + off * rows["at"].to_numpy())
     test = world.number_measured(truth, student.predict(rows), "cost", "")
-    world._check_student(test, student, rows, truth, "")
+    rows.write_parquet(table := str(tmp_path / "test.parquet"))
+    given = student, rows, truth, world.Encoding(columns=(), label="cost", classes=()), table
+    world._check_student(test, *given)
     off = 2.0
     with pytest.raises(world.NotVerified, match="the RMSE is"):
-        world._check_student(test, student, rows, truth, "")
+        world._check_student(test, *given)
 
 
 def test_a_threshold_that_is_another_or_left_out_is_found(tmp_path: Path) -> None:
@@ -152,12 +154,12 @@ def test_a_threshold_that_is_another_or_left_out_is_found(tmp_path: Path) -> Non
     encoding = world.Encoding(columns=(), label="kind", classes=("no", "yes"))
     test = world.measured(model, rows, truth, encoding, table)
     (threshold,) = test.thresholds
-    world._check_student(test, model, rows, truth, table)
+    world._check_student(test, model, rows, truth, encoding, table)
     lower = threshold.model_copy(update={"least": threshold.least / 2})
     higher = threshold.model_copy(update={"recall": world.share(1, 1)})
     for wrong, named in (((lower,), "at its threshold"), ((higher,), "at its threshold"), ((), "with a threshold")):
         with pytest.raises(world.NotVerified, match=named):
-            world._check_student(test.model_copy(update={"thresholds": wrong}), model, rows, truth, table)
+            world._check_student(test.model_copy(update={"thresholds": wrong}), model, rows, truth, encoding, table)
 
 
 ABOUT: dict[str, Any] = {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True}
