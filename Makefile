@@ -61,7 +61,7 @@ data: install
 install: .venv/share/concord
 
 .venv/share/concord: .venv/installed
-	.venv/bin/python -m concord.flows.server
+	.venv/bin/python -m concord.flows.install
 	touch .venv/share/concord
 
 .venv/installed: pyproject.toml constraints.txt

@@ -3,7 +3,8 @@
 Offers       `api` (run, refresh, ask, load_student, and the commands) and its `results`; `classifier`
              (in scikit-learn's manner); the flows: `learn` (learn, extend, study again), `refresh` (one
              release of a stream), `ask` (questions to every shard, an estimate, the test of a student); `operation`
-             (what they have in common: a deployment runs them as they are); `server` (Prefect, on its server), `cli`
+             (what they have in common: a deployment runs them as they are); `server` (Prefect, on its server), `page`
+             (MLflow's, for `concord ui`), `install` (what an installation does once), `cli`
 Its own      `vote`, `tally`, `sketch` and `hypothesis` (the ways to learn: what each asks, counts, releases and fits),
              `season` (the periods of a stream, and its clock); `run` (the context of a run, and the values its steps
              exchange), `private_stages` (stages that work in the vault), `public_stages` (stages that work on

@@ -116,7 +116,7 @@ def _credentials(address: str) -> Any:
     from distributed import Security
 
     url = urlsplit(address)
-    if server.own_server.get() is not None and url.hostname not in HERE:
+    if not server.is_named() and url.hostname not in HERE:
         raise EnvironmentFailed(
             f"teachers.address names {address}, whose workers cannot reach the Prefect server that this command starts "
             f"for itself: start one that they can, and name it by {server.ADDRESS_VARIABLE}"

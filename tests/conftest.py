@@ -122,7 +122,7 @@ def prefect_server() -> Iterator[None]:
     from prefect.settings import PREFECT_API_URL
     from prefect.testing import utilities
 
-    from tests.world import NO_BLOCKS, UNRECORDED, copy_empty
+    from tests.world import UNRECORDED, copy_empty
 
     def folder_of_database() -> str:
         folder = Path(tempfile.mkdtemp())
@@ -131,7 +131,7 @@ def prefect_server() -> Iterator[None]:
 
     assert prefect.main
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (NO_BLOCKS | UNRECORDED).items():
+        for name, value in UNRECORDED.items():
             if "TASK_RUN" not in name:  # tests look at tasks, and at no other record
                 patch.setenv(name, value)
         patch.setattr(utilities, "_find_available_port", own_port)

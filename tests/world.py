@@ -413,14 +413,12 @@ if TYPE_CHECKING:
         STAGES, RowsNotPaid, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,
         spent_in_words, stage_named
     )
+    from concord.flows.page import Page
     from concord.flows.refresh import refresh
     from concord.flows.results import Run, budget_of, erased
     from concord.flows.run import Admitted, PrivateFiles, RunContext, running
     from concord.flows.season import NewUnits
-    from concord.flows.server import (
-        ADDRESS_VARIABLE, DATABASE, NAMED, NO_BLOCKS, UNRECORDED, Page, Server, database_of_its_own, engine,
-        own_server, serving
-    )
+    from concord.flows.server import ADDRESS_VARIABLE, DATABASE, UNRECORDED, Server, engine, serving
     from concord.flows.stage import (
         Begun, Call, Described, Disclosure, Stages, Steps, mapped, on_workers, stage
     )

@@ -3,7 +3,7 @@
     PREFIX/share/concord/PACKAGE-VERSION-SHA256.db      PREFIX: the environment that the packages are installed in
 
 Prefect and MLflow make a new database by hundreds of migrations, which take seconds; `make install` has them do it once
-(`python -m concord.flows.server`).
+(`python -m concord.flows.install`).
 
 Assumes      a user who may write to PREFIX may replace the packages there as well
 Guarantees   only a file is copied whose name matches its version and digest, that this user or root owns and nobody

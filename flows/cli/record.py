@@ -246,7 +246,7 @@ def ui_command(
     """
     from concord.artifacts.settings import Settings
     from concord.flows.home import reopen
-    from concord.flows.server import Page
+    from concord.flows.page import Page
 
     home = reopen(home)
     tracked = Settings.now().store_of(home)
@@ -258,5 +258,5 @@ def ui_command(
         return
     page = Page(home, port, runs)
     say(f"audit view: {page.address} (this address is for you alone; end with Ctrl-C)")
-    page.wait()
+    page.process.wait()
     raise EnvironmentFailed(page.ended)

@@ -108,7 +108,7 @@ def test_of_two_threads_that_save_a_student_neither_leaves_mlflow_changed(
 
 ROOT = Path(__file__).parents[2]
 FILLED = {
-    *(f"flows/{name}.py" for name in ("server", "hosted", "cli/app")),
+    *(f"flows/{name}.py" for name in ("server", "page", "install", "cli/app")),
     "artifacts/process.py",
     "tasks/asking/questions.py",
     "tasks/verify/checks.py",

@@ -1,42 +1,54 @@
 """The database of a command's own server: new, its own, and gone with it; and a server that cannot write to it."""
 
-import asyncio
-import logging
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.logging.handlers import APILogWorker
 
 from tests.support.processes import own_environment
-from tests.world import DATABASE, NAMED, EnvironmentFailed, database_of_its_own, engine, flows_server, sqlite_file, tidy
+from tests.world import DATABASE, EnvironmentFailed, Server, flows_server, serving, sqlite_file, tidy
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+
+class Child:
+    """The process of a server that goes on."""
+
+    def poll(self) -> None:
+        pass
+
+
+class Stub:
+    """A server that was started; what it cannot write, its answers say."""
+
+    process = Child()
+
+    def __init__(self, home: Path, database: Path) -> None:
+        self.database, self.cannot = database, f"it cannot go on (see {home / 'prefect' / 'server.log'})"
+
+    def stop(self) -> None:
+        self.stopped = True
 
 
 @pytest.fixture(params=["home", "odd?home"])
 def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder, in an environment that names no database and no server."""
-    for name in (*NAMED, "PREFECT_API_URL"):
-        monkeypatch.delenv(name, raising=False)
+    """A home folder, in which no server is started."""
+    monkeypatch.setattr(flows_server, "Server", Stub)
     (tmp_path / request.param / "prefect").mkdir(parents=True)
     return tmp_path / str(request.param)
 
 
-def place_of(database: Mapping[str, str]) -> Path:
-    found = sqlite_file(database[DATABASE])
-    assert found is not None
-    return found
+def place_of(server: Server) -> Path:
+    """Where the database of a stub is."""
+    place: Path = vars(server)["database"]
+    return place
 
 
 def test_it_is_its_owner_s_alone_and_goes_with_its_server(home: Path) -> None:
-    with database_of_its_own(home) as database:
-        place = place_of(database)
+    with serving(home) as server:
+        place = place_of(server)
         place.touch()  # if there was no empty one to copy, as the server makes it
         assert place.is_relative_to(home)
         assert place.parent.stat().st_mode & 0o777 == 0o700
@@ -45,7 +57,7 @@ def test_it_is_its_owner_s_alone_and_goes_with_its_server(home: Path) -> None:
 
 def test_no_two_servers_share_one(home: Path) -> None:
     """Of four first runs one ended: their servers had raced the migration of one database."""
-    with database_of_its_own(home) as one, database_of_its_own(home) as other:
+    with serving(home) as one, serving(home) as other:
         tidy(home)
         places = {place_of(one), place_of(other)}
         assert len(places) == 2
@@ -55,10 +67,9 @@ def test_no_two_servers_share_one(home: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from concord.flows.server import database_of_its_own
-with database_of_its_own(Path(sys.argv[1])) as database:
-    (found,) = Path(sys.argv[1]).rglob("server.*")
-    (found / "prefect.db").touch()
+from concord.flows import server
+server.Server = lambda home, database: database.touch()
+with server.serving(Path(sys.argv[1])):
     os._exit(0)
 """
 
@@ -70,55 +81,30 @@ def test_that_of_a_killed_command_is_removed_by_the_next(home: Path) -> None:
     assert not [*home.rglob("prefect.db")]
 
 
-@pytest.mark.parametrize("variable", NAMED)
-def test_one_that_the_environment_names_is_used(home: Path, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(variable, "postgresql+asyncpg://elsewhere/prefect")
-    with database_of_its_own(home) as database:
-        assert database == {}
-        assert [file for file in home.rglob("*") if file.is_file()] == []
+def test_no_setting_of_prefect_that_the_environment_has_is_its(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prefect").mkdir()
+    for name in (DATABASE, "prefect_server_database_connection_url", "PREFECT_SERVER_API_BASE_PATH"):
+        monkeypatch.setenv(name, "postgresql+asyncpg://elsewhere/prefect")
+    given, start = dict[str, str](), subprocess.Popen
 
+    def started(words: list[str], **settings: Any) -> subprocess.Popen[bytes]:
+        given.update(settings["env"])
+        return start(words, **settings)
 
-class Stub:
-    """A server that was started; what it cannot write, its answers say."""
-
-    def __init__(self, home: Path, _: Mapping[str, str]) -> None:
-        self.log, self.lost, self.ended = home / "prefect" / "server.log", False, "it ended"
-        self.cannot = f"it cannot go on (see {self.log})"
-
-    address, password = "http://127.0.0.1:9/api", "concord:secret"
-
-    def check_answers(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        self.stopped = True
+    monkeypatch.setattr(subprocess, "Popen", started)
+    Server(tmp_path, tmp_path / "new.db").stop()
+    assert sqlite_file(given[DATABASE]) == tmp_path / "new.db"
+    assert "elsewhere" not in str(given)
 
 
 @pytest.mark.parametrize(("status", "raised"), [(500, EnvironmentFailed), (404, PrefectHTTPStatusError)])
 def test_a_disk_that_is_full_under_prefects_database_is_one_sentence(
-    home: Path, monkeypatch: pytest.MonkeyPatch, status: int, raised: type[Exception]
+    home: Path, status: int, raised: type[Exception]
 ) -> None:
-    monkeypatch.setattr(flows_server, "Server", Stub)
     asked = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs/set_state")
     answer = httpx.Response(status, request=asked)
     with (
         pytest.raises(raised, match=r"cannot go on \(see .*server.log\)" if status == 500 else "Internal"),
-        flows_server.serving(home),
+        serving(home),
     ):
         raise PrefectHTTPStatusError("Internal Server Error", request=asked, response=answer)
-
-
-def test_logs_that_a_server_on_a_full_disk_does_not_take_are_no_matter_for_the_console(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(flows_server, "Server", Stub)
-
-    class Refusing:
-        async def create_logs(self, _: object) -> None:
-            raise OSError("500 Internal Server Error")
-
-    before, worker = logging.raiseExceptions, SimpleNamespace(_client=Refusing())
-    with engine(home):
-        asyncio.run(APILogWorker._handle_batch(worker, []))  # type: ignore[arg-type]  # all it asks of itself
-    assert capsys.readouterr().err == ""
-    assert logging.raiseExceptions is before

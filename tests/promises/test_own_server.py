@@ -17,7 +17,7 @@ from prefect import flow
 
 from tests.deployments.services import until
 from tests.support.processes import alone, own_environment
-from tests.world import ADDRESS_VARIABLE, EnvironmentFailed, Server, engine, flows_server, own_server, serving
+from tests.world import ADDRESS_VARIABLE, EnvironmentFailed, Server, engine, flows_server, serving
 
 ASKED = "/api/flow_runs/filter"
 
@@ -25,16 +25,8 @@ ASKED = "/api/flow_runs/filter"
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server of a process for which none is named; the only Prefect server that these tests start."""
-    with pytest.MonkeyPatch.context() as patch, serving(alone(tmp_path_factory.mktemp("own"), patch)):
-        flows_server.awake()
-        yield own()
-
-
-def own() -> Server:
-    """The server of this command."""
-    found = own_server.get()
-    assert found is not None
-    return found
+    with pytest.MonkeyPatch.context() as patch, serving(alone(tmp_path_factory.mktemp("own"), patch)) as server:
+        yield server
 
 
 def ask(port: int, password: str | None = None, path: str = ASKED) -> int:
@@ -112,8 +104,7 @@ def test_nobody_binds_its_port_while_it_starts_or_after_it_died(
     """Whoever could bind it would get the next request, with the password."""
 
     def dies(home: Path) -> None:
-        with serving(home):
-            lost = own()
+        with serving(home) as lost:
             for _ in range(2):
                 with pytest.raises(OSError, match="in use"):
                     socket.create_server(("127.0.0.1", lost.port))
@@ -130,7 +121,7 @@ BEGIN = """
 import os, time
 from pathlib import Path
 from concord.flows.server import Server
-print(Server(Path(), {}).process.pid, flush=True)
+print(Server(Path(), Path("prefect.db")).process.pid, flush=True)
 time.sleep(600)
 """
 
@@ -157,20 +148,21 @@ def runs(process: int) -> bool:
 
 @pytest.mark.slow
 def test_two_homes_share_no_server(one: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(alone(tmp_path, monkeypatch)):
-        assert own().port != one.port
-        assert ask(one.port, own().password) == 401
+    with serving(alone(tmp_path, monkeypatch)) as other:
+        assert other.port != one.port
+        assert ask(one.port, other.password) == 401
 
 
 def test_a_server_that_the_environment_names_is_used_and_none_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ADDRESS_VARIABLE, "http://127.0.0.1:9/api")
-    with serving(tmp_path):
-        assert own_server.get() is None
-        assert os.environ[ADDRESS_VARIABLE] == "http://127.0.0.1:9/api"
-        with pytest.raises(EnvironmentFailed, match=f"{ADDRESS_VARIABLE} names .*:9/api, but no server answers"):
-            flows_server.awake()
+    monkeypatch.setattr(flows_server, "Server", None)
+    with (
+        pytest.raises(EnvironmentFailed, match=f"{ADDRESS_VARIABLE} names .*:9/api, but no server answers"),
+        engine(tmp_path),
+    ):
+        pass
 
 
 PROBE = """

@@ -20,7 +20,7 @@ from tests.support.processes import alone, own_environment
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the installation keeps its empty databases; nothing is there yet."""
     monkeypatch.setattr(world.home_empty, "FOLDER", tmp_path / "share" / "concord")
-    for name in (*world.NAMED, "PREFECT_HOME", "MLFLOW_TRACKING_URI"):
+    for name in ("PREFECT_HOME", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)
     return world.home_empty.FOLDER
 
@@ -146,7 +146,7 @@ INSTALL = """
 import sys
 from pathlib import Path
 from concord.artifacts.home import empty
-from concord.flows.server import install
+from concord.flows.install import install
 empty.FOLDER = Path(sys.argv[1])
 install()
 """
@@ -165,8 +165,7 @@ def test_what_prefect_migrates_is_what_its_server_goes_on_with(
     assert not (tmp_path / ".config").exists()  # where MLflow keeps the name by which its makers know a machine
     _, prefect = sorted(shared.iterdir())
     migrated, home = schema(prefect), alone(tmp_path, monkeypatch)
-    with world.serving(home):
-        world.flows_server.awake()
+    with world.engine(home):
         (database,) = home.rglob("prefect.db")
         assert schema(database) == migrated
     with closing(sqlite3.connect(prefect)) as opened:
