@@ -24,7 +24,8 @@ from tests.support.sentences import facts
 TLS = ("ca_file", "client_cert", "client_key")
 
 
-def test_nobody_is_asked_without_certificates(tmp_path: Path) -> None:
+def test_nobody_is_asked_without_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example/api")  # which the workers can reach
     named = world.TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786")
     with pytest.raises(world.EnvironmentFailed, match=facts("DASK_DISTRIBUTED__COMM__TLS__CA_FILE", "file")):
         world.task_runner(named, tmp_path)
