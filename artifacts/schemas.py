@@ -105,6 +105,8 @@ class TextFormat(Frozen):
 
 
 EXPONENT = "(?:[eE][+-]?[0-9]+)?"
+LABEL = "concord.label"
+"""Name of the column that holds the class index in cast rows."""
 NO_NAMES = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
 """Words that name no unit. None is ever added: parts, erasures and streams know a unit by its name for the whole life
 of a domain, and one whose name changed could be in both parts."""

@@ -25,6 +25,7 @@ from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asks import hypothesis as asks_hypothesis
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.grid import recoded
+from concord.tasks.data.matrix import encode
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.checkpoint import sums_folder, votes_folder
 from concord.tasks.mechanisms.contributions import RoundQuestion
@@ -100,7 +101,7 @@ def count(place: PrivatePlace, plan: Plan, private: PrivateInput, batches: Seque
     """Count the errors of every candidate for the student on the private rows, except those of erased units."""
     candidates = asks_hypothesis.HypothesisAsk.of(plan, private.encoding, batches, place.vault.staged).candidates
     folder = f"counts/{plan.privacy.domain}/{place.key[:16]}"
-    return units_counts.count_errors(private.at(place, plan), candidates, folder)
+    return units_counts.count_errors(private.at(place, plan), candidates, encode, folder)
 
 
 @stage("gather", version=3, reads=UNITS)
@@ -173,9 +174,11 @@ class StudentFile:
     codes: Codes | None
 
     def predictor(self, place: PrivatePlace) -> Predictor:
-        """Its predictions, and the codes by which it reads rows."""
+        """Its predictions, and the format in which it reads rows."""
         model = student_model.load(place.published(self.ref), self.estimator)["student"]
-        return model.predict, self.codes
+        if (codes := self.codes) is None:
+            return model.predict, encode
+        return model.predict, lambda rows, _: codes.of(rows)[:, list(codes.weighed)]
 
 
 @stage("try", reads=UNITS)

@@ -49,12 +49,10 @@ LIBRARIES = {"numpy", "scipy", "opendp", "dp_accounting", "cryptography", "pyarr
 ROWS_ARE_READ = {
     "tasks/units/arrivals.py": {"files", "places", "tables"},
     "tasks/units/blocks.py": {"cells", "codes", "files", "tables"},
-    "tasks/units/counts.py": {"cells", "codes", "matrix"},
     "tasks/units/identifiers.py": {"concord_student"},
     "tasks/units/parts.py": {"tables"},
     "tasks/units/split.py": {"cells", "encode", "matrix", "sources", "tables"},
-    "tasks/units/sums.py": {"cells"},
-    "tasks/units/teachers.py": {"cells", "encode", "matrix"},
+    "tasks/units/teachers.py": {"encode", "matrix"},
     "tasks/units/units.py": {"cells", "files", "tables"},
 }
 """Rooms of tasks/data that read or encode a row for the core, which imports them still: they are not handed to it yet.

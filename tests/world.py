@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     )
     from concord.artifacts.records import Counts, MechanismRecord, SessionRecord, promised
     from concord.artifacts.schemas import (
-        COMMAS, LARGEST_NUMBER, NULL_WORDS, Budget, Column, Empty, Encoding, Hashed, Kind as ColumnKind, OneHot,
+        COMMAS, LABEL, LARGEST_NUMBER, NULL_WORDS, Budget, Column, Empty, Encoding, Hashed, Kind as ColumnKind, OneHot,
         Passed, PublicBatch, PublicRows, Ref, Scaled, Spelling, TextFormat, canonical_json
     )
     from concord.artifacts.sections import MECHANISMS, TALLIES, AboutPlan, DataPlan, PrivateTestPlan, StreamPlan
@@ -165,7 +165,7 @@ if TYPE_CHECKING:
         sources as data_sources, stored_columns as data_stored_columns, vectors as data_vectors
     )
     from concord.tasks.data.cells import (
-        LABEL, canonical_id, cast_columns, cast_labels, cast_numbers, cast_rows, number, numbers_of,
+        canonical_id, cast_columns, cast_labels, cast_numbers, cast_rows, number, numbers_of,
         steps_between, text
     )
     from concord.tasks.data.codes import (

@@ -43,9 +43,8 @@ import pyarrow as pa
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Staged, Vault
-from concord.artifacts.schemas import Encoding, PublicBatch, Ref, canonical_json
+from concord.artifacts.schemas import LABEL, Encoding, PublicBatch, Ref, canonical_json
 from concord.tasks.asking.answers import LONGEST, NO_ANSWER, PASSED, canonical, fault_of, from_plain, reason_of
-from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import read_frame
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.split import SHARD

@@ -47,8 +47,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Staged, Vault, owner
 from concord.artifacts.learners import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicBatch, Ref
-from concord.tasks.data.cells import LABEL
+from concord.artifacts.schemas import LABEL, Encoding, PublicBatch, Ref
 from concord.tasks.data.encode import read_frame, write_frame
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.hypotheses import Box, HypothesisClass, Rectangles, Stumps

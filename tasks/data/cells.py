@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.schemas import (
     COMMAS,
+    LABEL,
     NULL_WORDS,
     USUAL_SPELLING,
     Bounds,
@@ -49,8 +50,6 @@ from concord.tasks.units.identifiers import TRUTHS, WHOLE, decoded, names_as_tex
 
 OURS = "concord."
 """Prefix of the names of columns that are added to cast rows."""
-LABEL = f"{OURS}label"
-"""Name of the column that holds the class index in cast rows."""
 
 ANY_WORD: tuple[str, ...] = ()
 """Words of a missing cell in columns of labels: none, not even those of the CSV format, so that the empty cell alone is

@@ -36,8 +36,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from concord.artifacts.home.vault import hashed
-from concord.artifacts.schemas import USUAL_SPELLING, Column, Encoding, Hashed, OneHot, Passed, Scaled
-from concord.tasks.data.cells import BAG, LABEL, WordPlaces, distinct, word_index
+from concord.artifacts.schemas import LABEL, USUAL_SPELLING, Column, Encoding, Hashed, OneHot, Passed, Scaled
+from concord.tasks.data.cells import BAG, WordPlaces, distinct, word_index
 from concord.tasks.data.concord_student import Cells, Spelled, signed_log
 
 Matrix = NDArray[np.float32]

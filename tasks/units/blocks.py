@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
+from concord.artifacts.schemas import LABEL, Encoding, Ref
+from concord.tasks.data.cells import cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.tables import Slice, Table

@@ -14,10 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from concord.artifacts.parts import TEST
-from concord.artifacts.schemas import Bounds, Encoding, Ref
-from concord.tasks.data.cells import LABEL
-from concord.tasks.data.codes import Codes
-from concord.tasks.data.matrix import encode
+from concord.artifacts.schemas import LABEL, Bounds, Encoding, Ref
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.mechanisms.private_test import PLACES, placed
@@ -28,13 +25,9 @@ from concord.tasks.units.units import UNIT, PrivateRows, keyed_bits
 
 Says = Callable[[NDArray[Any]], NDArray[Any]]
 """A student's prediction: class names, or numbers, (rows,) of rows in its own format (rows, width)."""
-Predictor = tuple[Says, Codes | None]
-"""A student's prediction, and the codes by whose fine fields it reads a row; None if it reads encoded rows."""
-
-
-def format_of_student(codes: Codes | None, rows: pl.DataFrame, encoding: Encoding) -> NDArray[Any]:
-    """Cast rows as a student reads them (rows, width)."""
-    return encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.weighed)]
+Reads = Callable[[pl.DataFrame, Encoding], NDArray[Any]]
+"""Cast rows in that format."""
+Predictor = tuple[Says, Reads]
 
 
 def classes_given(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:
@@ -82,9 +75,11 @@ class Confusion:
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
         """The counts of some cast rows, each of another unit. No row can make it fail."""
-        says, codes = self.student
-        X = format_of_student(codes, rows, encoding)
-        predicted, truth = classes_given(says, X, encoding.classes), rows[LABEL].to_numpy().astype(np.int64)
+        says, reads = self.student
+        predicted, truth = (
+            classes_given(says, reads(rows, encoding), encoding.classes),
+            rows[LABEL].to_numpy().astype(np.int64),
+        )
         counts = np.zeros(self.shape, dtype=np.int64)
         np.add.at(counts, (truth, predicted), 1)
         return counts
@@ -106,8 +101,8 @@ class NumberErrors:
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
         """The counts of some rows, as in `Confusion`."""
-        (says, codes), (low, high) = self.student, self.bounds
-        truth, predicted = rows[LABEL].to_numpy(), numbers_given(says, format_of_student(codes, rows, encoding))
+        (says, reads), (low, high) = self.student, self.bounds
+        truth, predicted = rows[LABEL].to_numpy(), numbers_given(says, reads(rows, encoding))
         counts = np.zeros(self.shape, dtype=np.int64)
         for cells, number, purpose in zip(counts, (predicted, self.constant), (b"error", b"constant"), strict=True):
             chances = keyed_bits(rows[UNIT], self.key, purpose) / 2.0**64
@@ -128,11 +123,11 @@ def count_units(private: PrivateRows, counts: Confusion | NumberErrors, folder: 
 
 
 @private_stage
-def count_errors(private: PrivateRows, candidates: Hypotheses, folder: str) -> Ref:
+def count_errors(private: PrivateRows, candidates: Hypotheses, reads: Reads, folder: str) -> Ref:
     """Count the private rows, one per unit, that each candidate gets wrong: (candidates,), in a file of the vault."""
     errors = np.zeros(len(candidates), dtype=np.int64)
     for rows in one_row_a_unit(private, folder):
-        X = encode(rows, private.encoding).astype(np.float64)
+        X = reads(rows, private.encoding).astype(np.float64)
         errors += candidates.errors(X, rows[LABEL].to_numpy().astype(np.int64))
     buffer = io.BytesIO()
     np.save(buffer, errors, allow_pickle=False)

@@ -17,8 +17,7 @@ import numpy as np
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Ref, canonical_json
-from concord.tasks.data.cells import LABEL
+from concord.artifacts.schemas import LABEL, Ref, canonical_json
 from concord.tasks.mechanisms.contributions import CodeRows, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.units.blocks import BLOCKS, batches_of, codes_in

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.schemas import Encoding, PublicBatch, Ref
-from concord.tasks.data.cells import LABEL
+from concord.artifacts.schemas import LABEL, Encoding, PublicBatch, Ref
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.units.guard import PRIVATE_FAILURES, private_stage, silenced
