@@ -44,6 +44,8 @@ COPIES: list[TemporaryDirectory[str]] = []
 NOBODYS = "0"
 """The id of the experiment Default, which MLflow makes and nobody uses."""
 FINISHED = "attributes.status = 'FINISHED'"
+NO_RUN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""How MLflow says that there is no run of an id, or can be none."""
 KINDS = ("session", "estimate", "answers")
 """The tags that name a run's session, by what it is for."""
 NOT_OURS = {"registered_model_meta", "__pycache__"}
@@ -152,11 +154,13 @@ class Records:
 
     def recorded(self, run_id: str) -> Recorded | None:
         """MLflow's record of a run; None if there is no such run."""
-        try:
-            run = self._client.get_run(run_id)
-        except MlflowException:
-            return None
         with in_one_sentence():
+            try:
+                run = self._client.get_run(run_id)
+            except MlflowException as failed:
+                if failed.error_code in NO_RUN:
+                    return None
+                raise
             files = self._files(run.info.artifact_uri)
             version = self._version(run_id)
             place = version and self._client.get_model_version_download_uri(version.name, version.version)

@@ -58,10 +58,12 @@ def test_no_secret_of_a_prefect_server_is_among_the_settings_that_tasks_are_sent
 def test_a_worker_that_is_killed_as_it_starts_ends_the_run_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: object, **__: object) -> None:
+    import distributed
+
+    def killed(**_: object) -> None:
         raise RuntimeError("Nanny failed to start.")
 
-    monkeypatch.setattr("distributed.LocalCluster.__init__", killed)
+    monkeypatch.setattr(distributed, "LocalCluster", killed)
     with pytest.raises(world.EnvironmentFailed, match=facts("dask", "Nanny failed to start")):
         world.closed_cluster(1, tmp_path)
 

@@ -14,6 +14,8 @@ from typing import ClassVar
 
 import pytest
 import sqlalchemy
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 from sqlalchemy.engine import Engine
 
 from tests import world
@@ -155,6 +157,21 @@ def test_a_server_that_hangs_is_given_up_within_a_minute() -> None:
     once, retries = (int(world.VARIABLES[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("TIMEOUT", "MAX_RETRIES"))
     assert world.artifacts_settings.SERVER_PATIENCE + 2 * once * (1 + retries) < 60
     assert 2 * world.mlflow_store.STORE_PATIENCE < 60  # a SQLite store that another process holds
+
+
+def test_a_run_that_a_server_could_not_send_is_not_called_missing(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, `verify` said that a session was not recorded, and advised to record it again."""
+    records = world.Records(f"sqlite:///{database}", tmp_path)
+    assert records.recorded("0" * 32) is None
+
+    def cut(*_: object) -> None:
+        raise MlflowException("Connection aborted")
+
+    monkeypatch.setattr(MlflowClient, "get_run", cut)
+    with pytest.raises(world.EnvironmentFailed, match="Connection aborted"):
+        records.recorded("0" * 32)
 
 
 def test_an_estimate_that_was_half_recorded_is_shown_once(database: Path, tmp_path: Path) -> None:
