@@ -41,7 +41,6 @@ from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, shifts
 from concord.tasks.mechanisms.private_test import COUNTS_MOVED, PrivateTest
 from concord.tasks.mechanisms.published import PublishedAlgorithm
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease, SingleRelease, growth, most_after
-from concord.tasks.mechanisms.refusal_tables import LEAST_ORDER, fitted_table
 from concord.tasks.mechanisms.sparse_vector import SparseVector, sum_tail
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.mechanisms.stream import MOST_BITS, coefficients
@@ -86,14 +85,8 @@ def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) ->
 # Votes ----------------------------------------------------------------------------------------------------------------
 
 
-def calibrated_stable(*, epsilon: float, delta: float, cutoff: int, order: float = LEAST_ORDER) -> StableVoting:
-    """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput if none fits.
-
-    order   Rényi order of the domain that will be charged: a table's curve is infinite a little above the order it is
-            built for
-    """
-    built_at, refusal = fitted_table(float(epsilon), float(delta), int(cutoff), float(order))
-    return StableVoting(epsilon=float(epsilon), delta=float(delta), cutoff=int(cutoff), order=built_at, refusal=refusal)
+calibrated_stable = StableVoting.calibrate
+"""In its class, where programs outside this project call it."""
 
 
 def calibrated_votes(kind: type[Counts], *, epsilon: float, delta: float, queries: int, classes: int) -> Counts:

@@ -5,6 +5,7 @@ import json
 from inspect import signature
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import world
@@ -89,3 +90,12 @@ def test_of_another_version_no_more_than_the_name_is_known(name: str) -> None:
         assert (found.classes, found.session, found.season, found.rounds) == (None, None, None, ())
         with pytest.raises(world.NotVerified, match="are not those of a session of that kind"):
             found.only(world.KINDS[name])
+
+
+def test_programs_outside_this_project_calibrate_stable_voting_by_its_class() -> None:
+    mechanism = world.StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=2)
+    votes, refused = np.array([[90, 10], [51, 49], [50, 50], [40, 60]]), np.zeros(4, np.uint64)
+    assert (str(mechanism.refusal.dtype), mechanism.cutoff) == ("uint64", 2)
+    assert mechanism.cost.epsilon(1e-5) <= 1.0
+    assert mechanism.answer(votes, refused + np.uint64(2**64 - 1)).tolist() == [0, 0, 0, 1]
+    assert mechanism.answer(votes, refused).tolist() == [-1, -1]
