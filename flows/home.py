@@ -76,7 +76,7 @@ def plan_and_home(plan: Plan | Path, home: Path | None) -> tuple[Plan, Path]:
 
     Raises as `prepare`, WrongInput if the plan or a table is wrong.
     """
-    from concord.tasks.data.sources import check_tables  # with Polars and Arrow, while a command says that it starts
+    from concord.tasks.data.sources import check_tables  # with scikit-learn, which most commands on a home do without
 
     loaded = plan if isinstance(plan, Plan) else load_plan(plan)
     check_tables(loaded)
