@@ -64,10 +64,10 @@ OTHERWISE = {
         "artifacts/ledger/home_contents.py",
     },
     "tasks/door/admit.py": {"tasks/verify/kinds.py", "tasks/verify/recompute.py"},
-    "tasks/mechanisms/stable.py": {"tasks/mechanisms/refusal_tables.py"},
+    "tasks/mechanisms/mechanism.py": {"tasks/mechanisms/calibration.py"},
 }
-"""What else the core imports: the stores are made in one place, a recorded cost is computed a second time, and programs
-outside this project calibrate stable voting by its class."""
+"""What else the core imports: the stores are made in one place, a recorded cost is computed a second time, and a kind
+hands its calibration on."""
 
 VAULT, RELEASED = "concord.artifacts.home.vault", "concord.artifacts.home.released"
 STORES, PRIVATE_PLACE = "concord.artifacts.stores.Stores", "concord.artifacts.stores.PrivatePlace"

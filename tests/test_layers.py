@@ -204,8 +204,11 @@ def _calls(node: ast.AST, name: str) -> bool:
 
 
 def test_no_circle_closes() -> None:
-    """Rooms have an order, or CycleError names a circle of them."""
-    assert {*TopologicalSorter(HOUSE.arrows).static_order()} >= {*HOUSE.rooms}
+    """Rooms have an order, or CycleError names a circle of them. One arrow goes back: every kind offers `calibrate`,
+    which asks the room that knows all kinds."""
+    arrows, kind = dict(HOUSE.arrows), "tasks/mechanisms/mechanism.py"
+    arrows[kind] = arrows[kind] - {"tasks/mechanisms/calibration.py"}
+    assert {*TopologicalSorter(arrows).static_order()} >= {*HOUSE.rooms}
 
 
 def test_no_two_rooms_import_each_other() -> None:

@@ -245,7 +245,7 @@ def costs_of(plan: Plan, public: PublicFacts | None, account: Account) -> list[C
         cost: Cost | None = None
         match way:
             case "hypothesis":
-                cost = Universal.calibrate(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost
+                cost = Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost
             case "sketch":
                 cost = planned_sketch(plan, grid_of(plan.data.sketched)).cost
             case "tallies" if public is not None:

@@ -57,7 +57,7 @@ class HypothesisAsk(SingleAsk[Universal]):
             "class": space.digest,
             "candidates": len(candidates),
         }
-        mechanism = Universal.calibrate(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret)
+        mechanism = Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret)
         public = tuple(batch.ref.digest for batch in batches)
         return cls(mechanism, about, candidates, encoding.classes, public)
 

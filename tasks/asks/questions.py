@@ -32,7 +32,7 @@ from concord.tasks.asking.questions import Question, answers
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.door import Drawn, Step, batch_of, digest_in, publish_json
 from concord.tasks.door.exact import Exact
-from concord.tasks.mechanisms.calibration import SINGLE, calibrated_stable
+from concord.tasks.mechanisms.calibration import calibrated_stable
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease
 from concord.tasks.mechanisms.stable import StableVoting
 
@@ -81,7 +81,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
         """A question of a plan on these terms; `order` is the Rényi order of its domain. Raises WrongInput."""
         spend, delta = plan.privacy.epsilon if terms.epsilon is None else terms.epsilon, plan.privacy.delta
         if (cutoff := terms.cutoff) is None:
-            return cls(SINGLE[terms.form](epsilon=spend, delta=delta), question.name, plan.teachers.count)
+            return cls(FORMS[terms.form].calibrate(epsilon=spend, delta=delta), question.name, plan.teachers.count)
         if cutoff < 1 or not 0 < spend < float("inf"):
             raise WrongInput(f"a stream of questions needs a cutoff of at least 1 and ε > 0, got {cutoff} and {spend}")
         stream = calibrated_stable(epsilon=spend, delta=delta, cutoff=cutoff, order=order)

@@ -21,34 +21,39 @@ Not covered  as above. Checked by tests/privacy/test_calibration.py, and by test
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, partial
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost, hockey_stick
+from concord.tasks.mechanisms.catalogue import CATALOGUE
 from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.distance import WHOLE
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.gaussian import Gaussian
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
-from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.mechanism import Mechanism, PublicSettings
 from concord.tasks.mechanisms.noise import LARGEST_SCALE
 from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, shifts
 from concord.tasks.mechanisms.private_test import COUNTS_MOVED, PrivateTest
 from concord.tasks.mechanisms.published import PublishedAlgorithm
-from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease, SingleRelease, growth, most_after
+from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease, growth, most_after
+from concord.tasks.mechanisms.refusal_tables import LEAST_ORDER, fitted_table
+from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.sparse_vector import SparseVector, sum_tail
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.mechanisms.stream import MOST_BITS, coefficients
+from concord.tasks.mechanisms.stream import MOST_BITS, Stream, coefficients
 from concord.tasks.mechanisms.tallies import STEPS, Round, Tallies
 
 Noisy = TypeVar("Noisy", bound=Gaussian | NoisyCounts)
 Counts = TypeVar("Counts", bound=NoisyCounts)
 Sums = TypeVar("Sums", bound=Tallies)
+Settings = TypeVar("Settings", bound=PublicSettings)
 
 PRECISION = 1e-9
 """Relative precision to which calibration finds the least scale."""
@@ -85,8 +90,14 @@ def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) ->
 # Votes ----------------------------------------------------------------------------------------------------------------
 
 
-calibrated_stable = StableVoting.calibrate
-"""In its class, where programs outside this project call it."""
+def calibrated_stable(*, epsilon: float, delta: float, cutoff: int, order: float = LEAST_ORDER) -> StableVoting:
+    """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput if none fits.
+
+    order   Rényi order of the domain that will be charged: a table's curve is infinite a little above the order it is
+            built for
+    """
+    built_at, refusal = fitted_table(float(epsilon), float(delta), int(cutoff), float(order))
+    return StableVoting(epsilon=float(epsilon), delta=float(delta), cutoff=int(cutoff), order=built_at, refusal=refusal)
 
 
 def calibrated_votes(kind: type[Counts], *, epsilon: float, delta: float, queries: int, classes: int) -> Counts:
@@ -264,25 +275,15 @@ class VoteTerms(TypedDict):
     order: float
 
 
-CALIBRATED: dict[str, Callable[..., Mechanism]] = {
-    StableVoting.name: calibrated_stable,
-    NoisyVotes.name: partial(calibrated_votes, NoisyVotes),
-    ConfidentGNMax.name: calibrated_confident,
-    LaplaceVotes.name: partial(calibrated_votes, LaplaceVotes),
-    SparseVector.name: calibrated_sparse_vector,
-    PublishedAlgorithm.name: calibrated_published,
-}
-"""What calibrates each mechanism that a plan may name."""
-
-
 def calibrate(name: str, *, epsilon: float, delta: float, **terms: Unpack[VoteTerms]) -> Mechanism:
     """The mechanism `name` that spends at most (epsilon, delta) by its end. Raises WrongInput if that cannot be met."""
-    make, settings = CALIBRATED[name], {**terms, "cutoff": terms["cutoff"] or 0}
+    make, sizes = CALIBRATED[CATALOGUE[name]], {**terms, "cutoff": terms["cutoff"] or 0}
     taken = inspect.signature(make).parameters
     try:
-        return make(epsilon=epsilon, delta=delta, **{key: value for key, value in settings.items() if key in taken})
+        made: Mechanism = make(epsilon=epsilon, delta=delta, **{key: sizes[key] for key in sizes if key in taken})
     except ValueError as wrong:
         raise WrongInput(f"labeling: {wrong}") from None
+    return made
 
 
 # Single answers -------------------------------------------------------------------------------------------------------
@@ -316,10 +317,6 @@ def calibrated_optimal(*, epsilon: float, delta: float) -> OptimalRelease:
         answered.append(most_after(answered[-1], grows, slip))
     table = np.array([WHOLE - count for count in answered], np.uint64)
     return OptimalRelease(epsilon=epsilon, delta=delta, refusal=table)
-
-
-SINGLE: dict[str, Callable[..., SingleRelease]] = {"optimal": calibrated_optimal, "laplace": calibrated_laplace}
-"""What calibrates A_stab, by the name of its form (`FORMS` of queries.py)."""
 
 
 def _check_single(epsilon: float, delta: float) -> None:
@@ -402,3 +399,29 @@ def calibrated_test(
     order, nats = most
     rho = nats / order / UP**2
     return calibrated if calibrated.rho <= rho else at(math.sqrt(COUNTS_MOVED[secret] / (2 * rho)) * UP)
+
+
+# By kind --------------------------------------------------------------------------------------------------------------
+
+CALIBRATED: dict[type[PublicSettings], Callable[..., Any]] = {
+    StableVoting: calibrated_stable,
+    NoisyVotes: partial(calibrated_votes, NoisyVotes),
+    ConfidentGNMax: calibrated_confident,
+    LaplaceVotes: partial(calibrated_votes, LaplaceVotes),
+    SparseVector: calibrated_sparse_vector,
+    PublishedAlgorithm: calibrated_published,
+    LaplaceRelease: calibrated_laplace,
+    OptimalRelease: calibrated_optimal,
+    ErrorEstimate: calibrated_estimate,
+    Tallies: partial(calibrated_sums, Tallies),
+    Sketch: partial(calibrated_sums, Sketch),
+    Stream: partial(calibrated_sums, Stream),
+    Universal: Universal,
+    PrivateTest: calibrated_test,
+}
+"""What calibrates each kind."""
+
+
+def calibrated(kind: type[Settings], terms: Mapping[str, Any]) -> Settings:
+    """Settings of that kind, as `kind.calibrate` gives them."""
+    return cast("Settings", CALIBRATED[kind](**terms))

@@ -39,7 +39,7 @@ Checked by tests/privacy/test_universal.py, on every pair of small tables.
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -107,19 +107,12 @@ class Universal(PublicSettings):
     delta: ClassVar[float] = 0.0
     of_ask: ClassVar[Collection[str]] = ("hypotheses", "features", "digest", "candidates")
 
-    epsilon: Annotated[float, Field(gt=0)]
+    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     secret: Literal["rows", "labels"]
     hypotheses: str = ""
     features: tuple[str, ...] = ()
     digest: str = Field(default="", alias="class")
     candidates: int = 0
-
-    @classmethod
-    def calibrate(cls, *, epsilon: float, secret: Literal["rows", "labels"]) -> Self:
-        """One choice at that ε. Raises WrongInput if it is out of its range."""
-        if not 0 < epsilon < math.inf:
-            raise WrongInput(f"{cls.name}: epsilon must be positive and finite, got {epsilon!r}")
-        return cls(epsilon=epsilon, secret=secret)
 
     @property
     def choice(self) -> ExponentialMechanism:

@@ -9,7 +9,7 @@ tests/privacy/test_new_mechanism.py adds one.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from pydantic import ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -44,6 +44,17 @@ class PublicSettings(Frozen):
     take_if: ClassVar[str] = ""
     calibrated: ClassVar[Collection[str]] = ()
     of_ask: ClassVar[Collection[str]] = ()
+
+    @classmethod
+    def calibrate(cls, **terms: Any) -> Self:
+        """The settings with which it answers most, or adds the least noise, within a budget.
+
+        terms   epsilon, and what else its function in tasks.mechanisms.calibration asks for, such as delta and cutoff
+        Raises WrongInput if no settings meet them.
+        """
+        from concord.tasks.mechanisms.calibration import calibrated  # it imports every mechanism
+
+        return calibrated(cls, terms)
 
     def __eq__(self, other: object) -> bool:
         """Whether it is recorded alike: tables have no truth of their own."""

@@ -24,7 +24,7 @@ Checked by tests/privacy/test_stable.py and, against the best adaptive adversary
 
 from collections.abc import Collection
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,7 +42,6 @@ from concord.tasks.mechanisms.distance import (
     plurality,
 )
 from concord.tasks.mechanisms.mechanism import PublicSettings
-from concord.tasks.mechanisms.refusal_tables import LEAST_ORDER, fitted_table
 
 ROWS_TOGETHER = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
@@ -80,16 +79,6 @@ class StableVoting(PublicSettings):
             raise ValueError("refusal must be a row of positive 64-bit integers")
         if (table[:-1] < table[1:]).any() or self.cutoff < 1:
             raise ValueError("refusal must not rise with distance and cutoff must be at least 1")
-
-    @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, order: float = LEAST_ORDER) -> Self:
-        """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput if none fits.
-
-        order   Rényi order of the domain that will be charged: a table's curve is infinite a little above the order it
-                is built for
-        """
-        built_at, refusal = fitted_table(float(epsilon), float(delta), int(cutoff), float(order))
-        return cls(epsilon=float(epsilon), delta=float(delta), cutoff=int(cutoff), order=built_at, refusal=refusal)
 
     @cached_property
     def per_refusal(self) -> Cost:

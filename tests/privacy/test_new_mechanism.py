@@ -77,7 +77,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lines in the catalogue, in calibration and in the list of plans; and its referee: how settings are read, and
     recomputed."""
     monkeypatch.setitem(world.CATALOGUE, NAME, Responses)
-    monkeypatch.setitem(world.CALIBRATED, NAME, calibrated_responses)
+    monkeypatch.setitem(world.CALIBRATED, Responses, calibrated_responses)  # type: ignore[misc]
     monkeypatch.setitem(world.MECHANISMS, NAME, ("queries",))
     monkeypatch.setitem(world.KINDS, NAME, Referee)
     monkeypatch.setitem(world.ROUTES, NAME, world.Route.of_answers(lambda kind: (kind.each, kind.queries, 0.0)))

@@ -213,9 +213,9 @@ PLANTED: dict[str, world.SingleRelease] = {
 }
 
 
-@pytest.mark.parametrize("form", world.SINGLE)
+@pytest.mark.parametrize("form", world.FORMS)
 def test_an_attack_on_a_question_proves_most_of_what_it_spends_and_no_more(form: str) -> None:
-    assert 1 < proved(world.SINGLE[form](epsilon=2.0, delta=1e-6)) <= 2
+    assert 1 < proved(world.FORMS[form].calibrate(epsilon=2.0, delta=1e-6)) <= 2
 
 
 @pytest.mark.parametrize("planted", PLANTED)

@@ -129,7 +129,7 @@ def mechanisms(filed: dict[str, Any]) -> dict[str, Any]:
             json.loads(world.canonical_json(mechanism.model_dump(mode="json"))), filed.get(name, {}).get("settings", {})
         )
         found[name] = {"settings": settings, "answers": _digest([answers.labels.tolist(), counts])}
-    for single in (made(epsilon=1.0, delta=1e-5) for made in world.SINGLE.values()):
+    for single in (form.calibrate(epsilon=1.0, delta=1e-5) for form in world.FORMS.values()):
         settings = json.loads(world.canonical_json(single.model_dump(mode="json")))
         found[single.name] = {"settings": as_filed(settings, filed.get(single.name, {}).get("settings", {}))}
     return found

@@ -31,14 +31,14 @@ ADDED: dict[str, dict[str, Any]] = {
 """What an ask adds to the settings of its mechanism."""
 ASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     **{name: (partial(world.calibrate, name), {**BUDGET, **STREAM}) for name in world.MECHANISMS},
-    **{name: (make, BUDGET) for name, make in world.SINGLE.items()},
+    **{name: (form.calibrate, BUDGET) for name, form in world.FORMS.items()},
     "tallies": (partial(world.calibrated_sums, world.Tallies), SUMS),
     "sketch": (
         partial(world.calibrated_sums, world.Sketch),
         {**SUMS, "rounds": world.sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])},
     ),
     "stream": (partial(world.calibrated_sums, world.Stream), {**SUMS, "season": 12}),
-    "universal": (world.Universal.calibrate, {"epsilon": 1.0, "secret": "rows"}),
+    "universal": (world.Universal, {"epsilon": 1.0, "secret": "rows"}),
     "private_test": (world.calibrated_test, {**BUDGET, "classes": 2, "secret": "rows"}),
     "error_estimate": (world.calibrated_estimate, {"epsilon": 1.0, "shards": 40}),
 }

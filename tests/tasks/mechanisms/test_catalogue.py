@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests import world
-from tests.support.recorded import ADDED, DRAWN, RECORDED
+from tests.support.recorded import ADDED, ASKED, DRAWN, RECORDED
 
 
 def test_each_has_its_referee_and_is_tried() -> None:
@@ -28,6 +28,13 @@ def test_it_is_read_back_to_the_bit_from_what_is_recorded_of_it(name: str) -> No
     assert inner.cost == made.cost
     assert world.recorded(made.model_dump(mode="json")) == made
     assert (inner == made) is (not ADDED.get(made.name, {}).keys() - {"relabel"})
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_each_is_calibrated_by_its_own_name_as_by_the_flows(name: str) -> None:
+    kind, (_, given) = type(DRAWN[name]), ASKED[name]
+    taken = signature(world.CALIBRATED[kind]).parameters
+    assert kind.calibrate(**{key: given[key] for key in given if key in taken or "settings" in taken}) == DRAWN[name]
 
 
 def of_another_version(name: str) -> list[dict[str, Any]]:
@@ -60,9 +67,9 @@ def test_a_mechanism_of_another_type_than_is_due_is_refused() -> None:
 
 def test_the_list_of_plans_is_what_ends_each_mechanism_of_votes() -> None:
     """`artifacts.sections` may import no mechanism, so it lists them."""
-    assert world.CALIBRATED.keys() == world.MECHANISMS.keys()
+    assert {kind.name for kind in world.CALIBRATED} == world.CATALOGUE.keys()
     for name, ends in world.MECHANISMS.items():
-        taken = signature(world.CALIBRATED[name]).parameters
+        taken = signature(world.CALIBRATED[world.CATALOGUE[name]]).parameters
         assert tuple(end for end in ("cutoff", "queries") if end in taken) == ends
 
 

@@ -97,8 +97,8 @@ CASES: dict[str, Case] = {
         for epsilon in (0.01, 0.1, 1.0, 4.0, 600.0)
     },
     **{
-        f"{name} at {epsilon}": Case(made(epsilon=epsilon, delta=delta), least=0.0, sooner=0.5)
-        for name, made in world.SINGLE.items()
+        f"{name} at {epsilon}": Case(form.calibrate(epsilon=epsilon, delta=delta), least=0.0, sooner=0.5)
+        for name, form in world.FORMS.items()
         for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-5), (8.0, 0.1), (20.0, math.exp(-20) * (1 + 1e-9)))
     },
 }
@@ -181,7 +181,7 @@ def tampered() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     entries = base64.b64decode(table["refusal"])
     for at in (1, len(entries) // 16):
         yield f"steeper at {at}", table, {**table, "refusal": encoded(entries[: 8 * at] + entries[8 * at + 8 :])}
-    optimal, laplace = (settings_of(made(**BUDGET)) for made in world.SINGLE.values())
+    optimal, laplace = (settings_of(form.calibrate(**BUDGET)) for form in world.FORMS.values())
     answers = base64.b64decode(optimal["refusal"])
     yield "an entry short", optimal, {**optimal, "refusal": encoded(answers[8:])}
     yield "an entry skipped", optimal, {**optimal, "refusal": encoded(answers[:8] + answers[16:])}
