@@ -293,15 +293,15 @@ if TYPE_CHECKING:
     from concord.tasks.publish.tables import NORMAL_95, released_tables, tables_files
     from concord.tasks.student import (
         concord_published as student_concord_published, concord_tallied as student_concord_tallied,
-        directions as student_directions, joint as student_joint, prior as student_prior,
-        public_rows as student_public_rows, questions as student_questions, sketch as student_sketch,
-        study as student_study, synthetic as student_synthetic
+        decode as student_decode, directions as student_directions, joint as student_joint,
+        prior as student_prior, public_rows as student_public_rows, questions as student_questions,
+        sketch as student_sketch, study as student_study, synthetic as student_synthetic
     )
     from concord.tasks.student.concord_published import EMPTY, LOOKED_AT, Published, unread
     from concord.tasks.student.concord_tallied import POINTS, Code, Joined, Pairs, Tallied, TalliedNumber, added
     from concord.tasks.student.decode import (
         Decoded, NoisyRound, decode, estimated_units, guess_of, joined, logits, measured_column as decode_measured,
-        next_fields, next_model, odds_scores, scores, unlike_fields
+        merged, next_fields, next_model, odds_scores, scores, unlike_fields
     )
     from concord.tasks.student.directions import Directions
     from concord.tasks.student.evaluate import (

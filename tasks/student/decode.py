@@ -12,6 +12,10 @@ a_s ∝ 1/(σ_s²/n_s + v) says all that they say of g together. Scaled until Σ
 over that many units would release, with noise of variance Σ a_s²·σ_s²; the decoder takes it as such, and its work does
 not grow with the number of seasons.
 
+Rounds of models that asked about the same codes are read as one as well (`merged`). Of 1,000,000 rows by 1,000,000 the
+last decoding then takes 2.2 processor seconds in place of 4.0; its accuracy is 95.65 % in place of 95.64, and the mean
+log-likelihood of a label −.0989 in place of −.0985 (four draws of noise, ε = 2).
+
 Assumes      sums are released, rows are public, and questions are the released ones: post-processing, in floats
 Guarantees   nothing here reads a private row; the model of a next round is rounded to whole steps once, published, and
              never decoded again, because floating-point sums depend on threads and machines; one season alone is read
@@ -162,6 +166,7 @@ def _decode_on(
     fields = [codes.fields[at] for at in codes.weighed]
     prior, others = prior_of(fields, onto=along.onto), straighter(fields, along.onto)
     guesses = [guess_of(of_round.question, rows) for of_round in rounds]
+    rounds, guesses = merged(rounds, guesses, crossed.counts, units)
 
     def decoded_column(column: int) -> DecodedColumn:
         of_column = (
@@ -242,6 +247,40 @@ def joined(seasons: Sequence[Sequence[NoisyRound]]) -> list[NoisyRound]:
         )
         for alike in zip(*seasons, strict=True)
     ]
+
+
+def merged(
+    rounds: Sequence[NoisyRound], guesses: Sequence[Floats | None], rows: Floats, units: float
+) -> tuple[list[NoisyRound], list[Floats | None]]:
+    """Rounds of models about the same codes as one, and what it subtracted: the mean of their sums that errs least.
+
+    Σ x(y − q) and Σ x(y − q') say the same of labels. Their difference says nothing of them, and is left out: time and
+    memory of the decoder grow with the third and the second power of the number of sums. Either errs by its noise and
+    by the draw of public rows, which adds the less the nearer q is to p. The last guess stands for p.
+
+    rows   (m,) how many public rows are like each of those that the guesses are of
+    """
+    kept, kept_guesses = list[NoisyRound](), list[Floats | None]()
+    for of_round, guess in zip(rounds, guesses, strict=True):
+        question, before = of_round.question, kept[-1] if kept else None
+        earlier = kept_guesses[-1] if kept else None
+        if before is None or guess is None or earlier is None or not _alike(before.question, question):
+            kept.append(of_round)
+            kept_guesses.append(guess)
+            continue
+        off = (units / rows.sum()) ** 2 * float(rows @ ((guess - earlier) ** 2).mean(axis=1))
+        variance = before.scale**2 + question.steps**2 * off * len(question.fields) / question.width
+        share = of_round.scale**2 / (of_round.scale**2 + variance)
+        sums = np.rint(share * before.sums + (1 - share) * of_round.sums).astype(np.int64)
+        scale = math.hypot(share * before.scale, (1 - share) * of_round.scale)
+        kept[-1], kept_guesses[-1] = NoisyRound(question, scale, sums), share * earlier + (1 - share) * guess
+    return kept, kept_guesses
+
+
+def _alike(one: RoundQuestion, other: RoundQuestion) -> bool:
+    """Whether two rounds asked what models leave of the labels of the same codes."""
+    asked = [(question.spans, question.steps, question.count) for question in (one, other)]
+    return one.model is not None and other.model is not None and asked[0] == asked[1]
 
 
 def _totals(rounds: Sequence[NoisyRound], codes: Codes, units: float, units_noise: float) -> Totals | None:

@@ -119,14 +119,14 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
 
     `totals.by_field` are of the coarse fields, in order. `together`: one order of rows for all fields.
     """
-    moved_rows, draw = rows.copy(), np.random.default_rng(SEED)
+    moved_rows, moved, draw = rows, 0, np.random.default_rng(SEED)
     order = draw.permutation(len(rows))
-    moved = 0
     for coarse, fine, counted in zip(codes.coarse, codes.fine, totals.by_field, strict=True):
         held = _codes_of(rows, codes, coarse)
         wanted = _wanted(held, counted, totals)
         if wanted is None:
             continue
+        moved_rows = rows.copy() if moved_rows is rows else moved_rows
         which, to = _moves(held, wanted, order if together else draw.permutation(len(rows)), draw)
         moved_rows[which, coarse] = codes.span(coarse).start + to
         if fine != coarse:

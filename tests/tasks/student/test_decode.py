@@ -65,6 +65,42 @@ def test_more_classes_are_each_decoded_against_the_rest_and_it_says_how_far_it_i
     assert np.abs(found - softmax(best, axis=1)).mean() < 0.1
 
 
+def test_rounds_of_models_about_the_same_codes_are_read_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that subtracted the mean of their guesses: of both alike if noise is large, or of hardly but the last if
+    the draw of public rows is. Little is lost by it."""
+    private, public = rows_of(60_000, 0), rows_of(8000, 1)
+    labels = labels_of(private, truth(), 2)
+    shares = list[float]()
+    for noise in (300.0, 0.3):
+        heard = rounds(private, labels, public, noise)
+        guesses = [world.guess_of(each.question, private) for each in heard]
+        read, kept = world.merged(heard, guesses, np.ones(len(private)), units=60_000)
+        first, last, both = (guess for guess in (*guesses[1:], kept[1]) if guess is not None)
+        off = 2 / 14 * float(((first - last) ** 2).sum())  # of two fields, which have fourteen codes
+        shares.append(noise**2 / (2 * noise**2 + off))
+        one, other = np.array([shares[-1], 1 - shares[-1]])
+        assert [each.question.fields for each in read] == [CODES.coarse, (1, 2)]
+        assert np.allclose(both, one * first + other * last)
+        assert np.allclose(read[1].cells, one * heard[1].cells + other * heard[2].cells, atol=1 / STEPS)
+        assert read[1].noise == pytest.approx(noise * np.hypot(one, other))
+    assert shares[0] > 0.4 > 0.1 > shares[1]
+    heard = rounds(private, labels, public, 100.0)
+    merged = error(world.decode(heard, public, CODES))
+    monkeypatch.setattr(world.student_decode, "merged", lambda rounds, guesses, *_: (rounds, guesses))
+    assert merged < 1.02 * error(world.decode(heard, public, CODES))
+
+
+def test_rounds_about_other_codes_are_read_by_themselves() -> None:
+    public = rows_of(8000, 1)
+    heard = rounds(rows_of(6000, 0), labels_of(rows_of(6000, 0), truth(), 2), public, 30.0)
+    wider = replace(heard[2].question, fields=CODES.fine, spans=question_of(CODES.fine).spans)
+    heard[2] = world.NoisyRound(wider, 1.0, np.zeros(wider.size, np.int64))
+    guesses = [world.guess_of(each.question, public) for each in heard]
+    read, kept = world.merged(heard, guesses, np.ones(len(public)), units=6000)
+    assert [*map(id, read)] == [*map(id, heard)]
+    assert [*map(id, kept)] == [*map(id, guesses)]
+
+
 # --- seasons of a stream, read as one -------------------------------------------------------------------------------
 
 UNITS, NOISE = (30_000, 2_000, 20_000), (100.0, 75.0, 75.0)
