@@ -19,6 +19,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar, cast
 
+from httpx import TransportError
 from prefect.client.schemas.objects import State
 from prefect.exceptions import FailedRun, MissingResult
 from prefect.flows import Flow
@@ -26,10 +27,11 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from concord.artifacts import process
-from concord.artifacts.errors import ConcordError
+from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.ledger.ledger import opened_once
 from concord.artifacts.plan import Plan
 from concord.flows.cache import SealedResults
+from concord.flows.ending import NOTHING_LOST
 from concord.flows.outcome import Summary, in_words, shown
 
 P = ParamSpec("P")
@@ -48,14 +50,18 @@ def _note(ended: object) -> None:
 
 class Operation(Flow[P, Any]):
     """A flow whose caller is told how it ended, whatever the server answers. One that was asked again, since its first
-    answer came too late, sends back the state that it recorded, which has neither a result nor an error."""
+    answer came too late, sends back the state that it recorded, which has neither a result nor an error; one that has
+    gone sends nothing."""
 
     def __call__(self, *values: Any, **named: Any) -> Any:
         _ENDED.set(None)
         try:
             return super().__call__(*values, **named)
-        except (FailedRun, MissingResult):
+        except (FailedRun, MissingResult, TransportError) as failed:
             ended = _ENDED.get()
+            if ended is None and isinstance(failed, TransportError):
+                gone = f"Prefect's server no longer answers ({type(failed).__name__})"
+                raise EnvironmentFailed(f"{gone}: {NOTHING_LOST} once it does") from None
             if ended is None:
                 raise
         if isinstance(ended, ConcordError):

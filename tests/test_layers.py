@@ -69,6 +69,7 @@ ROOMS: dict[str, set[str]] = {
 }
 ALONE = {
     "flows/hosted.py": {"uvicorn"},
+    "flows/operation.py": {"httpx"},
     "flows/api.py": {"polars"},
     "flows/results.py": {"polars"},
     "flows/classifier.py": {"numpy", "polars", "pyarrow", "sklearn"},

@@ -407,7 +407,7 @@ if TYPE_CHECKING:
         extend, extend as start_extension, latest, learn, learn as start, study_again
     )
     from concord.flows.home import FORMAT, Memo, check_format, prepare, published_by, reopen, tidy
-    from concord.flows.operation import failed_state
+    from concord.flows.operation import failed_state, operation
     from concord.flows.private_stages import UNITS, StudentFile
     from concord.flows.outcome import (
         STAGES, RowsNotPaid, StageName, Summary, in_words as outcome_in_words, measures_of, outcome_in_markdown,

@@ -10,7 +10,7 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 
 from tests.support.processes import own_environment
-from tests.world import DATABASE, EnvironmentFailed, Server, flows_server, serving, sqlite_file, tidy
+from tests.world import DATABASE, EnvironmentFailed, Server, flows_server, operation, serving, sqlite_file, tidy
 
 
 class Child:
@@ -108,3 +108,15 @@ def test_a_disk_that_is_full_under_prefects_database_is_one_sentence(
         serving(home),
     ):
         raise PrefectHTTPStatusError("Internal Server Error", request=asked, response=answer)
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_named_server_that_has_gone_is_one_sentence() -> None:
+    """One that was killed in the middle of a run ended the command in a traceback."""
+
+    @operation("gone", run_name="gone")
+    def gone() -> dict[str, Any]:
+        raise httpx.ConnectError("All connection attempts failed")
+
+    with pytest.raises(EnvironmentFailed, match=r"^Prefect's server no longer answers \(ConnectError\): "):
+        gone()
