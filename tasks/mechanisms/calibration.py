@@ -2,7 +2,7 @@
 
 No guarantee hangs on it. A mechanism's cost is computed from the settings that run, and no session is opened whose
 settings do not prove what it claims (tasks.door.admit): a fault here refuses more rows, adds more noise, or opens
-nothing. One choice (exponential.py) has nothing to search.
+nothing.
 
 Sparse vector: of all settings that are (epsilon, delta)-DP at the cutoff, the one whose refusals fall to 1% at the
 least distance. Two splits are searched, both public: δ between composition and labels that escape, and ε₁ between
@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache, partial
-from typing import Any, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 
@@ -337,6 +337,13 @@ def calibrated_estimate(*, epsilon: float, shards: int, steps: int = RATE_STEPS)
     return ErrorEstimate(epsilon=epsilon, shards=shards, steps=steps, scale=steps / epsilon * UP**2)
 
 
+def calibrated_choice(*, epsilon: float, secret: Literal["rows", "labels"]) -> Universal:
+    """One choice at that ε, which has nothing to search. Raises WrongInput."""
+    if not 0 < epsilon < math.inf:
+        raise WrongInput(f"universal: epsilon must be positive and finite, got {epsilon!r}")
+    return Universal(epsilon=epsilon, secret=secret)
+
+
 # Sums -----------------------------------------------------------------------------------------------------------------
 
 LARGEST_SUM = 62
@@ -416,10 +423,10 @@ CALIBRATED: dict[type[PublicSettings], Callable[..., Any]] = {
     Tallies: partial(calibrated_sums, Tallies),
     Sketch: partial(calibrated_sums, Sketch),
     Stream: partial(calibrated_sums, Stream),
-    Universal: Universal,
+    Universal: calibrated_choice,
     PrivateTest: calibrated_test,
 }
-"""What calibrates each kind."""
+"""What calibrates a mechanism of each kind."""
 
 
 def calibrated(kind: type[Settings], terms: Mapping[str, Any]) -> Settings:

@@ -107,7 +107,7 @@ class Universal(PublicSettings):
     delta: ClassVar[float] = 0.0
     of_ask: ClassVar[Collection[str]] = ("hypotheses", "features", "digest", "candidates")
 
-    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    epsilon: Annotated[float, Field(gt=0)]
     secret: Literal["rows", "labels"]
     hypotheses: str = ""
     features: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ ASKED: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {**SUMS, "rounds": world.sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])},
     ),
     "stream": (partial(world.calibrated_sums, world.Stream), {**SUMS, "season": 12}),
-    "universal": (world.Universal, {"epsilon": 1.0, "secret": "rows"}),
+    "universal": (world.Universal.calibrate, {"epsilon": 1.0, "secret": "rows"}),
     "private_test": (world.calibrated_test, {**BUDGET, "classes": 2, "secret": "rows"}),
     "error_estimate": (world.calibrated_estimate, {"epsilon": 1.0, "shards": 40}),
 }

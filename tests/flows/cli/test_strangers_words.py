@@ -77,8 +77,10 @@ def published(original: Path, folder: Path, file: bytes) -> Path:
         values["about"].update(said, date="2026-05-03", justification=WORDS[10])
         values.update(warnings=[*WORDS], caveats=[*WORDS, *values["caveats"]], features=[*WORDS])
         values["student"].update(estimator=WORDS[0], params={WORDS[1]: WORDS[7]}, refused=WORDS[5])
+        by = values["versions"]["concord"]  # without it no certificate is read
         for name in ("guarantee", "student", "versions", "domain"):
             values[name] = other_words(values[name], words)
+        values["versions"]["concord"] = by
         leading(values)["mechanism"] = other_words(leading(values)["mechanism"], words)
         values["domain"]["name"] = WORDS[3]
         leading(values)["mechanism"]["name"] = WORDS[9]
