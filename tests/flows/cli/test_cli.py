@@ -47,11 +47,7 @@ def test_a_home_that_may_not_be_read_is_no_wrong_option(tmp_path: Path, monkeypa
         assert without_home(*words)[0] == world.EnvironmentFailed.exit_status
 
 
-def test_a_table_that_does_not_fit_is_told_before_a_server_starts(
-    concord: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)  # it is there once another test had a server
-    monkeypatch.setattr(world.flows_server, "Server", None)
+def test_a_table_that_does_not_fit_is_refused_in_a_sentence(concord: Callable[..., Any], folder: Path) -> None:
     for table in ("private", "public", "test"):
         status, _, error = concord("run", str(write_plan(folder, **{f"data__{table}": "nowhere.csv"})))
         assert (status, f"data.{table}" in error) == (2, True)
