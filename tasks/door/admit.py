@@ -126,7 +126,7 @@ def reserve_session(
     private_digests   private inputs of the session's answers, as `ensemble` digests them
     Raises BudgetRefused, and NotVerified if the settings to be recorded do not cost what is claimed and charged.
     """
-    check_price(opening)
+    check_price(opening, plan.privacy.secret)
     _name(stores, plan)
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
     stores.vault.make_secret(f"sessions/{name}")
@@ -135,12 +135,13 @@ def reserve_session(
     return stores.ledger.open_session(opening, further=new_session)
 
 
-def check_price(opening: Opening) -> None:
-    """Raise NotVerified unless the settings to be recorded cost what is charged, and no more than is claimed: whoever
-    calibrated them, and whatever ask stated their cost."""
+def check_price(opening: Opening, secret: str) -> None:
+    """Raise NotVerified unless the settings to be recorded cost what is charged, and no more than is claimed, if that
+    part of a unit is `secret`: whoever calibrated them, and whatever ask stated their cost."""
     mechanism: Any = recorded(json.loads(canonical_json(opening.mechanism)))
     per_refusal = (None, getattr(mechanism, "per_refusal", None))
     priced = mechanism.cost == opening.whole and opening.per_refusal in per_refusal
+    priced = priced and getattr(mechanism, "secret", secret) == secret
     if not priced or mechanism.cost.epsilon(opening.delta) > opening.epsilon * UP**2:
         raise NotVerified(
             f"a session of {mechanism.name!r} would cost more than its claim {amount(opening.epsilon, opening.delta)}, "

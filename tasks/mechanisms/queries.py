@@ -145,7 +145,8 @@ class OptimalRelease(PublicSettings):
         """(ε, δ) of one question, if each entry is one that the entry before allows; else infinite."""
         grows, slip = growth(self.epsilon), math.floor(Fraction(self.delta) * WHOLE)
         answered = [WHOLE - entry for entry in self.refusal.tolist()]
-        proved = answered[0] <= slip and all(then <= most_after(now, grows, slip) for now, then in pairwise(answered))
+        steps = pairwise(answered)  # of two neighbours either may be the nearer: no answer is rarer further away
+        proved = answered[0] <= slip and all(now <= then <= most_after(now, grows, slip) for now, then in steps)
         return Cost.approximate(self.epsilon, self.delta) if proved else Cost(renyi=(math.inf,) * len(ORDERS))
 
     def answer(self, votes: Ints, draws: Draws) -> Ints:

@@ -239,17 +239,31 @@ def asked_for(mechanism: Any, claimed: Any) -> world.Opening:
     return opening("asked for", domain="d", mechanism=settings, whole=mechanism.cost, **ends, **claim)
 
 
-def is_not_opened(home: Path, asked: world.Opening) -> None:
+def is_not_opened(home: Path, asked: world.Opening, plan: world.Plan = PLAN) -> None:
     door = world.Stores.of(home)
     with pytest.raises(world.NotVerified, match="nothing was opened"):
-        world.reserve_session(door, PLAN, asked, [], new_session=False)
+        world.reserve_session(door, plan, asked, [], new_session=False)
     assert door.ledger.domains() == ()
 
 
 @pytest.mark.parametrize("name", sorted(DRAWN.keys() - {"universal"}))  # which draws at its ε, whatever it says
 def test_a_claim_that_the_calibrated_settings_do_not_prove_is_refused(tmp_path: Path, name: str) -> None:
-    world.check_price(asked_for(DRAWN[name], DRAWN[name]))
+    world.check_price(asked_for(DRAWN[name], DRAWN[name]), "rows")
     is_not_opened(tmp_path, asked_for(DRAWN[name].with_(**THINNER[name]), DRAWN[name]))
+
+
+def test_a_table_that_refuses_more_often_further_away_is_refused(tmp_path: Path) -> None:
+    """Answers became as rare in one step as was claimed of many: the cost looked at how fast they grow alone."""
+    honest = DRAWN["optimal"]
+    rising = honest.with_(refusal=np.array([*honest.refusal, 2**64 - 1], np.uint64))
+    is_not_opened(tmp_path, asked_for(rising, honest))
+
+
+@pytest.mark.parametrize("name", ["tallies", "universal", "private_test"])
+def test_a_mechanism_of_rows_is_refused_where_labels_are_secret(tmp_path: Path, name: str) -> None:
+    """It would cost less than what a changed label changes."""
+    of_labels = PLAN.model_copy(update={"privacy": PLAN.privacy.model_copy(update={"secret": "labels"})})
+    is_not_opened(tmp_path, asked_for(DRAWN[name], DRAWN[name]), of_labels)
 
 
 def test_a_price_other_than_that_of_the_settings_is_refused(tmp_path: Path) -> None:

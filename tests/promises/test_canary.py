@@ -22,7 +22,7 @@ from tests.promises.marks import Marks, leaks
 from tests.promises.scene import Scene
 from tests.support.people import people, write_plan
 from tests.support.processes import own_environment
-from tests.world import DATABASE, StudentPlan, WrongInput, labels_schema, start_extension, study_again
+from tests.world import StudentPlan, WrongInput, labels_schema, start_extension, study_again
 
 PRECHECK = "have a label that data.classes lacks"
 GUARANTEE = {"session", "epsilon", "delta", "unit", "neighbours", "mechanism"}
@@ -86,33 +86,39 @@ def test_a_fit_that_prints_as_compiled_code_does_or_leaves_the_program_changes_n
     scene.nothing_got_out()
 
 
+KEEPING = """
+from contextlib import contextmanager
+from concord.flows import server
+from concord.flows.cli import main
+
+@contextmanager
+def kept(folder, home):
+    folder.mkdir(parents=True)
+    yield folder
+
+server.passing_folder = kept
+main()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "status"), [("Native", 0), ("Glutton", 1)])
 def test_the_command_leaves_nothing_private_in_its_console_and_in_prefect(
     tmp_path: Path, estimator: str, status: int
 ) -> None:
     """The command has its own process and Prefect server, with database and logs below the home folder. The database is
-    named, or it would go with the server. Its workers have processes of their own."""
+    kept, or it would go with the server. Its workers have processes of their own."""
     folder, home = tmp_path / "data", tmp_path / "home"
     private, few = canary_tables(folder)["data"]["private"], {"teachers__count": 60, "teachers__block": 30}
     talking = {"teachers__estimator": f"tests.promises.tellers.{estimator}", "teachers__runner": "dask"}
     plan = write_plan(folder, data__private=private, **few, **talking)
-    command = [
-        sys.executable,
-        "-c",
-        "from concord.flows.cli import main; main()",
-        "run",
-        str(plan),
-        "--home",
-        str(home),
-    ]
-    record = {DATABASE: f"sqlite+aiosqlite:///{home / 'prefect' / 'prefect.db'}"}
+    command = [sys.executable, "-c", KEEPING, "run", str(plan), "--home", str(home)]
     console = tmp_path / "console"
     with console.open("wb") as both:  # a file: a pipe would be waited for as long as any process has it
-        ended = subprocess.run(command, check=False, stdout=both, stderr=both, env=own_environment() | record)
+        ended = subprocess.run(command, check=False, stdout=both, stderr=both, env=own_environment())
     assert ended.returncode == status, console.read_text()
     marks = Marks.of(folder / private, home)
-    assert list((home / "prefect").glob("*.db"))
+    assert (home / "prefect" / "server" / "prefect.db").exists()
     assert leaks(published(home), marks.with_names()) == []
     assert leaks(operated(home), marks) == []
     assert marks.found(console.read_bytes()) == set()
