@@ -62,21 +62,26 @@ PRECISION = 1e-9
 def least_noise(build: Callable[[float], Noisy]) -> Noisy:
     """The mechanism with the least noise scale whose cost is within its budget; `build` makes a mechanism from a scale.
 
-    More noise must never cost more. Raises WrongInput if even the largest scale costs too much.
+    More noise must never cost more. Raises WrongInput if even the largest scale costs too much, or if the noise would
+    be wider than can be drawn.
     """
 
     def fits(mechanism: Noisy) -> bool:
         return mechanism.cost.epsilon(mechanism.delta) <= mechanism.epsilon
 
+    too_small = WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
     low, high = 0.0, 1.0
     while not fits(build(high)):
         low, high = high, 2 * high
         if high > LARGEST_SCALE:
-            raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
+            raise too_small
     while high > low * (1 + PRECISION):
         middle = (low + high) / 2
         low, high = (low, middle) if fits(build(middle)) else (middle, high)
-    return build(high)
+    found = build(high)
+    if any(value > LARGEST_SCALE for name, value in vars(found).items() if name.endswith("scale")):
+        raise too_small
+    return found
 
 
 def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) -> None:

@@ -92,6 +92,10 @@ INPUTS: list[tuple[str, Callable[[], object]]] = [
         )
         for delta in (0.0, 1e-300)
     ),
+    (  # its session was charged, and then nothing could be drawn
+        "the budget is too small for noise",
+        partial(world.calibrated_confident, epsilon=1e-9, delta=1e-12, queries=100_000, classes=2, teachers=250),
+    ),
     ("beta", partial(PRINTED, beta=0.0)),
     ("threshold", partial(DRAWN["sparse_vector"].with_, threshold=-1)),
     ("sensitivity", partial(world.ExponentialMechanism, epsilon=1.0, sensitivity=0)),
