@@ -194,7 +194,7 @@ class Vault:
             yield str(folder.relative_to(self.root))
 
     def kept(self, path: str) -> Ref | None:
-        """The file that `keep` wrote at `path`, durable; None if there is none, so that its content is to be made."""
+        """The file that `keep` wrote at `path`, durable; None if it was not written yet."""
         if not (self.root / path).is_file():
             return None
         with self._in_one_sentence("written"):

@@ -136,8 +136,8 @@ def reserve_session(
 
 
 def check_price(opening: Opening, secret: str) -> None:
-    """Raise NotVerified unless the settings to be recorded cost what is charged, and no more than is claimed, if that
-    part of a unit is `secret`: whoever calibrated them, and whatever ask stated their cost."""
+    """Raise NotVerified unless the settings to be recorded cost what is charged and at most what is claimed, if that
+    part of a unit is `secret`. Neither calibration nor the ask that stated their cost is relied on."""
     mechanism: Any = recorded(json.loads(canonical_json(opening.mechanism)))
     per_refusal = (None, getattr(mechanism, "per_refusal", None))
     priced = mechanism.cost == opening.whole and opening.per_refusal in per_refusal

@@ -35,7 +35,7 @@ FLOOR = 2**24
 
 @cache
 def fitted_table(epsilon: float, delta: float, cutoff: int, least_order: float) -> tuple[float, RefusalTable]:
-    """The Rényi order and the table for (epsilon, delta) at `cutoff` refusals. Raises WrongInput if there is none."""
+    """The Rényi order and the table for (epsilon, delta) at `cutoff` refusals. Raises WrongInput if none fits."""
     if not 0 < epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:
         raise WrongInput(
             f"stable voting needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"

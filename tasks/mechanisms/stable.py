@@ -18,7 +18,7 @@ multiplies E_D exp((α−1)ℓ − κN) by p^α q^(1−α) e^−κ + (1−p)^α 
 and at the halt E exp((α−1)ℓ) ≤ e^(κT). Both orders of D, D' are covered since κ takes both. ∎
 Stopped after N < T refusals, the same argument gives N·κ(α)/(α−1) in a filter kept at one order.
 Kin: optimal partition selection (Desfontaines et al. 2022), target charging (Cohen & Lyu 2023).
-What is claimed is computed from the table's integers, whoever chose them (refusal_tables.py).
+What is claimed is computed from the table's integers, however they were chosen (refusal_tables.py).
 Checked by tests/privacy/test_stable.py and, against the best adaptive adversary, tests/privacy/test_stable_game.py.
 """
 
