@@ -4,11 +4,13 @@ Whatever a console prints passes `PrintableConsole.render`, so no name in it act
 on its line. Checked by tests/flows/cli/test_strangers_words.py.
 """
 
+import logging
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, cast
 from uuid import UUID
@@ -69,6 +71,30 @@ def hushed(quiet: bool = True) -> Iterator[None]:
         yield
     finally:
         err.quiet = before
+
+
+_ours: ContextVar[bool] = ContextVar("_ours", default=False)
+"""Whether what is logged is of our flows."""
+
+
+@contextmanager
+def prefect_hushed() -> Iterator[None]:
+    """Within the context, print nothing of our flows' logs on Prefect's console, where our errors are one sentence. Its
+    filter stays, since it lets through all that is a user's."""
+    from prefect.logging.handlers import PrefectConsoleHandler  # as heavy as Prefect
+
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, PrefectConsoleHandler):
+            handler.addFilter(_is_a_users)
+    before = _ours.set(True)
+    try:
+        yield
+    finally:
+        _ours.reset(before)
+
+
+def _is_a_users(_: logging.LogRecord) -> bool:
+    return not _ours.get()
 
 
 _asked = threading.Event()

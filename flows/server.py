@@ -4,7 +4,8 @@ Assumes      other users of the machine may connect to its ports, bind any that 
 Guarantees   the server is a process that this one started: the port was bound and listened on before its number was
              known to anyone, and is held until the end, even if the server ends before. It answers only with a random
              password, which is in its environment and in the settings of its clients alone. It ends with the thread
-             that started it (flows/hosted.py); if it ends before, every request fails at once, and the command ends
+             that started it (flows/hosted.py); if it ends before, every request fails at once, and the command ends.
+             One that lives and answers nothing is ended, within two minutes
 Not covered  root; other processes of the same user, which can read the vault anyway
 
 A server that PREFECT_API_URL names in the environment is used instead; no other is trusted. Nothing heavy is imported
@@ -20,7 +21,6 @@ Checked by tests/promises/test_own_server.py and tests/flows/test_prefect_databa
 """
 
 import importlib
-import logging
 import os
 import secrets
 import socket
@@ -29,7 +29,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from concord.artifacts.home.empty import copy_empty
 from concord.artifacts.plan import Plan
 from concord.artifacts.process import ProcessChange
 from concord.artifacts.settings import check_answers, sqlite_address
+from concord.flows.console import prefect_hushed
 from concord.flows.ending import NOTHING_LOST, leave
 
 ADDRESS_VARIABLE = "PREFECT_API_URL"
@@ -61,6 +61,9 @@ UNRECORDED = {
 a second of each start, the others a tenth of a short run."""
 SERVER_GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 """The answer in place of a server that has ended: the one failure that Prefect's clients do not retry."""
+PATIENCE = 60.0
+"""Seconds between two looks at whether a server still answers, and for its answer: Prefect's clients wait six times as
+long, once for each request."""
 FIGURES = ("matplotlib.figure", "matplotlib.backends.backend_svg")
 NEEDED = ("concord.flows.learn", "skops.io", "concord.artifacts.mlflow.write", *FIGURES)
 """Modules that a run loads before it ends; skops looks through all that are there already."""
@@ -104,9 +107,14 @@ class Hosted:
         self.socket.close()
 
     def _watch(self) -> None:
-        """Wait for the end of the process. If it ended by itself, end the command, or answer in its place, so that the
-        clients of a caller from Python fail at once."""
-        self.process.wait()
+        """Wait for the end of the process, and end it if it no longer answers. If it was not stopped, end the command,
+        or answer in its place, so that the clients of a caller from Python fail at once."""
+        while self.process.poll() is None:
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                if not self._answers():
+                    self.process.kill()
         if self._stopping:
             return
         leave(EnvironmentFailed.exit_status, self.ended)
@@ -120,6 +128,13 @@ class Hosted:
                 connection.sendall(SERVER_GONE)
                 connection.shutdown(socket.SHUT_WR)
                 connection.recv(1 << 16)
+
+    def _answers(self) -> bool:
+        """Whether a request is answered, be it with a refusal."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), PATIENCE) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return bool(connection.recv(1))
+        return False
 
 
 class Server(Hosted):
@@ -138,13 +153,9 @@ class Server(Hosted):
         }
         ours, see = "Prefect's server, which this command started,", f"(see {log})"
         self.cannot = f"{ours} cannot go on, as where the disk is full: {NOTHING_LOST} {see}"
-        ended = f"{ours} ended before it did: {NOTHING_LOST} {see}"
+        ended = f"{ours} ended before it did, or no longer answered: {NOTHING_LOST} {see}"
         super().__init__("prefect.server.api.server:create_app", environment, log, ended)
         self.address = f"http://127.0.0.1:{self.port}/api"
-
-
-_ours: ContextVar[bool] = ContextVar("_ours", default=False)
-"""Whether what is logged is of our flows."""
 
 
 def is_named() -> bool:
@@ -197,8 +208,7 @@ def engine(home: Path, plan: Plan | None = None, waiting: Callable[[str], None] 
         for name in NEEDED:
             importlib.import_module(name)
         waiting("Prefect's server")
-        _hush_consoles()
-        stack.callback(_ours.reset, _ours.set(True))
+        stack.enter_context(prefect_hushed())
         _by_named(stack) if server is None else _by_own(stack, server, home)
         yield
 
@@ -234,19 +244,6 @@ def _by_own(stack: ExitStack, server: Server, home: Path) -> None:
         stack.callback(active.__var__.reset, active.__var__.set(None))
     stack.enter_context(_without_events())
     stack.enter_context(context.SyncClientContext())  # its first request waits until the server answers
-
-
-def _is_a_users(_: logging.LogRecord) -> bool:
-    return not _ours.get()
-
-
-def _hush_consoles() -> None:
-    """Print nothing of our flows' logs on the console. The filter stays, since it lets through all that is a user's."""
-    from prefect.logging.handlers import PrefectConsoleHandler
-
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, PrefectConsoleHandler):
-            handler.addFilter(_is_a_users)
 
 
 @ProcessChange

@@ -418,7 +418,7 @@ if TYPE_CHECKING:
     from concord.flows.results import Run, budget_of, erased
     from concord.flows.run import Admitted, PrivateFiles, RunContext, running
     from concord.flows.season import NewUnits
-    from concord.flows.server import ADDRESS_VARIABLE, DATABASE, UNRECORDED, Server, engine, serving
+    from concord.flows.server import ADDRESS_VARIABLE, DATABASE, UNRECORDED, Hosted, Server, engine, serving
     from concord.flows.stage import (
         Begun, Call, Described, Disclosure, Stages, Steps, mapped, on_workers, stage
     )

@@ -17,7 +17,7 @@ from prefect import flow
 
 from tests.deployments.services import until
 from tests.support.processes import alone, own_environment
-from tests.world import ADDRESS_VARIABLE, EnvironmentFailed, Server, engine, flows_server, serving
+from tests.world import ADDRESS_VARIABLE, EnvironmentFailed, Hosted, Server, engine, flows_server, serving
 
 ASKED = "/api/flow_runs/filter"
 
@@ -115,6 +115,17 @@ def test_nobody_binds_its_port_while_it_starts_or_after_it_died(
 
     with pytest.raises(EnvironmentFailed, match="ended before it did"):
         dies(alone(tmp_path, monkeypatch))
+
+
+def test_one_that_lives_and_never_answers_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefect's client asked a stopped server six times and waited a minute each, then ended in a traceback."""
+    monkeypatch.setattr(flows_server, "PATIENCE", 1.0)
+    silent = Hosted("signal:pause", own_environment(), tmp_path / "log", "it no longer answers")
+    try:
+        assert ask(silent.port) == http.client.GONE
+        assert silent.process.poll() == -signal.SIGKILL
+    finally:
+        silent.stop()
 
 
 BEGIN = """
