@@ -99,7 +99,9 @@ def announce_room(admitted: Admitted[Any]) -> None:
     if admitted.session is None:
         ask, words = admitted.ask, NO_LATER_ROWS
         if ask.teachers:
-            words = later_rows_in_words(queries=ask.queries, cutoff=ask.cutoff, asked=admitted.stream.rows, refused=0)
+            words = later_rows_in_words(
+                queries=ask.mechanism.queries, cutoff=ask.mechanism.cutoff, asked=admitted.stream.rows, refused=0
+            )
         err.print(f"{'later':>8} rows: {words}", soft_wrap=True, markup=False)
 
 
@@ -119,8 +121,8 @@ def begin(
     plan, stores, stream, session = run.plan, run.stores, admitted.stream, admitted.session
     claim(stores, plan, private.files)
     if session is None:
-        opening = opening_of(stores, plan, admitted.ask, stream.encoding)
-        opened = reserve_session(stores, plan, opening, counted.private_digests, new_session=further)
+        private_digests, encoding = counted.private_digests, stream.encoding
+        opened = reserve_session(stores, plan, admitted.ask, encoding, private_digests, new_session=further)
         session = run.lock_session(opened.id)
     checkpoint = Checkpoint(
         plan=run.kept,

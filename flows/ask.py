@@ -182,7 +182,8 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
     plan, domain, encoding = run.plan, admitted.balance.domain, admitted.stream.encoding
     if plan.test is None or admitted.session is not None:
         return
-    test = planned_test(plan, domain, domain.filter.charge(admitted.ask.cost), admitted.ask.epsilon)
+    learning = admitted.ask.mechanism
+    test = planned_test(plan, domain, domain.filter.charge(learning.cost), learning.epsilon)
     ask = StudentTestAsk.of(plan, test, "asked for", "", clean=True)
     run.stores.ledger.check_opening(opening_of(run.stores, plan, ask, encoding), domain, further=True)
 

@@ -207,7 +207,7 @@ if TYPE_CHECKING:
         Layer, VectorField, centres_of, learn_layer, learn_view, nearest, written
     )
     from concord.tasks.door import admit as door_admit, door as door_door, locks as door_locks
-    from concord.tasks.door.admit import check_price, claim, on_record, opening_of, planned_domain, reserve_session
+    from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
     from concord.tasks.door.ask import Ask, SingleAsk
     from concord.tasks.door.checkpoint import (
         Checkpoint, PublicSource, read_checkpoint, sums_folder, votes_folder, write_checkpoint

@@ -29,7 +29,7 @@ from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asking.questions import Question, answers
-from concord.tasks.door.ask import StreamAsk
+from concord.tasks.door.ask import Ask
 from concord.tasks.door.door import Drawn, Step, batch_of, digest_in, publish_json
 from concord.tasks.door.exact import Exact
 from concord.tasks.mechanisms.calibration import calibrated_stable
@@ -68,7 +68,7 @@ class QuestionTerms:
 
 
 @dataclass(frozen=True)
-class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
+class QuestionsAsk(Ask[SingleRelease | StableVoting]):
     """Questions to that many shards; `question` is the name of the only one, if there is only one."""
 
     question: str | None

@@ -50,11 +50,6 @@ class TalliesAsk(Ask[Tallies]):
 
     purpose: ClassVar[str] = LABELS
 
-    @property
-    def queries(self) -> int:
-        """Number of steps: rounds, or releases of a season."""
-        return self.mechanism.queries
-
     def settings(self) -> dict[str, Any]:
         """The settings of the mechanism, the codes, and the bounds of a number, which decide what a step of its sums
         is."""

@@ -22,7 +22,7 @@ from concord.artifacts.schemas import PublicBatch, PublicRows, Ref, canonical_js
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asking.relabel import candidates, relabelling
-from concord.tasks.door.ask import StreamAsk
+from concord.tasks.door.ask import Ask
 from concord.tasks.door.door import Drawn, Step, batch_of
 from concord.tasks.door.exact import Exact
 from concord.tasks.mechanisms.calibration import VoteTerms, calibrate
@@ -34,7 +34,7 @@ CountVotes = Callable[[PublicBatch], Ref]
 
 
 @dataclass(frozen=True)
-class VotesAsk(StreamAsk[Mechanism]):
+class VotesAsk(Ask[Mechanism]):
     """Labels of public rows, from votes of the plan's teachers.
 
     public   digests of the plan's own public rows

@@ -35,8 +35,14 @@ Asking = TypeVar("Asking", bound=Ask[Any])
 
 
 def opening_of(stores: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) -> Opening:
-    """The session in which a plan asks that, as the ledger opens it; it has no name and no key yet."""
-    division = division_of(plan, stores.vault)
+    """The session in which a plan asks that, as the ledger opens it; it has no name and no key yet.
+
+    Its claim, its cost and its end are those of the settings that will be on record, whatever calibrated them. Raises
+    NotVerified if these cost more than they claim, or protect less than the plan's privacy unit.
+    """
+    division, settings = division_of(plan, stores.vault), ask.settings()
+    mechanism: Any = recorded(json.loads(canonical_json(settings)))
+    _check_price(mechanism, plan)
     return Opening(
         id="asked for",
         domain=plan.privacy.domain,
@@ -45,19 +51,31 @@ def opening_of(stores: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) ->
         commitment="",
         ensemble="",
         data_version=plan.data.version,
-        mechanism=ask.settings(),
-        epsilon=ask.epsilon,
-        delta=ask.delta,
-        cutoff=ask.cutoff,
-        queries=ask.queries,
+        mechanism=settings,
+        epsilon=mechanism.epsilon,
+        delta=mechanism.delta,
+        cutoff=mechanism.cutoff,
+        queries=mechanism.queries,
         teachers=ask.teachers,
         version=__version__,
         part=EVERY if division is None else ask.part,
         division="" if division is None else division.commitment,
         stream=ask.stream,
-        whole=ask.cost,
-        per_refusal=ask.per_refusal,
+        whole=mechanism.cost,
+        per_refusal=mechanism.per_refusal,
     )
+
+
+def _check_price(mechanism: Any, plan: Plan) -> None:
+    secret, many = plan.privacy.secret, plan.data.unit is not None
+    is_of_unit = getattr(mechanism, "secret", secret) == secret
+    is_of_unit = is_of_unit and (secret == "rows" or getattr(mechanism, "many", many) >= many)
+    if not is_of_unit or mechanism.cost.epsilon(mechanism.delta) > mechanism.epsilon * UP**2:
+        raise NotVerified(
+            f"a session of {mechanism.name!r} would cost more than its claim "
+            f"{amount(mechanism.epsilon, mechanism.delta)}, or protect less than the plan's privacy unit: nothing was "
+            "opened. This is a fault of Concord: please report it"
+        )
 
 
 def _identity(vault: Vault, plan: Plan, encoding: str, depends: Mapping[str, Any]) -> str:
@@ -119,34 +137,20 @@ def claim(stores: Stores, plan: Plan, files: Iterable[str]) -> None:
 
 
 def reserve_session(
-    stores: Stores, plan: Plan, opening: Opening, private_digests: Sequence[str], *, new_session: bool
+    stores: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding, private_digests: Sequence[str], *, new_session: bool
 ) -> Session:
     """Reserve the whole cost of a session of a plan and open it, with a key of its own; name its domain if it is new.
 
     private_digests   private inputs of the session's answers, as `ensemble` digests them
-    Raises BudgetRefused, and NotVerified if the settings to be recorded do not cost what is claimed and charged.
+    Raises BudgetRefused, and NotVerified as `opening_of`.
     """
-    check_price(opening, plan.privacy.secret)
+    opening = opening_of(stores, plan, ask, encoding)
     _name(stores, plan)
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
     stores.vault.make_secret(f"sessions/{name}")
     teachers = ensemble(stores.vault, name, private_digests)
     opening = replace(opening, id=name, commitment=commitment(stores.vault, name), ensemble=teachers)
     return stores.ledger.open_session(opening, further=new_session)
-
-
-def check_price(opening: Opening, secret: str) -> None:
-    """Raise NotVerified unless the settings to be recorded cost what is charged and at most what is claimed, if that
-    part of a unit is `secret`. Neither calibration nor the ask that stated their cost is relied on."""
-    mechanism: Any = recorded(json.loads(canonical_json(opening.mechanism)))
-    per_refusal = (None, getattr(mechanism, "per_refusal", None))
-    priced = mechanism.cost == opening.whole and opening.per_refusal in per_refusal
-    priced = priced and getattr(mechanism, "secret", secret) == secret
-    if not priced or mechanism.cost.epsilon(opening.delta) > opening.epsilon * UP**2:
-        raise NotVerified(
-            f"a session of {mechanism.name!r} would cost more than its claim {amount(opening.epsilon, opening.delta)}, "
-            "or other than its charge: nothing was opened. This is a fault of Concord: please report it"
-        )
 
 
 def _name(stores: Stores, plan: Plan) -> None:

@@ -26,39 +26,29 @@ ROUNDING = 1e-9
 
 
 class Priced(Protocol):
-    """A mechanism's settings and their cost.
-
-    epsilon, delta   what they claim of a session at its end
-    calibrated       names of settings that calibration computes in floating point, and rounds to whole numbers
-    """
+    """A mechanism's settings, what they cost, and when its session ends; see `tasks.mechanisms.mechanism`."""
 
     @property
     def name(self) -> str: ...
+    @property
+    def calibrated(self) -> Collection[str]: ...
+    @property
+    def model_dump(self) -> Callable[..., dict[str, Any]]: ...
     @property
     def epsilon(self) -> float: ...
     @property
     def delta(self) -> float: ...
     @property
-    def calibrated(self) -> Collection[str]: ...
-    @property
     def cost(self) -> Cost: ...
     @property
-    def model_dump(self) -> Callable[..., dict[str, Any]]: ...
-
-
-class PaysAsItGoes(Priced, Protocol):
-    """A mechanism that says when its session ends, and what a refusal costs; see `tasks.mechanisms.mechanism`."""
-
+    def per_refusal(self) -> Cost | None: ...
     @property
     def cutoff(self) -> int | None: ...
     @property
     def queries(self) -> int | None: ...
-    @property
-    def per_refusal(self) -> Cost | None: ...
 
 
 Answering = TypeVar("Answering", bound=Priced)
-Lasting = TypeVar("Lasting", bound=PaysAsItGoes)
 
 
 @dataclass(frozen=True)
@@ -77,36 +67,6 @@ class Ask(ABC, Generic[Answering]):
     purpose: ClassVar[str]
     stage: ClassVar[Literal["release", "choose", "test"]] = "release"
     part: ClassVar[str] = LEARNING
-
-    @property
-    def epsilon(self) -> float:
-        """ε that the session claims at its end."""
-        return self.mechanism.epsilon
-
-    @property
-    def delta(self) -> float:
-        """δ that the session claims at its end."""
-        return self.mechanism.delta
-
-    @property
-    def cost(self) -> Cost:
-        """Cost at the end."""
-        return self.mechanism.cost
-
-    @property
-    def cutoff(self) -> int | None:
-        """Refusals until it ends; None if it does not pay by refusal."""
-        return None
-
-    @property
-    def queries(self) -> int | None:
-        """The most steps or rows that it answers; None if they may be endless."""
-        return None
-
-    @property
-    def per_refusal(self) -> Cost | None:
-        """Cost of one refusal; None if the session is charged whole."""
-        return None
 
     @property
     def stream(self) -> str:
@@ -149,26 +109,6 @@ def _agree(ours: Any, recorded: Any, calibrated: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class StreamAsk(Ask[Lasting]):
-    """Questions as they come, in one session that ends and pays as its mechanism says."""
-
-    @property
-    def cutoff(self) -> int | None:
-        """As the mechanism."""
-        return self.mechanism.cutoff
-
-    @property
-    def queries(self) -> int | None:
-        """As the mechanism."""
-        return self.mechanism.queries
-
-    @property
-    def per_refusal(self) -> Cost | None:
-        """As the mechanism."""
-        return self.mechanism.per_refusal
-
-
-@dataclass(frozen=True)
 class SingleAsk(Ask[Answering]):
     """A question with one answer, which ends its session.
 
@@ -182,11 +122,6 @@ class SingleAsk(Ask[Answering]):
 
     form: ClassVar[FormName]
     file: ClassVar[str]
-
-    @property
-    def queries(self) -> int:
-        """Its one answer."""
-        return 1
 
     def settings(self) -> dict[str, Any]:
         """The settings of the mechanism, and the other facts."""

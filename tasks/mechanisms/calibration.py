@@ -38,7 +38,7 @@ from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.gaussian import Gaussian
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.mechanism import Mechanism, PublicSettings
-from concord.tasks.mechanisms.noise import LARGEST_SCALE
+from concord.tasks.mechanisms.noise import drawable
 from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, shifts
 from concord.tasks.mechanisms.private_test import COUNTS_MOVED, PrivateTest
 from concord.tasks.mechanisms.published import PublishedAlgorithm
@@ -62,26 +62,19 @@ PRECISION = 1e-9
 def least_noise(build: Callable[[float], Noisy]) -> Noisy:
     """The mechanism with the least noise scale whose cost is within its budget; `build` makes a mechanism from a scale.
 
-    More noise must never cost more. Raises WrongInput if even the largest scale costs too much, or if the noise would
-    be wider than can be drawn.
+    More noise must never cost more. Raises WrongInput if the noise would be wider than can be drawn.
     """
 
     def fits(mechanism: Noisy) -> bool:
         return mechanism.cost.epsilon(mechanism.delta) <= mechanism.epsilon
 
-    too_small = WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
     low, high = 0.0, 1.0
-    while not fits(build(high)):
+    while not fits(build(high)):  # which refuses a scale that cannot be drawn
         low, high = high, 2 * high
-        if high > LARGEST_SCALE:
-            raise too_small
     while high > low * (1 + PRECISION):
         middle = (low + high) / 2
         low, high = (low, middle) if fits(build(middle)) else (middle, high)
-    found = build(high)
-    if any(value > LARGEST_SCALE for name, value in vars(found).items() if name.endswith("scale")):
-        raise too_small
-    return found
+    return build(high)
 
 
 def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) -> None:
@@ -218,9 +211,7 @@ def calibrated_published(
             "published needs 0 < epsilon < inf, 0 < delta < 1, 0 < beta < 1, cutoff >= 1 and queries >= 1, "
             f"got {epsilon}, {delta}, {beta}, {cutoff}, {queries}"
         )
-    scale = noise_scale(epsilon, delta, cutoff)
-    if 2 * scale > LARGEST_SCALE:
-        raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
+    scale = drawable(2 * noise_scale(epsilon, delta, cutoff)) / 2
     log = math.log(4 * queries * cutoff / min(delta, beta / 2))
     made = PublishedAlgorithm(
         epsilon=epsilon,
@@ -337,8 +328,6 @@ def calibrated_estimate(*, epsilon: float, shards: int, steps: int = RATE_STEPS)
             "an error estimate needs 0 < epsilon < inf, at least 1 shard and at least 1 step, "
             f"got {epsilon!r}, {shards!r}, {steps!r}"
         )
-    if steps * UP**2 > epsilon * LARGEST_SCALE:
-        raise WrongInput(f"epsilon must be larger, since no noise is as wide as it asks for, got {epsilon!r}")
     return ErrorEstimate(epsilon=epsilon, shards=shards, steps=steps, scale=steps / epsilon * UP**2)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
@@ -52,6 +52,8 @@ def recorded(settings: Mapping[str, Any]) -> PublicSettings | Relabelled:
     except ValidationError as wrong:
         first = wrong.errors()[0]
         why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except WrongInput as wrong:
+        why = str(wrong)
     if made is not None and made.model_dump(mode="json") == settings:
         return made
     raise NotVerified(f"the settings of {name!r} are not those of a session of that kind: {why}")

@@ -22,9 +22,11 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import PositiveInt
 
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Ints, RandomSource
 from concord.tasks.mechanisms.gaussian import Gaussian, Move
+from concord.tasks.mechanisms.noise import Scale
 from concord.tasks.mechanisms.noisy_votes import noises, noisy_labels, shifts
 
 
@@ -41,12 +43,12 @@ class ConfidentGNMax(Gaussian):
     pays_for: ClassVar[str] = "a little for each row, and more for each answer"
     take_if: ClassVar[str] = "teachers disagree sometimes"
 
-    queries: int
-    classes: int
-    answers: int
+    queries: PositiveInt
+    classes: PositiveInt
+    answers: PositiveInt
     threshold: int
-    test_scale: float
-    scale: float
+    test_scale: Scale
+    scale: Scale
 
     @property
     def moves(self) -> list[Move]:

@@ -15,10 +15,12 @@ from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
+from pydantic import PositiveInt
 
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import PublicSettings
+from concord.tasks.mechanisms.noise import Scale
 
 
 class ErrorEstimate(PublicSettings):
@@ -32,12 +34,15 @@ class ErrorEstimate(PublicSettings):
     releases: ClassVar[str] = ""
     command: ClassVar[str] = "concord estimate PLAN"
     delta: ClassVar[float] = 0.0
+    cutoff: ClassVar[None] = None
+    queries: ClassVar[int] = 1
+    per_refusal: ClassVar[None] = None
     of_ask: ClassVar[Collection[str]] = ("share",)
 
     epsilon: float
-    shards: int
-    steps: int
-    scale: float
+    shards: PositiveInt
+    steps: PositiveInt
+    scale: Scale
     share: float = 0.0
 
     @property

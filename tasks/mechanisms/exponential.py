@@ -105,6 +105,9 @@ class Universal(PublicSettings):
 
     releases: ClassVar[str] = "one hypothesis of a class, chosen by its errors on the private rows"
     delta: ClassVar[float] = 0.0
+    cutoff: ClassVar[None] = None
+    queries: ClassVar[int] = 1
+    per_refusal: ClassVar[None] = None
     of_ask: ClassVar[Collection[str]] = ("hypotheses", "features", "digest", "candidates")
 
     epsilon: Annotated[float, Field(gt=0)]

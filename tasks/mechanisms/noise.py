@@ -19,13 +19,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
+from pydantic import AfterValidator, Field
 
+from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.distance import Draws, Ints
 
 DRAWS_AT_A_TIME = 65_536
@@ -34,6 +36,20 @@ LARGEST_SCALE = 2.0**40
 """Largest scale allowed: noise that cannot reach 2^63 never wraps when it is added to a count."""
 AES_BLOCK = 16  # bytes of an AES block
 DRAW = 8  # bytes of a 64-bit draw
+
+
+def drawable(scale: float) -> float:
+    """The scale, if noise of it can be drawn. Raises WrongInput."""
+    if not 0 < scale <= LARGEST_SCALE:
+        raise WrongInput(
+            f"the scale of noise must be above 0 and at most 2^40, got {scale!r}: if it was calibrated, the budget is "
+            "too small for noise that can be drawn"
+        )
+    return scale
+
+
+Scale = Annotated[float, Field(allow_inf_nan=True), AfterValidator(drawable)]
+"""A scale of noise in a mechanism's settings: no session is charged whose noise cannot be drawn."""
 
 
 def laplace(scale: float, size: int) -> Ints:
@@ -56,10 +72,8 @@ def _opendp() -> Any:
 
 
 def _noise(make: str, metric: str, scale: float, size: int) -> Ints:
-    if not 0 < scale <= LARGEST_SCALE:
-        raise ValueError(f"scale must be positive and at most 2^40, got {scale!r}")
     dp = _opendp()
-    add = getattr(dp.m, make)(_integers(), getattr(dp, metric)(T="i64"), scale=float(scale))
+    add = getattr(dp.m, make)(_integers(), getattr(dp, metric)(T="i64"), scale=float(drawable(scale)))
     noise = np.zeros(size, dtype=np.int64)
     for start in range(0, size, DRAWS_AT_A_TIME):
         report(start, size)

@@ -24,11 +24,13 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
+from pydantic import PositiveInt
 
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Answers, Ints, RandomSource
 from concord.tasks.mechanisms.gaussian import Gaussian, Move
 from concord.tasks.mechanisms.mechanism import PublicSettings
+from concord.tasks.mechanisms.noise import Scale
 
 
 def noises(classes: int) -> int:
@@ -67,9 +69,9 @@ class NoisyCounts(PublicSettings, ABC):
 
     epsilon: float
     delta: float
-    queries: int
-    classes: int
-    scale: float
+    queries: PositiveInt
+    classes: PositiveInt
+    scale: Scale
 
     @property
     @abstractmethod

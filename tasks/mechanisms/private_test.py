@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from concord.artifacts.schemas import Bounds
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.gaussian import Gaussian, Move
+from concord.tasks.mechanisms.noise import Scale
 
 COUNTS_MOVED = {"rows": 1, "labels": 2}
 """Number of cells, and of numbers of the pair, that a unit moves by one, by what is secret of the unit."""
@@ -64,8 +65,8 @@ class PrivateTest(Gaussian):
 
     classes: int
     secret: str
-    scale: float
-    pair_scale: float
+    scale: Scale
+    pair_scale: Scale
     session: str | None = None
     student: str | None = None
     share: float | None = None

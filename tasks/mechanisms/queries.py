@@ -67,6 +67,7 @@ from concord.tasks.mechanisms.distance import (
     plurality,
 )
 from concord.tasks.mechanisms.mechanism import PublicSettings
+from concord.tasks.mechanisms.noise import Scale
 
 COMMON = "an answer that most parts of the private rows have in common, or a refusal"
 
@@ -89,7 +90,7 @@ class LaplaceRelease(PublicSettings):
 
     epsilon: float
     delta: float
-    scale: float
+    scale: Scale
     threshold: float
     question: str = ""
 

@@ -47,6 +47,7 @@ from concord.tasks.mechanisms.distance import (
     plurality,
 )
 from concord.tasks.mechanisms.mechanism import PublicSettings
+from concord.tasks.mechanisms.noise import Scale
 
 
 class NoisyThreshold(PublicSettings):
@@ -67,17 +68,14 @@ class NoisyThreshold(PublicSettings):
     delta: float
     cutoff: int
     threshold: int
-    threshold_scale: float
-    query_scale: float
+    threshold_scale: Scale
+    query_scale: Scale
 
     def model_post_init(self, context: Any) -> None:
         """Raises WrongInput if a setting is out of its range."""
         super().model_post_init(context)
-        positive = (self.epsilon, self.delta, self.threshold_scale, self.query_scale)
-        if not all(0 < value < math.inf for value in positive) or self.cutoff < 1 or self.threshold < 0:
-            raise WrongInput(
-                f"{self.name} needs positive, finite budget and scales, cutoff >= 1 and threshold >= 0, got {self!r}"
-            )
+        if not min(self.epsilon, self.delta) > 0 or self.cutoff < 1 or self.threshold < 0:
+            raise WrongInput(f"{self.name} needs a positive budget, cutoff >= 1 and threshold >= 0, got {self!r}")
 
     @property
     def epoch_epsilon(self) -> float:

@@ -41,7 +41,7 @@ from concord.tasks.mechanisms.contributions import (
 )
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.gaussian import Gaussian, Move
-from concord.tasks.mechanisms.noise import LARGEST_SCALE
+from concord.tasks.mechanisms.noise import Scale
 
 STEPS = 1 << 16
 """Steps per vote: truncating a unit's mean of many rows loses less than one step in a cell."""
@@ -64,7 +64,7 @@ class Round(Frozen):
     least: int
     count: int = 0
     share: float
-    scale: float = 1.0
+    scale: Scale = 1.0
 
 
 class Tallies(Gaussian):
@@ -107,10 +107,8 @@ class Tallies(Gaussian):
             raise WrongInput("tallies need at least one round, and shares that add up to 1 at most")
         for planned in self.rounds:
             check_grid(self.classes, self.steps, planned.least, planned.count)
-            if planned.fields < 1 or planned.cells < 1 or not planned.share > 0 or not planned.scale > 0:
-                raise WrongInput("a round needs fields, cells, a share and a scale above 0")
-            if planned.scale > LARGEST_SCALE:
-                raise WrongInput(f"the budget is too small for noise of any scale up to {LARGEST_SCALE:g}")
+            if planned.fields < 1 or planned.cells < 1 or not planned.share > 0:
+                raise WrongInput("a round needs fields, cells and a share above 0")
             if self.secret == "labels" and (planned.count or planned.what == "codes"):
                 raise WrongInput("if labels alone are secret, units and codes are not counted: they are public")
 

@@ -4,9 +4,10 @@ The worst that was thought of for each file that handles codes, votes, labels or
 neither refused nor bounded would be one that ε does not cover.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -14,8 +15,7 @@ import pytest
 
 from tests import world
 from tests.support.at_door import NOISY, PLAN, ROWS, STABLE, TEACHERS, Case, counts_of, files_of, labels_by, make_case
-from tests.support.openings import opening
-from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.recorded import DRAWN
 from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, question
 from tests.support.sums import ROWS as CODED
@@ -231,46 +231,68 @@ THINNER["optimal"] = {"refusal": DRAWN["optimal"].refusal[1:].copy()}
 """By kind, a fault of its calibration: a little less noise, or one refusal more, than the claim has room for."""
 
 
-def asked_for(mechanism: Any, claimed: Any) -> world.Opening:
-    """A session of a mechanism at the claim of another."""
-    ends = {name: getattr(mechanism, name, None) for name in ("cutoff", "queries", "per_refusal")}
-    claim = {"epsilon": claimed.epsilon, "delta": getattr(claimed, "delta", 0.0)}
-    settings = mechanism.model_dump(mode="json")
-    return opening("asked for", domain="d", mechanism=settings, whole=mechanism.cost, **ends, **claim)
+@dataclass(frozen=True)
+class Asked(world.Ask[Any]):
+    """An ask of a mechanism by itself."""
+
+    purpose: ClassVar[str] = world.LABELS
+
+    def depends(self, plan: world.Plan) -> dict[str, Any]:
+        return {"version": plan.data.version}
 
 
-def is_not_opened(home: Path, asked: world.Opening, plan: world.Plan = PLAN) -> None:
-    door = world.Stores.of(home)
+OF_LABELS = changed(tables_of_plan(Path()), privacy__secret="labels")
+
+
+def opens(home: Path, mechanism: Any, plan: world.Plan = PLAN) -> world.Session:
+    return world.reserve_session(world.Stores.of(home), plan, Asked(mechanism), ENCODING, [], new_session=False)
+
+
+def is_not_opened(home: Path, mechanism: Any, plan: world.Plan = PLAN) -> None:
     with pytest.raises(world.NotVerified, match="nothing was opened"):
-        world.reserve_session(door, plan, asked, [], new_session=False)
-    assert door.ledger.domains() == ()
+        opens(home, mechanism, plan)
+    assert world.Stores.of(home).ledger.domains() == ()
 
 
 @pytest.mark.parametrize("name", sorted(DRAWN.keys() - {"universal"}))  # which draws at its ε, whatever it says
 def test_a_claim_that_the_calibrated_settings_do_not_prove_is_refused(tmp_path: Path, name: str) -> None:
-    world.check_price(asked_for(DRAWN[name], DRAWN[name]), "rows")
-    is_not_opened(tmp_path, asked_for(DRAWN[name].with_(**THINNER[name]), DRAWN[name]))
+    opens(tmp_path / "honest", DRAWN[name])
+    is_not_opened(tmp_path / "planted", DRAWN[name].with_(**THINNER[name]))
 
 
 def test_a_table_that_refuses_more_often_further_away_is_refused(tmp_path: Path) -> None:
     """Answers became as rare in one step as was claimed of many: the cost looked at how fast they grow alone."""
     honest = DRAWN["optimal"]
     rising = honest.with_(refusal=np.array([*honest.refusal, 2**64 - 1], np.uint64))
-    is_not_opened(tmp_path, asked_for(rising, honest))
+    is_not_opened(tmp_path, rising)
 
 
 @pytest.mark.parametrize("name", ["tallies", "universal", "private_test"])
 def test_a_mechanism_of_rows_is_refused_where_labels_are_secret(tmp_path: Path, name: str) -> None:
     """It would cost less than what a changed label changes."""
-    of_labels = PLAN.model_copy(update={"privacy": PLAN.privacy.model_copy(update={"secret": "labels"})})
-    is_not_opened(tmp_path, asked_for(DRAWN[name], DRAWN[name]), of_labels)
+    is_not_opened(tmp_path, DRAWN[name], OF_LABELS)
 
 
-def test_a_price_other_than_that_of_the_settings_is_refused(tmp_path: Path) -> None:
-    """The worst that an ask may state: less for the whole, and nothing for a refusal."""
-    honest = asked_for(STABLE, STABLE)
-    is_not_opened(tmp_path / "whole", replace(honest, whole=STABLE.per_refusal))
-    is_not_opened(tmp_path / "refusal", replace(honest, per_refusal=world.Cost.gaussian(0.0)))
+def test_tallies_of_one_label_are_refused_where_a_unit_has_several(tmp_path: Path) -> None:
+    """All labels of a unit change together: they move the sums by more."""
+    given = {"epsilon": 1.0, "delta": 1e-5, "classes": 2, "secret": "labels"}
+    asked = [world.Round(fields=2, cells=10, least=0, share=1.0)]
+    of_one, of_several = (
+        world.calibrated_sums(world.Tallies, rounds=asked, many=many, **given) for many in (False, True)
+    )
+    opens(tmp_path / "honest", of_several, OF_LABELS)
+    is_not_opened(tmp_path / "planted", of_one, OF_LABELS)
+
+
+def test_a_session_is_charged_what_its_settings_cost_whatever_its_ask_states(tmp_path: Path) -> None:
+    """The worst that it may state: nothing for the whole or for a refusal, a smaller claim, and no end."""
+    free = {"cost": world.Cost.gaussian(0.0), "per_refusal": world.Cost.gaussian(0.0), "epsilon": 1e-9, "cutoff": None}
+    stated = {"name": "stable", "calibrated": (), "delta": 0.0, "queries": None, "model_dump": STABLE.model_dump}
+    honest, planted = (
+        opens(tmp_path / name, of) for name, of in (("a", STABLE), ("b", SimpleNamespace(**stated, **free)))
+    )
+    for term in ("reserved", "per_refusal", "epsilon", "delta", "cutoff", "queries"):
+        assert getattr(planted, term) == getattr(honest, term)
 
 
 # Publishing -----------------------------------------------------------------------------------------------------------

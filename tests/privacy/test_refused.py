@@ -82,6 +82,7 @@ def test_settings_that_a_mechanism_cannot_have_are_refused(name: str, wrong: dic
 CAPPED = partial(world.calibrated_confident, **BUDGET, queries=10, classes=2, teachers=5)
 PRINTED = partial(world.calibrated_published, **BUDGET, cutoff=5, queries=10)
 SPACE = partial(world.Relabelling, hypotheses="stumps", features=("age",), grid="0" * 64, **BUDGET)
+SCALES = [(name, field) for name, each in DRAWN.items() for field in vars(each) if field.endswith("scale")]
 ERRING = partial(world.exact_cutoff, queries=10, teachers=5)
 INPUTS: list[tuple[str, Callable[[], object]]] = [
     *(("answers must be", partial(CAPPED, answers=answers)) for answers in (0, 11)),
@@ -93,8 +94,18 @@ INPUTS: list[tuple[str, Callable[[], object]]] = [
         for delta in (0.0, 1e-300)
     ),
     (  # its session was charged, and then nothing could be drawn
-        "the budget is too small for noise",
+        "the budget is too small for noise that can be drawn",
         partial(world.calibrated_confident, epsilon=1e-9, delta=1e-12, queries=100_000, classes=2, teachers=250),
+    ),
+    *(
+        ("scale of noise must be", partial(draw, scale, 1))
+        for draw in (world.mechanisms_noise.laplace, world.mechanisms_noise.gaussian)
+        for scale in (0.0, -1.0, math.nan, math.inf, 2.0**41)
+    ),
+    *(  # planted, their sessions were charged, and then nothing could be drawn
+        ("scale of noise must be", partial(DRAWN[name].with_, **{field: scale}))
+        for name, field in SCALES
+        for scale in (0.0, -1.0, math.nan, math.inf, 2.0**41)
     ),
     ("beta", partial(PRINTED, beta=0.0)),
     ("threshold", partial(DRAWN["sparse_vector"].with_, threshold=-1)),
@@ -139,11 +150,6 @@ OURS: list[tuple[str, Callable[[], object]]] = [
     *(
         ("refusal must", partial(WITH_TABLE, refusal=np.array(table, np.uint64)))
         for table in ([], [5, 6], [5, 0], [[7, 5]])
-    ),
-    *(
-        ("scale must be", partial(sampler, scale, 1))
-        for sampler in (world.mechanisms_noise.laplace, world.mechanisms_noise.gaussian)
-        for scale in (0.0, -1.0, math.nan, math.inf, 2.0**41)
     ),
     *(("delta must be", partial(world.Cost.approximate, 0.1, delta)) for delta in (-1e-9, 1.0, math.nan)),
     *(

@@ -44,9 +44,10 @@ def opening(name: str = "one", **changes: Any) -> world.Opening:
 
 def charged_by(asked: Any) -> dict[str, Any]:
     """The terms of a session that follow from its mechanism, or from what is asked by it."""
-    ends = {"cutoff": asked.cutoff, "queries": asked.queries}
+    mechanism = getattr(asked, "mechanism", asked)
     settings = asked.settings() if hasattr(asked, "settings") else asked.model_dump(mode="json")
-    return {"mechanism": settings, "whole": asked.cost, "per_refusal": asked.per_refusal, **ends}
+    ends = {"cutoff": mechanism.cutoff, "queries": mechanism.queries}
+    return {"mechanism": settings, "whole": mechanism.cost, "per_refusal": mechanism.per_refusal, **ends}
 
 
 def session(**changes: Any) -> world.Session:

@@ -148,14 +148,14 @@ def test_what_is_planned_is_what_the_door_would_open_a_session_for(folder: Path,
     public, ask = world.PublicFacts.of(plan), runs(plan, folder)
     costs = world.costs_of(plan, public, world.Account.of(plan, folder / "nowhere"))
     assert costs is not None
-    assert replace(ask.cost, claims=()) in [replace(each, claims=()) for each in costs]
+    assert replace(ask.mechanism.cost, claims=()) in [replace(each, claims=()) for each in costs]
     if isinstance(ask, world.VotesAsk):
         votes, mechanism = public.votes(plan), ask.mechanism
         inner: Any = mechanism.inner if isinstance(mechanism, world.Relabelled) else mechanism
         assert votes.mechanism == inner
         assert (votes.epsilon, votes.delta) == (inner.epsilon, inner.delta)
         assert (votes.epsilon == 1.0) == (kind in ("stable", "noisy_votes", "with room"))
-        assert ask.queries == {"with room": 390, "noisy_votes": 300}.get(kind)
+        assert ask.mechanism.queries == {"with room": 390, "noisy_votes": 300}.get(kind)
         if isinstance(mechanism, world.Relabelled):
             assert votes.subset == mechanism.relabelling.share
 
