@@ -275,7 +275,7 @@ def test_a_mechanism_of_rows_is_refused_where_labels_are_secret(tmp_path: Path, 
 
 def test_tallies_of_one_label_are_refused_where_a_unit_has_several(tmp_path: Path) -> None:
     """All labels of a unit change together: they move the sums by more."""
-    given = {"epsilon": 1.0, "delta": 1e-5, "classes": 2, "secret": "labels"}
+    given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "classes": 2, "secret": "labels"}
     asked = [world.Round(fields=2, cells=10, least=0, share=1.0)]
     of_one, of_several = (
         world.calibrated_sums(world.Tallies, rounds=asked, many=many, **given) for many in (False, True)
