@@ -226,8 +226,8 @@ class Call:
         with self.engine(home, plan, ask=not yes):
             yield plan, home
 
-    def end(self, details: dict[str, Any], *shown: str | Callable[[dict[str, Any]], Any], holds: bool = True) -> None:
-        """Print the result as JSON, or show it to readers. The exit status is 4 unless it holds.
+    def end(self, details: dict[str, Any], *shown: str | Callable[[dict[str, Any]], Any], status: int = 0) -> None:
+        """Print the result as JSON, or show it to readers, and end with that exit status.
 
         shown   sentences, or functions that print the result
         """
@@ -236,8 +236,8 @@ class Call:
         else:
             for part in shown:
                 say(part) if isinstance(part, str) else part(details)
-        if not holds:
-            raise typer.Exit(4)
+        if status:
+            raise typer.Exit(status)
 
 
 @dataclass(frozen=True)

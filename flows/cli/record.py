@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.flows.cli.app import (
     HOME,
     Call,
@@ -179,8 +179,13 @@ def predict_command(
     call.end({"rows": count, "file": str(out_file), "warnings": texts}, *shown)
 
 
-MARKS = {(True, False): ("ok  ", "green"), (True, True): ("warn", "yellow"), (False, False): ("FAIL", "red")}
-"""The mark before a check and its style, by whether it holds and whether it warns."""
+MARKS = {
+    (True, False, True): ("ok  ", "green"),
+    (True, True, True): ("warn", "yellow"),
+    (False, False, True): ("FAIL", "red"),
+    (False, False, False): ("skip", "red"),
+}
+"""The mark before a check and its style, by whether it holds, whether it warns and whether it could be made."""
 
 
 @subcommand("verify")
@@ -201,19 +206,22 @@ def verify_command(
 ) -> None:
     """Check the ledger, released files, model, MLflow's figures and the guarantee itself.
 
-    A published folder, or its certificate, can be checked without a home folder.
+    A published folder, or its certificate, can be checked without a home folder. The exit status is 4 if a check fails,
+    and 1 if one could not be made and none failed.
     """
     from concord.flows.results import checks_of
 
     checks = [check.model_dump() for check in checks_of(subject, call.home, test, key, kept)]
-    ok, warnings = all(check["ok"] for check in checks), [check for check in checks if check["warning"]]
-    call.end({"ok": ok, "warnings": warnings, "checks": checks}, show_checks, holds=ok)
+    warnings, failing = [check for check in checks if check["warning"]], [check for check in checks if not check["ok"]]
+    kind = NotVerified if any(check["made"] for check in failing) else EnvironmentFailed
+    shown = {"ok": not failing, "warnings": warnings, "checks": checks}
+    call.end(shown, show_checks, status=kind.exit_status if failing else 0)
 
 
 def show_checks(details: dict[str, Any]) -> None:
     """Print each check, after a mark of how it ended."""
     for check in details["checks"]:
-        mark, style = MARKS[check["ok"], check["warning"]]
+        mark, style = MARKS[check["ok"], check["warning"], check["made"]]
         say(f" {check['name']}: {check['detail']}", mark=mark, style=style)
 
 

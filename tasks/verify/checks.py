@@ -24,7 +24,7 @@ from pkgutil import resolve_name
 
 from pydantic import BaseModel, ConfigDict
 
-from concord.artifacts.errors import ConcordError, NotVerified
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, NotVerified
 from concord.artifacts.measures import Estimate
 from concord.artifacts.schemas import CertificatePart
 
@@ -54,6 +54,8 @@ class Check(BaseModel):
     """The result of one check: whether it holds, and what was found.
 
     warning   it holds, but a reader must know what was found
+    made      whether it could be made. One that could not, as where a server fails, does not hold either, but is no
+              evidence of a change
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,6 +64,7 @@ class Check(BaseModel):
     ok: bool
     detail: str
     warning: bool = False
+    made: bool = True
 
 
 class NotIncluded(NotVerified):
@@ -75,7 +78,7 @@ def checked(name: str, check: Callable[[], str]) -> Check:
     except NotIncluded as absent:
         return Check(name=name, ok=True, warning=True, detail=str(absent))
     except ConcordError as wrong:
-        return Check(name=name, ok=False, detail=str(wrong))
+        return Check(name=name, ok=False, detail=str(wrong), made=not isinstance(wrong, EnvironmentFailed))
     except MemoryError:
         return Check(name=name, ok=False, detail="it takes more memory than there is for its check")
     except Exception as failed:  # whoever made the folder may have made it so

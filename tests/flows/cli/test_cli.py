@@ -131,6 +131,20 @@ def test_an_honest_home_verifies_and_what_does_not_ends_in_four(
     assert any(not check["ok"] and labels.name in check["name"] + check["detail"] for check in checks["checks"])
 
 
+def test_a_server_that_fails_is_no_evidence_of_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a check that fails, exit status 4."""
+    home = world_in(tmp_path / "home").home
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9/")
+    status, out, _ = without_home("verify", "--home", str(home))
+    assert (status, "skip MLflow store: no session is checked without it: MLFLOW_TRACKING_URI" in out) == (1, True), out
+    lost = home / "released" / SESSION / "certificate.json"
+    lost.parent.mkdir(parents=True)
+    lost.write_bytes(b"{}")  # of a session that the ledger does not know
+    status, out, _ = without_home("verify", "--json", "--home", str(home))
+    checks = {check["name"]: (check["ok"], check["made"]) for check in json.loads(out)["checks"]}
+    assert (status, checks["the home's sessions"], checks["MLflow store"]) == (4, (False, True), (False, False)), out
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_a_plan_follows_the_cap_on_record_and_says_so(concord: Callable[..., Any], home: Path, folder: Path) -> None:
