@@ -425,11 +425,14 @@ def _amount(option: str, value: Any, least: float = 0.0) -> float:
 
 
 def _write(path: Path, text: str, companions: Mapping[str, bytes] | None = None) -> None:
-    """Write a new file and its companions, by name, to one folder. Raises EnvironmentFailed."""
+    """Write a new file and its companions, by name, to one folder, in place of older ones. Raises EnvironmentFailed."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
         for name, content in (companions or {}).items():
-            path.with_name(name).write_bytes(content)
+            companion = path.with_name(name)
+            companion.unlink(missing_ok=True)  # a link, which somebody may have planted, is not followed
+            with companion.open("xb") as made:
+                made.write(content)
     except OSError as failed:
         raise EnvironmentFailed(f"{path} cannot be written: {os.strerror(failed.errno or 0)}") from None

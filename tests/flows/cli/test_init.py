@@ -257,8 +257,11 @@ def test_a_domain_that_the_home_knows_keeps_the_cap_on_record(folder: Path, how:
 
 
 def test_an_editor_that_knows_schemas_finds_that_of_the_plan(folder: Path) -> None:
-    (folder / world.PLAN_SCHEMA_FILE).write_text("of an older version")
+    """The file of another version is replaced, and a link that was planted in its place is not followed."""
+    (folder / "elsewhere").write_text("of an older version")
+    (folder / world.PLAN_SCHEMA_FILE).symlink_to(folder / "elsewhere")
     text = described(*tables("parquet"), "--classes", "look at,search,wave through", *STATED, *BY_ROW)
+    assert (folder / "elsewhere").read_text() == "of an older version"
     assert text.startswith(f"#:schema {world.PLAN_SCHEMA_FILE}\n")
     Draft7Validator(json.loads((folder / world.PLAN_SCHEMA_FILE).read_bytes())).validate(tomllib.loads(text))
 
