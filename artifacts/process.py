@@ -12,6 +12,7 @@ Not covered  other threads of the process, which see the settings while a contex
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
@@ -29,6 +30,8 @@ VARIABLES = {
     "PYTHONWARNINGS": "ignore:resource_tracker",  # of a run that was killed: Python clears up after its workers
 }
 """Settings of Prefect, MLflow, PostgreSQL, Dask and Python, for us and for the processes that we start."""
+FIRST_YEAR = 1980
+"""The first year that a zip archive can hold: a student is one, which is written with the present time at first."""
 PROXIES = ("NO_PROXY", "no_proxy")
 LOOPBACK = "127.0.0.1"
 
@@ -75,10 +78,12 @@ def our_settings() -> Iterator[None]:
 
     It sets those of VARIABLES that the environment does not have, and no proxy for our own servers if it names one.
     MLflow's autologging, if the user has switched it on, would record what models of private rows score.
-    Raises EnvironmentFailed if Python runs without docstrings.
+    Raises EnvironmentFailed if Python runs without docstrings, or the clock is wrong by decades.
     """
     if sys.flags.optimize > 1:
         raise EnvironmentFailed("published schemas hold Python's docstrings: run it without -OO or PYTHONOPTIMIZE=2")
+    if (year := time.localtime().tm_year) < FIRST_YEAR:
+        raise EnvironmentFailed(f"the clock stands in {year}: set it, as no student is written before {FIRST_YEAR}")
     from urllib.request import getproxies  # as heavy as the command line's own modules, and --help needs none
 
     values = {name: value for name, value in VARIABLES.items() if name not in os.environ}

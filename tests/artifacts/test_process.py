@@ -196,6 +196,13 @@ def test_python_without_docstrings_is_refused() -> None:
     assert re.search(facts("concord", "-OO", "PYTHONOPTIMIZE=2"), ended.stderr)
 
 
+def test_a_clock_in_whose_year_no_student_can_be_written_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run was charged, and then ended in the traceback of the library that writes the student."""
+    monkeypatch.setattr(time, "localtime", lambda: time.gmtime(0))
+    with pytest.raises(world.EnvironmentFailed, match=facts("clock", 1970, 1980)), world.our_settings():
+        pass
+
+
 def test_an_error_lets_what_was_begun_end() -> None:
     begun, ended = threading.Event(), list[int]()
 
