@@ -158,7 +158,8 @@ def _decode_on(
     before: Decoded | None,
 ) -> tuple[Decoded, float]:
     """The model decoded on these public rows, of which that share was moved, and its evidence."""
-    crossed, rows = CrossedRows.of(codes.completed(rows), codes)
+    number, cores = max(of_round.question.columns for of_round in rounds), os.cpu_count() or 1
+    crossed, rows = CrossedRows.of(codes.completed(rows), codes, max(1, cores // number))
     first = dict[int, Floats]()
     for of_round in rounds:
         first = first if of_round.question.what == "codes" else of_round.by_field | first
@@ -181,8 +182,8 @@ def _decode_on(
         decoded = decode_column(MeasuredRounds(sums, along.rows, units), prior, others, search, start)
         return replace(decoded, weights=along.weights(decoded.weights))
 
-    columns, number = list[DecodedColumn](), max(of_round.question.columns for of_round in rounds)
-    with threadpool_limits(1, user_api="blas"), Threads(os.cpu_count() or 1) as pool:  # more would wait for one another
+    columns = list[DecodedColumn]()
+    with threadpool_limits(1, user_api="blas"), Threads(cores) as pool:  # more would wait for one another
         for at, decoded in enumerate(pool.each(decoded_column, range(number))):
             report(at, number)
             columns.append(decoded)

@@ -29,6 +29,7 @@ from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
+from concord.artifacts.threads import Threads
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.prior import (
     Linear,
@@ -201,7 +202,7 @@ def decode_column(
     for at, step in enumerate(STEP_LENGTHS[first : first + search.steps], first):
         if at - first == SEARCHED:
             kappas, place = (kappas[place],), 0
-        linear, place = likeliest(rounds.linearised(weights), prior, kappas, place)
+        linear, place = likeliest(rounds.linearised(weights), prior, kappas, place, rounds.rows.threads)
         for _ in range(MAXIMISATIONS):
             prior = improved(linear, prior)
         if at == BEGUN:
@@ -228,31 +229,40 @@ def _nearer(rounds: MeasuredRounds, weights: Floats, move: Floats, linear: Linea
     return weights
 
 
-def likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float], first: int) -> tuple[Linear, int]:
+def likeliest(
+    parts: Linearised, prior: Prior, kappas: Sequence[float], first: int, threads: int = 1
+) -> tuple[Linear, int]:
     """The linearised sums under the κ of most evidence, and its place among `kappas`, which ascend.
 
-    The κ at place `first` is tried first, then its neighbours, and so on, but none that must have less evidence.
+    The κ at place `first` and one beside it are tried first, at once if there are threads for it; then those further
+    away, but none that must have less evidence.
     """
     jacobian = parts.jacobian @ prior.basis
 
-    def under(kappa: float) -> Linear:
-        covariance = kappa * parts.rows
+    def under(place: int) -> Linear:
+        covariance = kappas[place] * parts.rows
         covariance += parts.labels
         covariance[np.diag_indices_from(covariance)] += parts.noise
         return whitened(jacobian, parts.target, covariance)
 
-    linear, place = under(kappas[first]), first
+    def tried(place: int) -> tuple[Linear, tuple[float, float]]:
+        linear = under(place)
+        return linear, square_and_determinant(linear, prior)
+
     if len(kappas) == 1:
-        return linear, place
-    tried = {kappas[first]: square_and_determinant(linear, prior)}
-    for at in sorted({*range(len(kappas))} - {first}, key=lambda at: abs(at - first)):
-        if len(tried) > 1 and least_sum(kappas[at], tried) > sum(tried[kappas[place]]):
+        return under(first), first
+    order = sorted(range(len(kappas)), key=lambda place: abs(place - first))
+    with Threads(threads) as pool:
+        near = dict(zip(order, pool.each(tried, order[:2]), strict=False))
+    best = min(near, key=lambda place: sum(near[place][1]))
+    linear, sums = near[best][0], {kappas[place]: of_place for place, (_, of_place) in near.items()}
+    for place in order[2:]:
+        if least_sum(kappas[place], sums) > sum(sums[kappas[best]]):
             continue
-        other = under(kappas[at])
-        tried[kappas[at]] = square_and_determinant(other, prior)
-        if sum(tried[kappas[at]]) < sum(tried[kappas[place]]):
-            linear, place = other, at
-    return linear, place
+        other, sums[kappas[place]] = tried(place)
+        if sum(sums[kappas[place]]) < sum(sums[kappas[best]]):
+            linear, best = other, place
+    return linear, best
 
 
 def least_sum(kappa: float, tried: Mapping[float, tuple[float, float]]) -> float:

@@ -22,9 +22,10 @@ Not covered  dependence between fields among the rows that move, and between the
 
 import hashlib
 import io
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import polars as pl
@@ -34,6 +35,7 @@ from scipy.special import ndtr, ndtri
 
 from concord.artifacts.home.vault import Staged
 from concord.artifacts.schemas import PublicBatch, Ref
+from concord.artifacts.threads import Threads
 from concord.tasks.data.codes import CodeMatrix, Codes, coarser
 from concord.tasks.data.encode import read_frame
 from concord.tasks.mechanisms.distance import Floats, Ints
@@ -190,23 +192,26 @@ def _moves(held: Ints, wanted: Floats, order: Ints, draw: np.random.Generator) -
 class CrossedRows:
     """Public rows by the codes that a model has weights for, in order, the intercept's last: d in all.
 
-    fields  the code of each row (rows,), from 0, of each field; of the intercept it is 0
-    starts  index of the first weight of each field, and d
-    counts  (rows,) how many public rows are alike
+    fields   the code of each row (rows,), from 0, of each field; of the intercept it is 0
+    starts   index of the first weight of each field, and d
+    counts   (rows,) how many public rows are alike
+    threads  how many threads may work for one column of weights
     """
 
     fields: tuple[NDArray[np.int64], ...]
     starts: NDArray[np.int64]
     counts: Floats
+    threads: int = 1
 
     @classmethod
-    def of(cls, rows: CodeMatrix, codes: Codes) -> tuple["CrossedRows", CodeMatrix]:
+    def of(cls, rows: CodeMatrix, codes: Codes, threads: int = 1) -> tuple["CrossedRows", CodeMatrix]:
         """Distinct rows in the order of their digests, crossed and by their codes."""
         _, firsts, counts = np.unique(digests(rows, codes), return_index=True, return_counts=True)
         distinct = rows[firsts]
         fields = [distinct[:, at].astype(np.int64) - codes.fields[at].start for at in codes.weighed]
         starts = np.cumsum([0, *(codes.fields[at].size for at in codes.weighed), 1])
-        return cls((*fields, np.zeros(len(distinct), np.int64)), starts, counts.astype(np.float64)), distinct
+        fields.append(np.zeros(len(distinct), np.int64))
+        return cls(tuple(fields), starts, counts.astype(np.float64), threads), distinct
 
     @property
     def size(self) -> int:
@@ -231,14 +236,18 @@ class CrossedRows:
         weighed = np.array(values) * self.counts
         sums = np.zeros((len(values), self.size, self.size))
         spans = [slice(*edges) for edges in pairwise(self.starts.tolist())]
-        for first in range(0, len(self.counts), CHUNK):
-            rows = slice(first, first + CHUNK)
-            for left, right in combinations(range(len(spans)), 2):
+        chunks = [slice(first, first + CHUNK) for first in range(0, len(self.counts), CHUNK)]
+
+        def add_pairs_of(left: int) -> None:
+            for rows, right in product(chunks, range(left + 1, len(spans))):
                 pairs_of = sums[:, spans[left], spans[right]]
                 _, high, wide = pairs_of.shape
                 pairs = self.fields[left][rows] * wide + self.fields[right][rows]
                 for at, value in enumerate(weighed):
                     pairs_of[at] += np.bincount(pairs, value[rows], high * wide).reshape(high, wide)
+
+        with Threads(self.threads) as pool:
+            deque(pool.each(add_pairs_of, range(len(spans))), maxlen=0)
         sums += sums.transpose(0, 2, 1)
         diagonal = np.arange(self.size)
         # A field's codes exclude one another, and every row has the intercept.
@@ -262,6 +271,11 @@ class ReducedRows:
     def counts(self) -> Floats:
         """(rows,) how many public rows are alike."""
         return self.crossed.counts
+
+    @property
+    def threads(self) -> int:
+        """As of the rows by codes."""
+        return self.crossed.threads
 
     @property
     def size(self) -> int:

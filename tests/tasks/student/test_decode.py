@@ -3,6 +3,7 @@ that any sums give a model.
 """
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -45,6 +46,16 @@ def test_known_weights_are_found_and_later_rounds_add_to_the_first(noise: float,
     assert decoded.units == pytest.approx(60_000, rel=0.03)
     assert world.next_fields(decoded, CODES, 2) == (1, 2)
     assert decoded.importance[3] < 0.05 < decoded.importance[2]
+
+
+def test_a_model_is_the_same_to_the_bit_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads part the fields whose tables they add, and the κ that they try, but no sum."""
+    private, public = rows_of(20_000, 0), rows_of(8000, 1)
+    heard, decoded = rounds(private, labels_of(private, truth(), 2), public, 30.0), list[dict[str, object]]()
+    for cores in (1, 2, 5):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        decoded.append(world.decode(heard, public, CODES).record())
+    assert decoded[0] == decoded[1] == decoded[2]
 
 
 def test_more_classes_are_each_decoded_against_the_rest_and_it_says_how_far_it_is() -> None:
