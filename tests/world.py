@@ -367,19 +367,22 @@ if TYPE_CHECKING:
         sampled, shards_of, unit_names
     )
     from concord.tasks.verify import (
-        certificate as verify_certificate, checks as verify_limited, kinds as verify_kinds,
+        certificate as verify_certificate, checks as verify_limited,
         recompute_gaussian as verify_recompute_gaussian, recompute as verify_recompute
     )
     from concord.tasks.verify.certificate import handed_on
     from concord.tasks.verify.checks import FILE, NEEDED, ONE_THREAD, VERIFY_FOLDER, Check, limited
     from concord.tasks.verify.forms import ReleaseForm, RoundForm
-    from concord.tasks.verify.kinds import KINDS, KindSettings, Unknown, VotesSettings
+    from concord.tasks.verify.kinds import Unknown, VotesSettings
     from concord.tasks.verify.published import (
         excerpt_as_certified, guarantee_as_proved, proved, verify_published
     )
     from concord.tasks.verify.records import LARGEST as LARGEST_FOLDER, PublishedSession
-    from concord.tasks.verify.recompute import ROUTES, Route, charge_of_refusal, releases
-    from concord.tasks.verify.recompute_gaussian import by_ones, moved_norm
+    from concord.tasks.verify.recompute import (
+        KINDS, PrivateTestSettings, StreamSettings, charge_of_refusal, read_settings, releases
+    )
+    from concord.tasks.verify.recompute_discrete import PureProof
+    from concord.tasks.verify.recompute_gaussian import TalliesSettings, by_ones, moved_norm
     from concord.tasks.verify.released import LabelTable, check_tested, released_as_certified
     from concord.tasks.verify.replay import HIDDEN, ledger_faults
     from concord.tasks.verify.reproduce import _check_student, _groups_follow, public_test, student_as_released

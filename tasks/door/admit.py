@@ -28,8 +28,7 @@ from concord.tasks.door.randomness import commitment, session_key
 from concord.tasks.mechanisms.catalogue import recorded
 from concord.tasks.units.parts import division_of
 from concord.tasks.units.units import names_held
-from concord.tasks.verify.kinds import KindSettings
-from concord.tasks.verify.recompute import SLACK, charge, least_delta
+from concord.tasks.verify.recompute import SLACK, charge, least_delta, read_settings
 
 Asking = TypeVar("Asking", bound=Ask[Any])
 
@@ -232,7 +231,7 @@ def on_record(stores: Stores, session: Session, ask: Asking) -> Asking:
 def _check_cost(stores: Stores, session: Session) -> None:
     """Raise NotVerified unless the settings on record prove the session's claim, at no more than its reservation."""
     rule, reserved = stores.ledger.domain_of(session).filter, session.reserved
-    settings = KindSettings.of(session.mechanism)
+    settings = read_settings(session.mechanism)
     nats, delta = charge(settings, rule.order)
     paid = float(reserved.renyi), float(reserved.delta)
     proved = least_delta(settings, session.epsilon)

@@ -37,7 +37,7 @@ from concord.artifacts.published import ATTESTATION_FILE, DOCUMENTS, SYNTHETIC_F
 from concord.artifacts.schemas import Ref
 from concord.tasks.publish.describe import describe
 from concord.tasks.verify.checks import difference, equal
-from concord.tasks.verify.kinds import KindSettings, SketchSettings
+from concord.tasks.verify.recompute import SketchSettings, read_settings
 from concord.tasks.verify.records import PublishedSession
 
 REGISTRY = "models:/"
@@ -254,7 +254,7 @@ def _tables(at: PublishedSession) -> Iterator[bytes]:
     """The released steps of a sketch that counted tables, which come first, as they were signed; none if they do not
     lie beside the certificate. Raises NotVerified."""
     record = at.certificate.leading
-    if not isinstance(settings := KindSettings.of(record.mechanism.settings), SketchSettings):
+    if not isinstance(settings := read_settings(record.mechanism.settings), SketchSettings):
         return
     steps = record.files[: sum(paid.what == "codes" for paid in settings.rounds)]
     if not all(os.path.lexists(at.folder / file.path.partition("/")[2]) for file in steps):

@@ -24,15 +24,15 @@ from concord.artifacts.schemas import Frozen, canonical_json
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, Codes
 from concord.tasks.verify.checks import equal
-from concord.tasks.verify.kinds import (
-    KindSettings,
+from concord.tasks.verify.kinds import KindSettings, VotesSettings
+from concord.tasks.verify.recompute import (
     PrivateTestSettings,
     SketchSettings,
     StreamSettings,
-    TalliesSettings,
     UniversalSettings,
-    VotesSettings,
+    read_settings,
 )
+from concord.tasks.verify.recompute_gaussian import TalliesSettings
 
 Whole = tuple[int, ...]
 FloatNumbers = tuple[float, ...]
@@ -222,7 +222,7 @@ class AnswerForm(Form):
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """The mechanism, the shards, the question if the session has one alone, and the certified answer."""
         alone, repeated = (
-            KindSettings.of(record.mechanism.settings).only(VotesSettings).question,
+            read_settings(record.mechanism.settings).only(VotesSettings).question,
             record.outcomes[number],
         )
         assert isinstance(repeated, AnswerRecord)

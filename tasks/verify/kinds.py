@@ -1,6 +1,6 @@
-"""The settings of sessions as the referee reads them: a type for each kind, apart from the mechanisms that write them.
+"""The settings of sessions as the referee reads them, apart from the mechanisms that write them: what all kinds share.
 
-    the ledger's or a certificate's JSON ─ KindSettings.of ─ StableSettings, TalliesSettings …, or Unknown
+    the ledger's or a certificate's JSON ─ recompute.read_settings ─ settings of a kind with its `Proof`, or Unknown
 
 Assumes      nothing: settings are JSON that anyone may have written
 Guarantees   a key, or a value, that a kind does not have makes the settings Unknown, and nothing is recomputed of them
@@ -8,9 +8,10 @@ Not covered  whether the settings prove their claim (tasks.verify.recompute)
              Checked by tests/tasks/mechanisms/test_catalogue.py
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from inspect import get_annotations
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -22,6 +23,8 @@ Amount = Annotated[float, Field(ge=0)]
 """What is below 0 would cost less than nothing."""
 Secret = Literal["rows", "labels"]
 """What is secret of a unit."""
+Releases = Literal["labels", "rounds", "hypothesis", "answers"]
+"""Labels of rows that teachers vote on; sums, round by round; a student; or answers, which the certificate repeats."""
 
 
 class RoundSettings(Frozen):
@@ -74,20 +77,21 @@ class KindSettings(Frozen):
     student: str | None = None
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "KindSettings":
-        """The settings on record as an object of their kind; `Unknown` if no kind fits."""
-        name = settings.get("name")
-        kind = KINDS.get(name, Unknown) if isinstance(name, str) else Unknown
-        why = "this version has no such kind"
+    def read(cls, settings: Mapping[str, Any]) -> Self:
+        """The settings on record as those of this kind. Raises NotVerified, with a reason, if they are of none."""
+        if foreign := sorted(settings.keys() & KindSettings.model_fields.keys() - cls._stated()):
+            raise NotVerified(f"this version's has no {foreign[0]}")
         try:
-            if foreign := sorted(settings.keys() & KindSettings.model_fields.keys() - _own(kind) - {"name"}):
-                why = f"this version's has no {foreign[0]}"
-            elif kind is not Unknown:
-                return kind.model_validate(settings)
+            return cls.model_validate(settings)
         except ValidationError as wrong:
             first = wrong.errors()[0]
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        return Unknown(name=str(name), relabel=True if settings.get("relabel") is not None else None, why=why)
+            raise NotVerified(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+    @classmethod
+    def _stated(cls) -> set[str]:
+        """The name, and those of the shared fields that the kind states to have."""
+        stated = (base for base in cls.__mro__ if issubclass(base, KindSettings) and base is not KindSettings)
+        return {"name"}.union(*map(get_annotations, stated))
 
     def only(self, kind: type[SomeKind]) -> SomeKind:
         """These settings, which must be of that kind. Raises NotVerified if they are of another."""
@@ -126,144 +130,20 @@ class VotesSettings(KindSettings):
     question: str | None = None
 
 
-class StableSettings(VotesSettings):
-    """Stable voting; `refusal` is the table in base64, and `order` the Rényi order that it was made for."""
+class Proof(ABC):
+    """What settings of a kind cost, by another path than its mechanism's.
 
-    cutoff: Count
-    order: Amount
-    refusal: str
+    releases    what a session from which a student learns releases
+    by_refusal  whether a session that ends early is charged by its refusals
+    """
 
+    releases: ClassVar[Releases] = "labels"
+    by_refusal: ClassVar[bool] = False
 
-class NoisyThresholdSettings(VotesSettings):
-    """The sparse vector technique."""
+    @abstractmethod
+    def least_delta(self, epsilon: float) -> float:
+        """A δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified if it cannot be recomputed."""
 
-    cutoff: Count
-    threshold: Count
-    threshold_scale: Amount
-    query_scale: Amount
-
-
-class PublishedSettings(NoisyThresholdSettings):
-    """The papers' Algorithm 3."""
-
-    queries: Count
-    beta: Amount
-    teachers: Count
-
-
-class NoisyCountsSettings(VotesSettings):
-    """Noisy counts of votes, Gaussian or Laplace."""
-
-    queries: Count
-    classes: Count
-    scale: Amount
-
-
-class ConfidentSettings(NoisyCountsSettings):
-    """Noisy counts of votes where a noisy test finds them far apart."""
-
-    answers: Count
-    threshold: Count
-    test_scale: Amount
-
-
-class OptimalReleaseSettings(VotesSettings):
-    """A single question, by a table of refusals."""
-
-    refusal: str
-
-
-class LaplaceReleaseSettings(VotesSettings):
-    """A single question, by a noisy threshold."""
-
-    scale: Amount
-    threshold: Amount
-
-
-class TalliesSettings(KindSettings):
-    """Rounds of noisy sums about the codes of that digest; `many` says whether a unit may have several rows."""
-
-    epsilon: Amount
-    delta: Amount
-    classes: Count
-    bounds: Bounds | None = None
-    steps: Count
-    secret: Secret
-    many: bool
-    rounds: tuple[RoundSettings, ...]
-    codes: str = ""
-
-
-class SketchSettings(TalliesSettings):
-    """Rounds of tables and of labels, about the cells of a declared schema."""
-
-
-class StreamSettings(TalliesSettings):
-    """A season of running sums, by coefficients of so many `bits`."""
-
-    season: Count
-    bits: Count
-    matrix: Literal["square root"]
-
-
-class UniversalSettings(KindSettings):
-    """The choice of a hypothesis among `candidates`, of the class of that name and digest."""
-
-    epsilon: Amount
-    secret: Secret
-    hypotheses: str = ""
-    features: tuple[str, ...] = ()
-    digest: str = Field(default="", alias="class")
-    candidates: Count = 0
-
-
-class PrivateTestSettings(KindSettings):
-    """A private test: noise of `scale` and `pair_scale`; of a number, beside the errors of a constant."""
-
-    epsilon: Amount
-    delta: Amount
-    classes: Count
-    bounds: Bounds | None = None
-    secret: Secret
-    scale: Amount
-    pair_scale: Amount
-    session: str | None = None
-    student: str | None = None
-    share: Amount | None = None
-    clean: bool = False
-    constant: float = 0.0
-
-
-class ErrorEstimateSettings(KindSettings):
-    """An estimate of how much teachers err, from so many shards; a `share` of the units is set aside."""
-
-    epsilon: Amount
-    shards: Count
-    steps: Count
-    scale: Amount
-    share: Amount = 0.0
-
-
-KINDS: dict[str, type[KindSettings]] = {
-    "stable": StableSettings,
-    "noisy_votes": NoisyCountsSettings,
-    "confident": ConfidentSettings,
-    "laplace_votes": NoisyCountsSettings,
-    "sparse_vector": NoisyThresholdSettings,
-    "published": PublishedSettings,
-    "optimal_release": OptimalReleaseSettings,
-    "laplace_release": LaplaceReleaseSettings,
-    "tallies": TalliesSettings,
-    "sketch": SketchSettings,
-    "stream": StreamSettings,
-    "universal": UniversalSettings,
-    "private_test": PrivateTestSettings,
-    "error_estimate": ErrorEstimateSettings,
-}
-"""The kinds by the names of their mechanisms."""
-
-
-def _own(kind: type[KindSettings]) -> set[str]:
-    """The fields of a kind, without those of `KindSettings` that it does not state to have."""
-    stated = (base for base in kind.__mro__ if issubclass(base, KindSettings) and base is not KindSettings)
-    return {name for base in stated for name in get_annotations(base)}
+    @abstractmethod
+    def charge(self, order: float) -> tuple[float, float]:
+        """Rényi nats at `order`, and additive δ. Raises NotVerified if they cannot be recomputed."""

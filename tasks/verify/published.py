@@ -51,8 +51,7 @@ from concord.artifacts.student_warnings import student_warnings
 from concord.tasks.asks.kinds import mechanism_of, remarks_of
 from concord.tasks.publish.describe import caveats, followers
 from concord.tasks.verify.checks import Check, NotIncluded, alike, checked, equal
-from concord.tasks.verify.kinds import KindSettings, StreamSettings
-from concord.tasks.verify.recompute import SLACK, least_delta
+from concord.tasks.verify.recompute import SLACK, StreamSettings, least_delta, read_settings
 from concord.tasks.verify.records import PublishedSession
 from concord.tasks.verify.released import released_as_certified
 from concord.tasks.verify.replay import ledger_faults
@@ -179,7 +178,7 @@ def guarantee_as_proved(certificate: Certificate) -> str:
     proofs, several = list[str](), len(certificate.sessions) > 1
     for record in certificate.sessions:
         claim, mechanism = record.guarantee, record.mechanism
-        kind = KindSettings.of(mechanism.settings)
+        kind = read_settings(mechanism.settings)
         equal("the mechanism's name", kind.name, mechanism.name)
         equal("what is protected", whole.neighbours, NEIGHBOURS.get(kind.secret or "", whole.neighbours))
         of = f" of session {record.session}" if several else ""
@@ -196,7 +195,7 @@ def proved(settings: Mapping[str, Any], claim: tuple[float, float], of: str = ""
 
     of   whose settings they are, in the words of a sentence
     """
-    kind = KindSettings.of(settings)
+    kind = read_settings(settings)
     for term, claimed, stated in zip(("epsilon", "delta"), claim, kind.claim, strict=True):
         equal(f"the {term} that is claimed{of}", claimed, claimed if stated is None else stated)
     if kind.classes == 0:

@@ -7,8 +7,7 @@ The largest residual of a round is searched for among all that a model may expec
 an integral over the law of the privacy loss, if it has a closed form in decimals.
 
 Assumes      recorded scales, rounds and numbers of draws are those that ran; every unit adds what its settings allow
-Guarantees   `noise_delta` is a δ at which they are proved (ε, δ)-DP, and at least LEAST_DELTA; `noise_charge` is
-             ρ·α nats
+Guarantees   `least_delta` is a δ at which they are proved (ε, δ)-DP, and at least LEAST_DELTA; `charge` is ρ·α nats
 Not covered  whether what ran asked no more than was recorded: the door checks each question against its round
              Checked by tests/tasks/verify/test_recompute_gaussian.py, against sums in 50 digits and planted bugs, and
              by test_recompute.py, with settings tampered with
@@ -23,33 +22,23 @@ for any t > 0; of two scales, one sums over one after the other.
 θ_t = 2·Σ_j e^(−2π²t²j²) (Poisson). So with m numbers δ(ε) ≤ e^a·δ_μ(ε − a − b), μ² = Σ N/s², and a and b the logarithms
 of both factors, m times, summed over rounds.
   Either way δ is at most what ρ converts to (Canonne, Kamath & Steinke 2020, Prop. 12). ∎
-Of a stream, `rounds` are the questions of each release: a unit moves release k, from its own on, by q_k times itself.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify.kinds import (
-    ConfidentSettings,
-    KindSettings,
-    NoisyCountsSettings,
-    PrivateTestSettings,
-    RoundSettings,
-    StreamSettings,
-    TalliesSettings,
-)
+from concord.artifacts.schemas import Bounds
+from concord.tasks.verify.kinds import Amount, Count, KindSettings, Proof, Releases, RoundSettings, Secret
 
 MovedNumbers = tuple[int, int, Decimal]
 """Squared norm N of what a unit moves, how many numbers it may move, and the scale of their noise."""
-VOTES_MOVED = {"rows": 1, "labels": 2}
-"""Counts that a unit moves by one, by what is secret of it."""
 LATTICE_SCALE = Decimal("1.75")
 """t: θ_t is 1e-26, so that a billion numbers add next to nothing to δ."""
 LEAST_SCALE = 3
@@ -69,41 +58,52 @@ ORDERS = 1 + np.geomspace(1e-10, 1e5, 40_000)
 """Rényi orders at which ρ is converted: those next to 1 prove a δ next to 1."""
 
 
-def noise_charge(kind: KindSettings, order: float) -> tuple[float, float]:
-    """Rényi nats at `order`: ρ·order (Bun & Steinke 2016), ρ = Σ N/2σ² (Canonne, Kamath & Steinke 2020)."""
-    with localcontext(prec=DIGITS):
-        return float(_rho(moves(kind)) * Decimal(order)), 0.0
+class GaussianProof(Proof):
+    """What a session costs of which all is released under discrete Gaussian noise.
+
+    by_ones  whether a unit moves each number by one at most, for which there is a sharper proof
+    """
+
+    by_ones: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def moves(self) -> list[MovedNumbers]:
+        """The change between neighbours of all that is released. Raises NotVerified if it cannot be recomputed."""
+
+    def charge(self, order: float) -> tuple[float, float]:
+        """Rényi nats at `order`: ρ·order (Bun & Steinke 2016), ρ = Σ N/2σ² (Canonne, Kamath & Steinke 2020)."""
+        with localcontext(prec=DIGITS):
+            return float(_rho(self.moves) * Decimal(order)), 0.0
+
+    def least_delta(self, epsilon: float) -> float:
+        """δ at ε of all that is released, the smaller of two proofs, and at least LEAST_DELTA."""
+        with localcontext(prec=DIGITS):
+            moved = self.moves
+            sharper = by_ones(moved, epsilon) if self.by_ones else by_rounding(moved, epsilon)
+            return max(LEAST_DELTA, min(sharper, converted(ORDERS * float(_rho(moved)), ORDERS, epsilon)))
 
 
-def noise_delta(kind: KindSettings, epsilon: float) -> float:
-    """δ at ε of all that is released, the smaller of two proofs, and at least LEAST_DELTA."""
-    with localcontext(prec=DIGITS):
-        moved = moves(kind)
-        sharper = by_rounding(moved, epsilon) if isinstance(kind, TalliesSettings) else by_ones(moved, epsilon)
-        return max(LEAST_DELTA, min(sharper, converted(ORDERS * float(_rho(moved)), ORDERS, epsilon)))
+class TalliesSettings(GaussianProof, KindSettings):
+    """Rounds of noisy sums about the codes of that digest; `many` says whether a unit may have several rows."""
 
+    releases: ClassVar[Releases] = "rounds"
+    by_ones: ClassVar[bool] = False
 
-def moves(kind: KindSettings) -> list[MovedNumbers]:
-    """The change between neighbours of all that is released. Raises NotVerified if it cannot be recomputed."""
-    if isinstance(kind, TalliesSettings):
-        weights = [weight**2 for weight in season_weights(kind)] if isinstance(kind, StreamSettings) else [1]
-        return [
-            (moved_norm(kind, paid) * sum(weights), paid.cells * len(weights), Decimal(paid.scale))
-            for paid in kind.rounds
-        ]
-    if isinstance(kind, PrivateTestSettings):  # a cell of the matrix, and one of right and wrong
-        groups = [(VOTES_MOVED[kind.secret], scale) for scale in (kind.scale, kind.pair_scale)]
-    elif isinstance(kind, ConfidentSettings):  # the tests of all rows, and the counts of those answered
-        groups = [(kind.queries, kind.test_scale), (moved_counts(kind, kind.answers), kind.scale)]
-    else:
-        votes = kind.only(NoisyCountsSettings)
-        groups = [(moved_counts(votes, votes.queries), votes.scale)]
-    return [(count, count, Decimal(scale)) for count, scale in groups]
+    epsilon: Amount
+    delta: Amount
+    classes: Count
+    bounds: Bounds | None = None
+    steps: Count
+    secret: Secret
+    many: bool
+    rounds: tuple[RoundSettings, ...]
+    codes: str = ""
 
-
-def moved_counts(kind: NoisyCountsSettings, rows: int) -> int:
-    """Number of noisy counts that one teacher moves by one over so many rows."""
-    return rows * (1 if kind.classes == 2 else 2)
+    @property
+    def moves(self) -> list[MovedNumbers]:
+        """The sums of each round."""
+        return [(moved_norm(self, paid), paid.cells, Decimal(paid.scale)) for paid in self.rounds]
 
 
 def moved_norm(kind: TalliesSettings, of_round: RoundSettings) -> int:
@@ -136,15 +136,6 @@ def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
         for corner in corners
         for label in (0, 1)
     ]
-
-
-def season_weights(kind: StreamSettings) -> list[int]:
-    """q_k by c_k = c_{k−1}·(2k − 1)/2k, c_0 = 1, in fractions; halves are rounded up."""
-    exact, rounded = Fraction(1), list[int]()
-    for k in range(1, kind.season + 1):
-        rounded.append(math.floor(exact * 2**kind.bits + Fraction(1, 2)))
-        exact *= Fraction(2 * k - 1, 2 * k)
-    return rounded
 
 
 def _rho(moved: Sequence[MovedNumbers]) -> Decimal:

@@ -40,7 +40,7 @@ from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.tasks.verify.checks import NotIncluded
 from concord.tasks.verify.forms import Form, form_of
-from concord.tasks.verify.kinds import KindSettings
+from concord.tasks.verify.recompute import read_settings
 
 Schema = Callable[[int, dict[str, str]], pa.Schema]
 """The schema of a table of labels, for a number of classes and metadata."""
@@ -98,7 +98,7 @@ class PublishedSession:
     def forms(self, record: SessionRecord, files: Iterable[Ref]) -> list[Form]:
         """The content of JSON files that a session released, each in the form of its kind and compared with the record
         in all that follows from it. Raises NotVerified."""
-        form, forms = form_of(KindSettings.of(record.mechanism.settings)), list[Form]()
+        form, forms = form_of(read_settings(record.mechanism.settings)), list[Form]()
         for number, ref in enumerate(files):
             if (form, ref) not in self._forms:
                 self._forms[form, ref] = form.read(self.named(ref), ref.path)

@@ -38,14 +38,8 @@ from concord.tasks.data.grid import label_points, probability_name
 from concord.tasks.student.private_figures import test_figures
 from concord.tasks.verify.checks import alike, equal
 from concord.tasks.verify.forms import DecodedForm, LearnedForm, ReleaseForm, RoundForm, SketchForm
-from concord.tasks.verify.kinds import (
-    KindSettings,
-    PrivateTestSettings,
-    SketchSettings,
-    StreamSettings,
-    TalliesSettings,
-)
-from concord.tasks.verify.recompute import releases
+from concord.tasks.verify.recompute import PrivateTestSettings, SketchSettings, StreamSettings, read_settings, releases
+from concord.tasks.verify.recompute_gaussian import TalliesSettings
 from concord.tasks.verify.records import PublishedSession
 from concord.tasks.verify.sums import check_models, check_rounds, check_season, check_sketch
 
@@ -61,7 +55,7 @@ NOT_DECODED = "decoding from the released sums and the {} is not repeated"
 def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     """Check that a session released as many labels or answers as are counted, no more than its settings pay for, and in
     files that say so. Raises NotVerified."""
-    counts, kind = record.counts, KindSettings.of(record.mechanism.settings)
+    counts, kind = record.counts, read_settings(record.mechanism.settings)
     what = releases(kind, record.purpose)
     alone = 1 if what == "answers" and kind.cutoff is None else None
     for name, most in (("asked", alone if kind.queries is None else kind.queries), ("refused", kind.cutoff)):
@@ -85,7 +79,7 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
 def _learned(record: SessionRecord, at: PublishedSession) -> str:
     """Check a chosen hypothesis; or sums, with the models that were decoded from them and the tables that follow from
     the last one."""
-    kind = KindSettings.of(record.mechanism.settings)
+    kind = read_settings(record.mechanism.settings)
     tables = {f"{record.session}/labels.arrow"}
     if isinstance(kind, SketchSettings):
         tables |= {f"{record.session}/{SYNTHETIC_FILE}"}
@@ -116,11 +110,11 @@ def _learned(record: SessionRecord, at: PublishedSession) -> str:
 def _answers(record: SessionRecord, at: PublishedSession) -> str:
     """Check that the figures of a private test follow from its counts, and that there are as many answers as are
     counted."""
-    counts, kind = record.counts, KindSettings.of(record.mechanism.settings)
+    counts, kind = record.counts, read_settings(record.mechanism.settings)
     equal("the number of answers that are certified", len(record.outcomes), len(record.files))
     for outcome, form in zip(record.outcomes, at.forms(record, record.files), strict=True):
         if isinstance(outcome, UnitsTested):
-            of_student = KindSettings.of(at.certificate.mechanism.settings)
+            of_student = read_settings(at.certificate.mechanism.settings)
             equal("the bounds of a tested number", kind.bounds, of_student.bounds)
             check_tested(outcome, kind.only(PrivateTestSettings), form.content)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
@@ -152,7 +146,7 @@ class LabelTable:
             "neighbours": whole.neighbours,
             "mechanism": record.mechanism.name,
         }
-        self.session, self.kind, self.at = record.session, KindSettings.of(record.mechanism.settings), at
+        self.session, self.kind, self.at = record.session, read_settings(record.mechanism.settings), at
         self.claim = {name.encode(): text.encode() for name, text in said.items()}
         self.rows, self.classes = 0, dict[int, str]()
 
@@ -245,7 +239,7 @@ class LabelTable:
 
 def _votes(record: SessionRecord, at: PublishedSession) -> str:
     """Check the labels of rows that teachers voted on, in the order of release."""
-    counts, paid = record.counts, KindSettings.of(record.mechanism.settings).classes
+    counts, paid = record.counts, read_settings(record.mechanism.settings).classes
     if not record.teachers:
         raise NotVerified(f"{record.mechanism.name} answers by votes, but the certificate states no teachers")
     for number, ref in enumerate(record.files):

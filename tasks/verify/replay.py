@@ -39,8 +39,8 @@ from functools import reduce
 from typing import Any, Protocol
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify.kinds import KindSettings, StreamSettings
-from concord.tasks.verify.recompute import charge, charge_of_refusal
+from concord.tasks.verify.kinds import KindSettings
+from concord.tasks.verify.recompute import StreamSettings, charge, charge_of_refusal, read_settings
 
 RecordBody = dict[str, Any]
 """The body of a record."""
@@ -307,7 +307,7 @@ class LedgerReplay:
     def _open(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         account, kind, of_refusal = (
             self.accounts[record.domain],
-            KindSettings.of(body["mechanism"]),
+            read_settings(body["mechanism"]),
             body["per_refusal"],
         )
         if record.session in self.holdings or body["commitment"] in self._keys:

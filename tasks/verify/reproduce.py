@@ -54,7 +54,7 @@ from concord.tasks.student.evaluate import (
 from concord.tasks.student.intervals import share
 from concord.tasks.verify.checks import ROUNDED, alike, equal
 from concord.tasks.verify.forms import HypothesisForm, LearnedForm, RoundForm
-from concord.tasks.verify.kinds import KindSettings
+from concord.tasks.verify.recompute import read_settings
 from concord.tasks.verify.records import PublishedSession
 from concord.tasks.verify.released import NOT_DECODED, LabelTable
 
@@ -112,7 +112,7 @@ def student_as_released(at: PublishedSession) -> str:
         measured = stated.public_test
         equal("whether it was measured at prior odds", getattr(measured, "prior_odds", None) is None, measured is None)
     else:
-        due = KindSettings.of(record.mechanism.settings).stated_bounds()
+        due = read_settings(record.mechanism.settings).stated_bounds()
         equal("the bounds of the student", (student.low, student.high), due)
     return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.facts.of_rows)}"
 

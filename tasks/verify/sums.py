@@ -46,8 +46,9 @@ from concord.tasks.verify.forms import (
     SketchForm,
     TablesForm,
 )
-from concord.tasks.verify.kinds import RoundSettings, SketchSettings, StreamSettings, TalliesSettings
-from concord.tasks.verify.recompute_gaussian import MOST_STEPS, ROUNDING, moved_norm, season_weights
+from concord.tasks.verify.kinds import RoundSettings
+from concord.tasks.verify.recompute import SketchSettings, StreamSettings
+from concord.tasks.verify.recompute_gaussian import MOST_STEPS, ROUNDING, TalliesSettings, moved_norm
 
 STEPS_A_NAT = 256
 """Whole steps of a model in a nat of its logit."""
@@ -162,7 +163,7 @@ def _check_release(kind: StreamSettings, number: int, release: ReleaseForm) -> N
 
 def _weights(kind: StreamSettings, releases: int) -> Any:
     """The coefficients of 1/((1 − x)·q(x)): how often a release, from the last on, counts in the totals of so many."""
-    q, inverse = season_weights(kind)[:releases], list[float]()
+    q, inverse = kind.weights[:releases], list[float]()
     for k in range(len(q)):  # of 1/q(x), by long division
         inverse.append(((k == 0) - sum(q[j] * inverse[k - j] for j in range(1, k + 1))) / q[0])
     return np.cumsum(inverse)

@@ -57,11 +57,15 @@ def _of_responses(mechanism: Responses, votes: world.Floats) -> world.Odds:
     return world.Odds(np.zeros(len(votes)), np.full(len(votes), mechanism.flipped))
 
 
-class Referee(world.VotesSettings):
-    """How its settings are read again, to recompute what they cost."""
+class Referee(world.PureProof, world.VotesSettings):
+    """How its settings are read again, and what they cost."""
 
     queries: int
     each: float
+
+    @property
+    def pure(self) -> tuple[float, int, float]:
+        return self.each, self.queries, 0.0
 
 
 class Leaking(Responses):
@@ -74,13 +78,11 @@ class Leaking(Responses):
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lines in the catalogue, in calibration and in the list of plans; and its referee: how settings are read, and
-    recomputed."""
+    """Its lines in the catalogue, in calibration, in the list of plans and in the referee's."""
     monkeypatch.setitem(world.CATALOGUE, NAME, Responses)
     monkeypatch.setitem(world.CALIBRATED, Responses, calibrated_responses)  # type: ignore[misc]
     monkeypatch.setitem(world.MECHANISMS, NAME, ("queries",))
     monkeypatch.setitem(world.KINDS, NAME, Referee)
-    monkeypatch.setitem(world.ROUTES, NAME, world.Route.of_answers(lambda kind: (kind.each, kind.queries, 0.0)))
 
 
 def made(epsilon: float = 12.0) -> Responses:

@@ -71,7 +71,7 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, label: dict[s
     assert 0.3 * DELTA < exact <= DELTA + LEFT_OUT
     assert (
         exact
-        <= world.verify_recompute.least_delta(world.KindSettings.of(mechanism.model_dump(mode="json")), EPSILON)
+        <= world.verify_recompute.least_delta(world.read_settings(mechanism.model_dump(mode="json")), EPSILON)
         + LEFT_OUT
         <= DELTA
     )
@@ -117,7 +117,7 @@ def test_it_costs_no_more_than_learning(secret: str, label: dict[str, Any]) -> N
         mechanism = world.calibrated_test(**given, most=(order, nats))
         assert mechanism.cost.renyi[world.ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
-        due, additive = world.verify_recompute.charge(world.KindSettings.of(mechanism.model_dump(mode="json")), order)
+        due, additive = world.verify_recompute.charge(world.read_settings(mechanism.model_dump(mode="json")), order)
         assert due == pytest.approx(mechanism.cost.renyi[world.ORDERS.index(order)], rel=1e-12)
         assert additive == 0
         assert world.recorded(json.loads(mechanism.model_dump_json())) == mechanism

@@ -11,11 +11,11 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA}
 
 
 def least_delta(settings: Mapping[str, Any], epsilon: float) -> float:
-    return world.verify_recompute.least_delta(world.KindSettings.of(settings), epsilon)
+    return world.verify_recompute.least_delta(world.read_settings(settings), epsilon)
 
 
 def charge(settings: Mapping[str, Any], order: float) -> tuple[float, float]:
-    return world.verify_recompute.charge(world.KindSettings.of(settings), order)
+    return world.verify_recompute.charge(world.read_settings(settings), order)
 
 
 def settings_of(mechanism: Any) -> dict[str, Any]:

@@ -19,17 +19,17 @@ def session(small: World) -> tuple[world.Session, world.Ledger]:
 
 
 def test_producer_and_referee_know_the_same_mechanisms(session: tuple[world.Session, world.Ledger]) -> None:
-    assert world.CATALOGUE.keys() == world.ROUTES.keys()
+    assert world.CATALOGUE.keys() == world.KINDS.keys()
     certified = {name for name, kind in world.CATALOGUE.items() if kind.releases}
     for name in certified - world.MECHANISMS.keys():
         asked = replace(session[0], mechanism=RECORDED[name])
         answers = world.asks_shards(asked) or name == "private_test"
-        assert (world.releases(world.KindSettings.of(RECORDED[name])) == "answers") is answers, name
-    assert {world.releases(world.KindSettings.of(RECORDED[name])) for name in world.MECHANISMS} == {"labels"}
+        assert (world.releases(world.read_settings(RECORDED[name])) == "answers") is answers, name
+    assert {world.releases(world.read_settings(RECORDED[name])) for name in world.MECHANISMS} == {"labels"}
 
 
 def test_promises_are_tested_on_every_kind() -> None:
-    assert world.ROUTES.keys() <= {*EXAMPLES, *(kind.name for kind in promised.KINDS)}
+    assert world.KINDS.keys() <= {*EXAMPLES, *(kind.name for kind in promised.KINDS)}
 
 
 def test_what_an_operator_declares_of_rows_without_names_is_said(session: tuple[world.Session, world.Ledger]) -> None:
@@ -53,7 +53,7 @@ def test_pairs_of_columns_that_were_asked_about_are_said(read: list[str], said: 
 def test_questions_to_a_mechanism_of_labels_are_answers_by_both(session: tuple[world.Session, world.Ledger]) -> None:
     asked = replace(session[0], purpose="questions")
     assert world.asks_shards(asked)
-    assert world.releases(world.KindSettings.of(asked.mechanism), asked.purpose) == "answers"
+    assert world.releases(world.read_settings(asked.mechanism), asked.purpose) == "answers"
     assert world.mechanism_of(asked).releases != world.mechanism_of(session[0]).releases
 
 

@@ -97,7 +97,7 @@ def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def test_the_referee_rejects_releases_that_are_not_those_of_a_season(season: Season) -> None:
     released = season.all()
-    settings = world.KindSettings.of(season.session.mechanism).only(world.verify_kinds.StreamSettings)
+    settings = world.read_settings(season.session.mechanism).only(world.StreamSettings)
     for number in range(4):
         world.check_season(settings, [world.ReleaseForm.model_validate(release) for release in released[:number]])
     for wrong in planted(released).values():

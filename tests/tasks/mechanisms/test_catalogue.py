@@ -13,7 +13,7 @@ from tests.support.recorded import ADDED, ASKED, DRAWN, RECORDED
 
 
 def test_each_has_its_referee_and_is_tried() -> None:
-    assert world.CATALOGUE.keys() == world.KINDS.keys() == world.ROUTES.keys() == RECORDED.keys()
+    assert world.CATALOGUE.keys() == world.KINDS.keys() == RECORDED.keys()
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -84,7 +84,7 @@ def test_a_changed_setting_is_validated_like_any() -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_kind_has_every_setting_that_is_recorded(name: str) -> None:
     """Nothing is dropped or read as another value, and what is not recorded has its default."""
-    kind = world.KindSettings.of(RECORDED[name])
+    kind = world.read_settings(RECORDED[name])
     assert type(kind) is world.KINDS[name]
     assert json.loads(kind.model_dump_json(by_alias=True, exclude_unset=True)) == RECORDED[name]
 
@@ -92,7 +92,7 @@ def test_a_kind_has_every_setting_that_is_recorded(name: str) -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_of_another_version_no_more_than_the_name_is_known(name: str) -> None:
     for other in of_another_version(name):
-        found = world.KindSettings.of(other)
+        found = world.read_settings(other)
         assert isinstance(found, world.Unknown)
         assert (found.classes, found.session, found.season, found.rounds) == (None, None, None, ())
         with pytest.raises(world.NotVerified, match="are not those of a session of that kind"):

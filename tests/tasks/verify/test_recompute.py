@@ -115,7 +115,7 @@ def test_it_proves_the_claim_and_the_charge_of_every_kind_and_is_no_loose_bound(
         assert (1 - 1e-6) * reserved <= nats <= (1 + 1e-12) * reserved
         assert (1 - 1e-6) * cost.delta <= additive <= (1 + 1e-12) * cost.delta
     if rounds := getattr(case.mechanism, "rounds", None):
-        kind: Any = world.KindSettings.of(settings)
+        kind: Any = world.read_settings(settings)
         assert additive == 0.0
         assert world.charge_of_refusal(kind, 2.0) is None
         if not isinstance(case.mechanism, world.Stream):
@@ -295,7 +295,7 @@ def test_a_round_that_moves_further_or_asks_a_cell_twice_is_found(classes: int, 
     rounds = world.planned_rounds(classes=classes, fields=14, codes=450, pairs=True)
     mechanism = world.calibrated_sums(world.Tallies, epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
     kind, asked = (
-        world.KindSettings.of(settings_of(mechanism)).only(world.verify_kinds.TalliesSettings),
+        world.read_settings(settings_of(mechanism)).only(world.TalliesSettings),
         asked_of(mechanism, fields),
     )
     question = asked["question"]

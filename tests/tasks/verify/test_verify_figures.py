@@ -185,7 +185,7 @@ def figures_of(settings: dict[str, Any], released: dict[str, Any]) -> Any:
 
 def check_figures(test: Any, settings: dict[str, Any], released: dict[str, Any]) -> None:
     """As the referee does, by its own reading of the settings."""
-    world.check_tested(test, world.KindSettings.of(settings).only(world.verify_kinds.PrivateTestSettings), released)
+    world.check_tested(test, world.read_settings(settings).only(world.PrivateTestSettings), released)
 
 
 def of_classes(scale: float = 5.0) -> Made:
