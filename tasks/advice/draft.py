@@ -179,11 +179,6 @@ def check_public(option: str, path: str, private: str) -> None:
         raise WrongInput(f"{option} must not hold a file of --private, which would then be published")
 
 
-def check_column(option: str, name: str, private: str, form: TextFormat = COMMAS) -> None:
-    """Raise WrongInput if the private table has no such column."""
-    open_private(private, form).frames({name: option})
-
-
 def draft(settings: InitSettings, folder: Path, voted_on: int | None = None) -> tuple[str, Plan]:
     """The plan as commented TOML, its paths relative to `folder`, and parsed.
 

@@ -29,7 +29,6 @@ from concord.tasks.advice.draft import (
     WHY,
     InitSettings,
     answered,
-    check_column,
     check_public,
     classes_of,
     declared_in_words,
@@ -364,7 +363,7 @@ def parse_setting(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
                 )
             return None
         case "label" | "unit" if value:
-            check_column(option, value, stated["private"], stated["format"])
+            open_private(stated["private"], stated["format"]).frames({value: option})  # refused without that column
         case "issuer" | "use" | "date" if value:
             parsed(AboutPlan, {name: value})
         case "epsilon" | "delta":

@@ -141,7 +141,8 @@ def rehearse_classes(signal: str, stage: Stage, draw: int, shares: Sequence[floa
     if signal == "strong":
         along = separated(stage.leading, along[0] / 10, assumed)
         if shares is None and len(assumed) > 2:  # clusters that were made equal would be cut
-            assumed = shares_of_clusters(strength * along[0])
+            of_clusters = softmax(strength * along[0], axis=1).mean(axis=0) + 1 / len(rows)  # none of them 0
+            assumed = of_clusters / np.sum(of_clusters)
     truth = clearest(with_shares(strength * logits, assumed) for logits in along)
 
     private = stage.private(rng)
@@ -308,12 +309,6 @@ def assumed_shares(classes: int, draw: int) -> Floats:
     """Made-up shares of the classes: equal ones, or in every other draw uneven ones."""
     weights: Floats = RARER ** -(draw % 2 * np.arange(classes, dtype=np.float64))
     return weights / np.sum(weights)
-
-
-def shares_of_clusters(logits: Floats) -> Floats:
-    """The shares that the classes of these logits have by themselves, none of them 0."""
-    odds: Floats = softmax(logits, axis=1).mean(axis=0) + 1 / len(logits)
-    return odds / np.sum(odds)
 
 
 def principal_components(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:

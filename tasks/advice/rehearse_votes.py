@@ -86,26 +86,44 @@ class SimulatedNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RehearsedEnsemble:
-    """An ensemble for `classes` classes: `trained` teachers are trained, on `size` rows each.
+class VotesStage(Stage):
+    """An ensemble of `trained` teachers, on `size` rows each, and what its votes pass.
 
-    X   public rows as a matrix (m, width)
+    X      the rows as a matrix (m, width)
+    names  of the classes
+    asked  number of public rows that are asked
     """
 
     X: Matrix
-    classes: int
     teachers: TeachersPlan
     trained: int
     size: int
+    names: Sequence[str]
+    asked: int
+    student: StudentPlan
+    mechanism: Mechanism
 
     @classmethod
-    def of(cls, teachers: TeachersPlan, X: Matrix, classes: int, rows: float | None) -> "RehearsedEnsemble":
-        """Teachers that have so many private rows each, if that is known, as far as the bounds of work allow."""
-        size = USUAL_SHARD if rows is None else max(1, min(MOST_SHARD, round(rows)))
-        most = MOST_TRAINED if is_linear(teachers) else MOST_NOT_LINEAR
-        able = int(MOST_WORK // (size * max(1, X.shape[1]) * classes))
-        trained = min(teachers.count, most, max(LEAST_TRAINED, able))
-        return cls(X=X, classes=classes, teachers=teachers, trained=trained, size=size)
+    def of(cls, plan: Plan, public: PublicFacts, planned: PlannedVotes) -> "VotesStage":
+        """The ensemble of a plan as far as the bounds of work allow, with the rows of a teacher that are planned if
+        their number is known, and its first student."""
+        codes, names, X = public.codes(plan), plan.data.classes, encode(public.sample, public.encoding)
+        size = USUAL_SHARD if planned.shard is None else max(1, min(MOST_SHARD, round(planned.shard)))
+        most = MOST_TRAINED if is_linear(plan.teachers) else MOST_NOT_LINEAR
+        able = int(MOST_WORK // (size * max(1, X.shape[1]) * len(names)))
+        return cls(
+            codes=codes,
+            rows=codes.of(public.sample),
+            classes=len(names),
+            X=X,
+            teachers=plan.teachers,
+            trained=min(plan.teachers.count, most, max(LEAST_TRAINED, able)),
+            size=size,
+            names=names,
+            asked=min(planned.queries, MOST_ASKED),
+            student=plan.student,
+            mechanism=planned.mechanism,
+        )
 
     def private(self, rng: np.random.Generator) -> Ints:
         """The rows of all shards, one shard after the other."""
@@ -123,59 +141,9 @@ class RehearsedEnsemble:
                 counts[every, teacher.votes(read_only(self.X), self.classes)] += stands_for
         return counts
 
-
-def expected_answers(plan: Plan, public: PublicFacts, planned: PlannedVotes) -> Expectation | None:
-    """What to expect of the planned mechanism on votes of simulated teachers, with synthetic labels of a typical
-    signal; None if no feature has codes, since then there are none."""
-    codes, classes, rng = public.codes(plan), len(plan.data.classes), np.random.default_rng(1)
-    if not codes.fine:
-        return None
-    ensemble = RehearsedEnsemble.of(plan.teachers, encode(public.sample, public.encoding), classes, planned.shard)
-    truth = typical_truth(codes, codes.of(public.sample), public.shares or assumed_shares(classes, 0).tolist(), rng)
-    private = ensemble.private(rng)
-    votes = ensemble.votes(private, labels_of(private, truth, rng)).astype(np.float64)
-    return expectation(planned.mechanism, -np.sort(-votes, axis=1), planned.queries)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VotesStage(Stage):
-    """An ensemble, and what its votes pass.
-
-    names  of the classes
-    asked  number of public rows that are asked
-    """
-
-    ensemble: RehearsedEnsemble
-    names: Sequence[str]
-    asked: int
-    student: StudentPlan
-    mechanism: Mechanism
-
-    @classmethod
-    def of(cls, plan: Plan, public: PublicFacts, planned: PlannedVotes) -> "VotesStage":
-        """The ensemble of a plan, and its first student."""
-        codes, names = public.codes(plan), plan.data.classes
-        return cls(
-            codes=codes,
-            rows=codes.of(public.sample),
-            classes=len(names),
-            ensemble=RehearsedEnsemble.of(
-                plan.teachers, encode(public.sample, public.encoding), len(names), planned.shard
-            ),
-            names=names,
-            asked=min(planned.queries, MOST_ASKED),
-            student=plan.student,
-            mechanism=planned.mechanism,
-        )
-
-    def private(self, rng: np.random.Generator) -> Ints:
-        """The rows of all shards, one shard after the other."""
-        return self.ensemble.private(rng)
-
     def learned(self, private: Ints, labels: Ints, rng: np.random.Generator) -> Floats:
         """The probabilities (m, C) that the student gives the rows, or 1 for its class if it gives none."""
-        X, voters = self.ensemble.X, self.ensemble.teachers.count
-        votes, rows = self.ensemble.votes(private, labels), np.arange(len(X))
+        X, voters, votes, rows = self.X, self.teachers.count, self.votes(private, labels), np.arange(len(self.X))
         queried = rows[: self.asked] if self.asked <= len(rows) else rng.integers(0, len(rows), self.asked)
         answers = self.mechanism.release(votes[queried][: self.mechanism.queries], SimulatedNoise(rng), 0, 0)
         released = labels_table(range(len(queried)), answers.labels, answers.counts, self.names, {"session": ""})
@@ -187,6 +155,18 @@ class VotesStage(Stage):
         if odds is not None:
             return odds
         return np.asarray(model.predict(X)[:, None] == np.array(self.names), np.float64)
+
+
+def expected_answers(plan: Plan, public: PublicFacts, planned: PlannedVotes) -> Expectation | None:
+    """What to expect of the planned mechanism on votes of simulated teachers, with synthetic labels of a typical
+    signal; None if no feature has codes, since then there are none."""
+    stage, rng = VotesStage.of(plan, public, planned), np.random.default_rng(1)
+    if not stage.codes.fine:
+        return None
+    truth = typical_truth(stage.codes, stage.rows, public.shares or assumed_shares(stage.classes, 0).tolist(), rng)
+    private = stage.private(rng)
+    votes = stage.votes(private, labels_of(private, truth, rng)).astype(np.float64)
+    return expectation(planned.mechanism, -np.sort(-votes, axis=1), planned.queries)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +191,7 @@ def expect_votes(
         return None
     stage = VotesStage.of(plan, public, planned)
     rehearsed = [rehearse_classes(signal, stage, draw, public.shares) for signal, draw in draws]
-    size, trained, voters = stage.ensemble.size, stage.ensemble.trained, planned.teachers
+    size, trained, voters = stage.size, stage.trained, planned.teachers
     who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"
     stated = " (labeling.rows is not stated)" if planned.shard is None else ""
     by = f"; simulated by {who}, on {size:,} rows each{stated}, which label {stage.asked:,} of {planned.queries:,} rows"

@@ -67,7 +67,7 @@ def plan_report(path: Path, home: Path) -> dict[str, Any]:
             expected = _of_votes(plan, public)
         case _:
             name = plan.labeling.mechanism if asks else Universal.name
-            expected = {"mechanisms": [_mechanism(name, NOT_SIMULATED)], "later_rows": None}
+            expected = {"mechanisms": [{"name": name, **UNKNOWN, "reason": NOT_SIMULATED}], "later_rows": None}
     budget = {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta if asks else 0.0}
     return {**budget, **expected, "lifetime": covered and asdict(covered)}
 
@@ -75,27 +75,14 @@ def plan_report(path: Path, home: Path) -> dict[str, Any]:
 NOT_SIMULATED = "it cannot be simulated from public rows alone"
 
 
-def _mechanism(
-    name: str,
-    reason: str,
-    *,
-    feasible: bool = True,
-    cutoff: int | None = None,
-    answered: float | None = None,
-    changed: float | None = None,
-) -> dict[str, Any]:
-    """What to expect of a mechanism; None for what is not known.
-
-    answered, changed   rows answered, and the share of their labels that noise changes
-    """
-    expected = {"expected_answered": answered, "label_error": changed}
-    return {"name": name, "feasible": feasible, "cutoff": cutoff, **expected, "reason": reason}
+UNKNOWN: dict[str, Any] = {"feasible": True, "cutoff": None, "expected_answered": None, "label_error": None}
+"""What to expect of a mechanism of which nothing is known, not even how many labels noise changes."""
 
 
 def _of_sums(name: str, rows: int, ahead: "Ahead") -> dict[str, Any]:
     """What to expect of noisy sums, by which all rows are labelled."""
-    mechanism = _mechanism(name, ahead.reason, feasible=ahead.feasible, answered=rows)
-    return {"mechanisms": [mechanism], "later_rows": NO_LATER_ROWS}
+    expected = {**UNKNOWN, "feasible": ahead.feasible, "expected_answered": rows}
+    return {"mechanisms": [{"name": name, **expected, "reason": ahead.reason}], "later_rows": NO_LATER_ROWS}
 
 
 def _of_votes(plan: Plan, public: PublicFacts) -> dict[str, Any]:
@@ -110,14 +97,14 @@ def _of_votes(plan: Plan, public: PublicFacts) -> dict[str, Any]:
         reasons = [f"{rows}, noise changing {expected.changed:.1%} of the labels"]
     if ahead is not None:
         reasons.append(ahead.reason)
-    described = _mechanism(
-        mechanism.name,
-        "; ".join(reasons) or NOT_SIMULATED,
-        feasible=ahead is None or ahead.feasible,
-        cutoff=mechanism.cutoff,
-        answered=None if expected is None else expected.answered,
-        changed=None if expected is None else expected.changed,
-    )
+    described = {
+        "name": mechanism.name,
+        "feasible": ahead is None or ahead.feasible,
+        "cutoff": mechanism.cutoff,
+        "expected_answered": None if expected is None else expected.answered,
+        "label_error": None if expected is None else expected.changed,
+        "reason": "; ".join(reasons) or NOT_SIMULATED,
+    }
     return {
         "teachers": planned.teachers,
         "queries": planned.queries,

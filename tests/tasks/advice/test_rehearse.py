@@ -340,8 +340,8 @@ def test_votes_of_a_few_trained_teachers_are_those_of_all(folder: Path) -> None:
     public = world.PublicFacts.of(plan)
     stage = world.VotesStage.of(plan, public, public.votes(plan))
     private = stage.private(np.random.default_rng(0))
-    votes = stage.ensemble.votes(private, private % 2)
-    assert (stage.ensemble.trained, votes.shape) == (world.MOST_TRAINED, (len(stage.rows), 2))
+    votes = stage.votes(private, private % 2)
+    assert (stage.trained, votes.shape) == (world.MOST_TRAINED, (len(stage.rows), 2))
     assert set(votes.sum(axis=1)) == {777}
 
 
