@@ -145,7 +145,7 @@ if TYPE_CHECKING:
     from concord.tasks.asking.answers import DEEPEST, LARGEST_INTEGER, LONGEST, NO_ANSWER, canonical, frame, from_plain
     from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
     from concord.tasks.asking.relabel import (
-        CLASSES, CUTS, RelabelledRows, candidates, cut_points, from_description, hypothesis_class,
+        CLASSES, CUTS, RelabelledRows, candidates, cut_points, hypothesis_class,
         hypothesis_space, public_matrix, relabel, relabelling, resampled, share_for
     )
     from concord.tasks.asks.estimate import EstimateAsk, exact_cutoff, mean_rate, suggested_cutoff, upper_rate
@@ -241,7 +241,7 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms.error_estimate import ErrorEstimate
     from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
     from concord.tasks.mechanisms.gaussian import ROUNDED, delta_above, gaussian_delta, gaussians_delta, moved_delta
-    from concord.tasks.mechanisms.hypotheses import Hypotheses, HypothesisClass, Stumps
+    from concord.tasks.mechanisms.hypotheses import Box, Hypotheses, HypothesisClass, Stumps
     from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
     from concord.tasks.mechanisms.mechanism import Mechanism, PublicSettings
     from concord.tasks.mechanisms.noise import reporting
@@ -273,9 +273,9 @@ if TYPE_CHECKING:
     )
     from concord.tasks.publish.certify import (
         certificate_of, certify_answers, column_types, excerpt_of, publication_of, running_totals,
-        write as write_certificate, written_now
+        write as write_certificate
     )
-    from concord.tasks.publish.describe import Outcomes, caveats, describe
+    from concord.tasks.publish.describe import caveats, describe, outcomes_in
     from concord.tasks.publish.export import (
         FORMS as EXPORT_FORMS, ExportForm, _needed, columns_of, example_row, export, holds
     )
@@ -328,7 +328,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.student.study import (
         Refused, Student, even_sample, fit_student as fit_student, fitted, inferred, lessons, linear_student,
-        named_by, publish_student, teaching
+        hold_student, named_by, teaching
     )
     from concord.tasks.student.synthetic import (
         FINER_FROM, ROWS, UPDATES, Mixture, NoisyTables, TwoWay, bins_of, fitted_mixture, label_codes,
@@ -398,7 +398,7 @@ if TYPE_CHECKING:
     from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
     from concord.flows.api import ask, load_student, run
     from concord.flows.ask import ask as ask_shards, estimate
-    from concord.flows.cache import PrivateInput, PublicTables, SealedResults, digested, key_of, only
+    from concord.flows.cache import PrivateInput, SealedResults, digested, key_of, only
     from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
     from concord.flows.cli import main
     from concord.flows.cli.app import HOME, PANELS, speak_plainly
@@ -420,7 +420,6 @@ if TYPE_CHECKING:
     from concord.flows.refresh import refresh
     from concord.flows.results import Run, budget_of, erased
     from concord.flows.run import Admitted, PrivateFiles, RunContext, running
-    from concord.flows.season import NewUnits
     from concord.flows.server import ADDRESS_VARIABLE, DATABASE, UNRECORDED, Hosted, Server, engine, serving
     from concord.flows.stage import (
         Begun, Call, Described, Disclosure, Stages, Steps, mapped, on_workers, stage

@@ -37,7 +37,6 @@ import difflib
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -82,16 +81,6 @@ def hypothesis_class(
         )
     points = None if grid is None else tuple(tuple(float(point) for point in column) for column in grid)
     return CLASSES[name](tuple(columns), points)
-
-
-def from_description(description: dict[str, Any]) -> Box:
-    """The hypothesis that `describe` wrote. Raises WrongInput if the description is not valid."""
-    try:
-        if description["kind"] == "box":
-            return Box.rebuilt(description)
-        raise ValueError("another kind")
-    except (KeyError, TypeError, ValueError):
-        raise WrongInput("a hypothesis must be the JSON of a box") from None
 
 
 def hypothesis_space(
@@ -218,7 +207,7 @@ def relabel(
         hypotheses, y = space.dichotomies(X), rows[LABEL].to_numpy().astype(np.int64)
         chosen = choose_hypothesis(hypotheses, X, y, settings.choice_epsilon)
         choice = vault.keep(path, json.dumps(hypotheses.describe(chosen)).encode())
-    labels = from_description(json.loads(vault.read(choice))).predict(X)
+    labels = Box.rebuilt(json.loads(vault.read(choice))).predict(X)
     relabelled = rows.with_columns(pl.Series(LABEL, labels, rows.schema[LABEL]))
     labelled, written = resampled(relabelled, key), []
     for index in range(-(-teachers.count // teachers.block)):

@@ -13,10 +13,9 @@ by the digest of the table: a hint for verification, which trusts the digest alo
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -81,14 +80,7 @@ def figures(
         if isinstance(model, Tallied):
             odds = at_prior_odds(model, X, truth, encoding.classes)
             test = test.model_copy(update={"prior_odds": odds})
-    if not groups:
-        return test
-    predictions = Predictions.of(model, X, truth, encoding.classes)
-    of_groups = (
-        predictions.group(name, word, np.asarray(words.eq_missing(word)))
-        for name, words in grouping(path, groups, encoding).items()
-        for word in words.unique().sort().to_list()
-    )
+    of_groups = groups_measured(model, X, truth, encoding.classes, grouping(path, groups, encoding)) if groups else ()
     return test.model_copy(update={"groups": tuple(of_groups)})
 
 
@@ -212,47 +204,30 @@ def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[C
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """What a student predicts for labelled rows, each array (rows,).
+def groups_measured(
+    model: Any, X: Any, truth: NDArray[Any], classes: Sequence[str], groups: Mapping[str, pl.Series]
+) -> Iterator[GroupMeasured]:
+    """Figures of a model, as for `figures`, on the rows with each word of each column of `groups`."""
+    named, predicted = np.array(classes)[truth] if classes else truth, model.predict(X)
+    sure = model.predict_proba(X).max(axis=1) if hasattr(model, "predict_proba") else None
 
-    classes      names; none if the label is a number
-    truth        classes by name, or numbers, and `predicted` ones
-    probability  of the predicted class; None if the student has no probabilities
-    """
+    def measured_on(rows: NDArray[np.bool_]) -> dict[str, Any]:
+        if rows.sum() < LEAST_OF_GROUP:
+            return {}
+        if not classes:
+            return {"rmse": root_mean_square(named[rows] - predicted[rows])}
+        hits, by_class = named == predicted, [rows & (named == name) for name in classes]
+        recalls = (share(int(hits[of].sum()), int(of.sum())) if of.sum() >= LEAST_OF_GROUP else None for of in by_class)
+        return {
+            "accuracy": share(int(hits[rows].sum()), int(rows.sum())),
+            "recalls": tuple(recalls),
+            "confidence": None if sure is None else round(float(sure[rows].mean()), PROBABILITY_DIGITS),
+        }
 
-    classes: Sequence[str]
-    truth: NDArray[Any]
-    predicted: NDArray[Any]
-    probability: NDArray[Any] | None
-
-    @classmethod
-    def of(cls, model: Any, X: Any, truth: NDArray[Any], classes: Sequence[str]) -> Self:
-        """The predictions of a student for raw rows, or of a model for its matrix of them, whose `truth` is class
-        indices (rows,), or numbers."""
-        probability = model.predict_proba(X).max(axis=1) if hasattr(model, "predict_proba") else None
-        return cls(classes, np.array(classes)[truth] if classes else truth, model.predict(X), probability)
-
-    def group(self, column: str, word: str | None, of_group: NDArray[np.bool_]) -> GroupMeasured:
-        """Figures of the rows that are `own` (rows,), which have this word in that column."""
-        rows, truth, predicted = int(of_group.sum()), self.truth[of_group], self.predicted[of_group]
-        if rows < LEAST_OF_GROUP:
-            return GroupMeasured(column=column, group=word, rows=rows)
-        if not self.classes:
-            return GroupMeasured(column=column, group=word, rows=rows, rmse=root_mean_square(truth - predicted))
-        hits, classed = truth == predicted, [truth == name for name in self.classes]
-        return GroupMeasured(
-            column=column,
-            group=word,
-            rows=rows,
-            accuracy=share(int(hits.sum()), rows),
-            recalls=tuple(
-                share(int(hits[of].sum()), int(of.sum())) if of.sum() >= LEAST_OF_GROUP else None for of in classed
-            ),
-            confidence=None
-            if self.probability is None
-            else round(float(self.probability[of_group].mean()), PROBABILITY_DIGITS),
-        )
+    for column, words in groups.items():
+        for word in words.unique().sort().to_list():
+            rows = np.asarray(words.eq_missing(word))
+            yield GroupMeasured(column=column, group=word, rows=int(rows.sum()), **measured_on(rows))
 
 
 def digest_of_table(path: str) -> str:

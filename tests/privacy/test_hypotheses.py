@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.world import CLASSES, Floats, HypothesisClass, from_description, hypothesis_class
+from tests.world import CLASSES, Box, Floats, HypothesisClass, hypothesis_class
 
 Patterns = set[tuple[int, ...]]
 Bools = NDArray[np.bool_]
@@ -112,7 +112,7 @@ def test_a_hypothesis_comes_back_from_its_json(case: Case) -> None:
     found = build(case, gridded=True).dichotomies(LINE)
     others = np.random.default_rng(3).normal(1.5, 2, size=(40, 3))
     for candidate in range(len(found)):
-        again = from_description(json.loads(json.dumps(found.describe(candidate), allow_nan=False)))
+        again = Box.rebuilt(json.loads(json.dumps(found.describe(candidate), allow_nan=False)))
         assert again == found[candidate]
         assert again.predict(others).tolist() == found.labels(others, candidate).tolist()
 

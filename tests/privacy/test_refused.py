@@ -131,10 +131,6 @@ INPUTS: list[tuple[str, Callable[[], object]]] = [
         "rectangles: up to .* use fewer features",
         lambda: world.hypothesis_class("rectangles", columns=[0, 1]).dichotomies(np.arange(200.0).reshape(-1, 2)),
     ),
-    *(
-        ("a hypothesis must be the JSON", partial(world.from_description, wrong))
-        for wrong in ({}, {"kind": "tree"}, {"kind": "box", "columns": [0]}, {"kind": "halfplane"})
-    ),
 ]
 """What is said, and what is asked for."""
 

@@ -55,7 +55,7 @@ def left(small: Small, table: pl.DataFrame) -> dict[str, Shards]:
 def test_one_unit_less_changes_one_shard_after_every_stage_and_no_order_of_rows_changes_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str | None
 ) -> None:
-    monkeypatch.setattr(world.asking_relabel, "from_description", lambda _: Rule())
+    monkeypatch.setattr(world.Box, "rebuilt", lambda _: Rule())
     small, table = Small(tmp_path, alike(60, 1), unit=unit), alike(300, 0)
     whole = left(small, table)
     assert left(small, table.reverse()) == whole
