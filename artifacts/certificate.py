@@ -301,16 +301,14 @@ def reworded(value: Any, word: Callable[[str], str]) -> Any:
 
 
 class Certified(BaseModel):
-    """The files written for a session: certificate, its schema, report, figures by subject, and the signed evidence
-    (tasks.publish.certify)."""
+    """The files written for a session: its certificate and report, and with them all others, such as figures and the
+    signed evidence (tasks.publish.certify)."""
 
     model_config = ConfigDict(frozen=True)
 
     certificate: Ref
-    schema_file: Ref
     report: Ref
-    figures: dict[str, Ref]
-    evidence: tuple[Ref, ...] = ()
+    files: tuple[Ref, ...]
 
     @property
     def session(self) -> str:
@@ -321,11 +319,6 @@ class Certified(BaseModel):
     def digests(self) -> dict[str, str]:
         """The digests of all files, by the names that MLflow shows."""
         return {Path(ref.path).name: ref.digest for ref in self.files}
-
-    @property
-    def files(self) -> list[Ref]:
-        """All files that were written."""
-        return [self.certificate, self.schema_file, self.report, *self.figures.values(), *self.evidence]
 
 
 def schema() -> dict[str, Any]:

@@ -17,7 +17,7 @@ from concord.artifacts.guarantee import NO_LATER_ROWS, cap_in_words, later_rows_
 from concord.artifacts.schemas import Bounds, Encoding, PublicRows
 from concord.artifacts.sessions import Opening, Session
 from concord.flows.console import err, may_ask
-from concord.flows.run import Admitted, Asking, Balance, ExactNumbers, PrivateFiles, PublicStream, RunContext
+from concord.flows.run import Admitted, Asking, ExactNumbers, PrivateFiles, PublicStream, RunContext, charges
 from concord.tasks.asks.kinds import check_known
 from concord.tasks.data.precheck import Unmatched, check_types, unmatched
 from concord.tasks.data.tables import Table
@@ -82,7 +82,7 @@ def _find(run: RunContext, domain: Domain, ask: Asking, opening: Opening, public
         checkpoint = read_checkpoint(run.stores, session.id)
         sources.extend(checkpoint.sources[1:] if checkpoint else ())
     stream = PublicStream.of(run, session, public.encoding, sources)
-    return Admitted(Balance.of(run, domain), ask, stream, session)
+    return Admitted(domain, charges(run, domain), ask, stream, session)
 
 
 def may_open_further(run: RunContext, first: Session | None, ask: Ask[Any]) -> bool:

@@ -121,13 +121,13 @@ def record_release(
     such release have: session, guarantee, stages, charge and run."""
     from concord.artifacts.mlflow.write import Tracking  # heavy; a cached run does without it
 
-    session, domain, tracking = passed.session, admitted.balance.domain, Tracking.of(run.home)
+    session, domain, tracking = passed.session, admitted.domain, Tracking.of(run.home)
     claim = {"epsilon": session.epsilon, "delta": session.delta}
     return {
         "session": session.id,
         "guarantee": Guarantee.at(**claim, unit=domain.unit, neighbours=domain.neighbours).shown(),
         "stages": [report.model_dump() for report in run.stages.reports],
-        **admitted.balance.charged(run),
+        **admitted.charged(run),
         "run_id": tracking.keep_estimate(domain.name, session.id, claim | logged, passed.at, answer=answer),
     }
 
@@ -179,7 +179,7 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
 
     Raises BudgetRefused if it is not covered; spends nothing.
     """
-    plan, domain, encoding = run.plan, admitted.balance.domain, admitted.stream.encoding
+    plan, domain, encoding = run.plan, admitted.domain, admitted.stream.encoding
     if plan.test is None or admitted.session is not None:
         return
     learning = admitted.ask.mechanism
@@ -201,7 +201,7 @@ def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) 
     if tests and not of_this_student:
         return _passed_over(learned, "is not the one that was tested")
     try:
-        domain = learned.admitted.balance.domain
+        domain = learned.admitted.domain
         planned = None if of_this_student else planned_test(run.plan, domain, session.reserved, session.epsilon)
         return _pass_test(learned, private, student, planned or recorded_as(PrivateTest, of_this_student[-1].mechanism))
     except BudgetRefused as refused:

@@ -24,7 +24,7 @@ Not covered  the place of files: a table, a home or a file of the vault that mov
 import hmac
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,7 +38,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.atomic import make_folder, write_whole
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
+from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.settings import Settings
 from concord.artifacts.stores import PrivatePlace
 from concord.tasks.data.codes import Codes
@@ -67,24 +67,6 @@ class PrivateInput:
         vault, domain = place.vault, plan.privacy.domain
         key, left_out = derive(vault.secret(f"domains/{domain}"), "split"), Erased.of(vault, domain, self.erased)
         return PrivateRows(self.table.named_in(plan), self.encoding, vault, key, left_out)
-
-
-@dataclass(frozen=True)
-class PublicTables:
-    """The public rows that a student learns from, and the labelled ones that it is measured on, if there are any.
-
-    groups   columns of the test table whose words are the groups that it is measured by
-    """
-
-    encoding: Encoding
-    batches: Sequence[PublicBatch]
-    test: Table | None
-    groups: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> PublicRows:
-        """The public rows, with their encoding."""
-        return PublicRows(encoding=self.encoding, batches=tuple(self.batches))
 
 
 def only(part: Model, *names: str) -> Model:

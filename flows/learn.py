@@ -29,11 +29,11 @@ from concord.flows.outcome import StageName, Summary, check_any_asked
 from concord.flows.public_stages import encode, stage_rows
 from concord.flows.run import (
     Admitted,
-    Balance,
     ExactNumbers,
     PrivateFiles,
     PublicStream,
     RunContext,
+    charges,
     note_copies,
     running,
 )
@@ -86,7 +86,7 @@ def learn(
         for way, session in zip(ways, opened, strict=True):
             learned = replace(way.release(run, session), before=before)  # the door
             before = (*before, learned.passed)
-        student = fit(learned, learned.session.id)
+        student = fit(learned)
         summary = publish(run_planned_test(learned, private, student), student)
     memo.write(summary, tables)
     return summary
@@ -110,7 +110,7 @@ def extend(session: str, public: Path, home: Path | None = None) -> Summary:
         locked = run.lock_session(learned.id)
         admitted, teachers = add_rows(run, learned.id, str(public.absolute()))  # refuses here, before a teacher votes
         answered = vote.release(run, Opened(admitted, locked, ExactNumbers((), teachers)))
-        summary = publish(answered, fit(answered, learned.id))
+        summary = publish(answered, fit(answered))
     check_any_asked(summary)
     return summary
 
@@ -188,7 +188,7 @@ def study_again(
         way = REOPENED[plan.ways[0]]
         replayed = way.replay(run, locked, resume(run, way, locked, checkpoint))  # refuses here, if labels are missing
         write_checkpoint(run.stores, learned.id, checkpoint.model_copy(update={"plan": plan}))
-        return publish(replayed, fit(replayed, learned.id))
+        return publish(replayed, fit(replayed))
 
 
 class Learns(Protocol):
@@ -220,4 +220,4 @@ def resume(run: RunContext, way: Learns, session: Session, checkpoint: Checkpoin
     way.rehearse(run, checkpoint.encoding)
     column_types(run.plan.path("public"), checkpoint.encoding)  # checked now: MLflow needs them after the spend
     stream = PublicStream.of(run, session, checkpoint.encoding, checkpoint.sources)
-    return Admitted(Balance.of(run, domain), ask, stream, session)
+    return Admitted(domain, charges(run, domain), ask, stream, session)

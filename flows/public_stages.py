@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.stores import PublicPlace
-from concord.flows.cache import PublicTables
 from concord.flows.stage import mapped, stage
 from concord.tasks.data.codes import Codes, CodeSizes, learn_codes
 from concord.tasks.data.encode import learn_encoding, read_frame, stage_public, systematic_sample
@@ -20,7 +19,7 @@ from concord.tasks.door.checkpoint import PublicSource
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.evaluate import evaluate, keep_table_path
 from concord.tasks.student.public_rows import write_sample
-from concord.tasks.student.study import Student, fit_student, inferred, named_by, publish_student
+from concord.tasks.student.study import Student, fit_student, hold_student, inferred, named_by
 
 
 @stage(
@@ -86,17 +85,19 @@ def infer(place: PublicPlace, last: Ref, codes: Codes, public: PublicRows, claim
     return place.released.hold_back(f"{claim['session']}/labels.arrow", labels)
 
 
-@stage("study", version=6, reads=("student", "teachers.count"))
+@stage("study", version=6, reads=("student", "teachers.count", "data.groups"))
 def study(
-    place: PublicPlace, session: str, plan: Plan, public: PublicTables, files: Sequence[Ref], codes: Codes | None = None
+    place: PublicPlace, plan: Plan, public: PublicRows, test: Table | None, files: Sequence[Ref], codes: Codes | None
 ) -> Student:
     """Learn the student from released files, measure it on public test rows, or if there are none only on the public
-    rows, and publish its file. The path of the test table is kept, by which verification finds it."""
-    encoding, test, figures, named = public.encoding, public.test, None, None
-    student = fit_student(plan, public.rows, files, codes, place.staged, place.released)
+    rows, and publish its file in the folder of those it learns from. The path of the test table is kept, by which
+    verification finds it."""
+    figures, named = None, None
+    student = fit_student(plan, public, files, codes, place.staged, place.released)
     if test is not None:
-        figures = evaluate(student, test.path, encoding, public.groups)
+        figures = evaluate(student, test.path, public.encoding, plan.data.groups or ())
         keep_table_path(place.home, figures, test.path)
-    elif encoding.classes:
-        named = named_by(student, public.rows, place.staged)
-    return publish_student(student, session, figures, place.released, named)
+    elif public.encoding.classes:
+        named = named_by(student, public, place.staged)
+    ref = hold_student(student, files[0].path.partition("/")[0], place.released)
+    return Student(ref=ref, test=figures, named=named)

@@ -112,7 +112,7 @@ def release_due(run: RunContext, going_on: StreamOfPlan) -> Summary:
     passed = replace(passed, released=ledger.released_by(session.id))
     learned = tally.labelled(run, admitted, passed, ask.coded)
     periods.tidy(session, [*periods_counted(vault, session)])
-    student = _with_history(learned, fit(learned, session.id))
+    student = _with_history(learned, fit(learned))
     summary = publish(learned, student)
     with vault.create(published_mark(session.id)) as sink:
         sink.write(str(learned.session.asked).encode())

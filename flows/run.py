@@ -14,7 +14,7 @@ from concord.artifacts.ledger.events import belongs_to
 from concord.artifacts.parts import NOTHING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Encoding, PublicBatch, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.sources import TableSource
 from concord.artifacts.stores import Stores
@@ -155,22 +155,35 @@ class PublicStream:
         return stream(self.sources)
 
     @property
+    def public(self) -> PublicRows:
+        """Its rows with their encoding, as stages take them."""
+        return PublicRows(encoding=self.encoding, batches=tuple(self.batches))
+
+    @property
     def rows(self) -> int:
         """The number of rows."""
         return sum(batch.rows for batch in self.batches)
 
 
+def charges(run: RunContext, domain: Domain) -> dict[str, Charge]:
+    """The present charges of a domain's sessions, by id."""
+    return {session.id: session.charge for session in run.stores.ledger.sessions(domain.name)}
+
+
 @dataclass(frozen=True)
-class Balance:
-    """A domain, and the charges of its sessions, by id, before this run asked for anything."""
+class Admitted(Generic[Asking]):
+    """An admitted session, before anything private is read.
+
+    before   the charges of the domain's sessions before this run asked for anything
+    ask      what it is for
+    session  the open session to use; None if a new one is to be opened
+    """
 
     domain: Domain
     before: Mapping[str, Charge]
-
-    @classmethod
-    def of(cls, run: RunContext, domain: Domain) -> Self:
-        """The domain's present balance."""
-        return cls(domain, {session.id: session.charge for session in run.stores.ledger.sessions(domain.name)})
+    ask: Asking
+    stream: PublicStream
+    session: Session | None
 
     def charged(self, run: RunContext) -> dict[str, Any]:
         """The charge added by this run's own sessions, the one-off conversion in it, and its share of the lifetime."""
@@ -186,20 +199,6 @@ class Balance:
                 "more": rule.more(total, added) if added.renyi > 0 else None,
             },
         }
-
-
-@dataclass(frozen=True)
-class Admitted(Generic[Asking]):
-    """An admitted session, before anything private is read.
-
-    ask      what it is for
-    session  the open session to use; None if a new one is to be opened
-    """
-
-    balance: Balance
-    ask: Asking
-    stream: PublicStream
-    session: Session | None
 
 
 @dataclass(frozen=True)

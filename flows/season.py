@@ -52,31 +52,19 @@ from concord.tasks.units.arrivals import Arriving, Period, check_unchanged, cont
 from concord.tasks.units.blocks import BLOCKS, Coding, gather
 from concord.tasks.units.parts import columns_asked
 from concord.tasks.units.sums import count
-from concord.tasks.units.units import PrivateRows, names_held
-
-
-@dataclass(frozen=True)
-class NewUnits:
-    """The units of a stream that a period adds.
-
-    before  files of the names of all units up to the period before
-    """
-
-    stream: str
-    period: Period
-    before: tuple[Ref, ...]
-
-    def among(self, rows: PrivateRows, folder: str) -> Arriving:
-        """Their rows among the period's; names of all units so far are written into that folder."""
-        key, table = arrivals_key(rows.vault, self.stream), table_of(rows.plan, rows.vault, self.period)
-        return Arriving(table, key, self.before, f"arrived/{folder}")
+from concord.tasks.units.units import names_held
 
 
 @stage("gather", reads=UNITS)
-def arrive(place: PrivatePlace, plan: Plan, private: PrivateInput, codes: Codes, new: NewUnits) -> list[Ref]:
-    """Write the rows of a period's new units as codes and classes: BLOCKS files; and the names of all units so far."""
-    rows, folder = private.at(place, plan), f"{plan.privacy.domain}/{new.stream}/{place.key[:16]}"
-    arriving = new.among(rows, folder)
+def arrive(
+    place: PrivatePlace, plan: Plan, private: PrivateInput, codes: Codes, stream: str, before: Sequence[Ref]
+) -> list[Ref]:
+    """Write the rows of a period's new units as codes and classes: BLOCKS files; and the names of all units so far.
+
+    before  files of the names of all units up to the period before
+    """
+    rows, folder = private.at(place, plan), f"{plan.privacy.domain}/{stream}/{place.key[:16]}"
+    arriving = Arriving(private.table, arrivals_key(rows.vault, stream), before, f"arrived/{folder}")
     blocks = gather(Coding(rows, codes, arriving), f"units/{folder}")
     return [*blocks, *arriving.names]
 
@@ -200,9 +188,8 @@ class Periods:
         run, vault = self.run, self.run.stores.vault
         arrived, names = list[Ref](), tuple(before)
         if period.files:
-            new = NewUnits(session.stream, period, names)
             private = PrivateInput(table_of(run.plan, vault, period), self.beginning.encoding, run.erased)
-            arrived = arrive(run, run.plan, private, self.ask.coded, new)
+            arrived = arrive(run, run.plan, private, self.ask.coded, session.stream, names)
             names = tuple(arrived[BLOCKS:])
         questions = [question.record() for question in self.ask.questions]
         sums = tally_period(run, range(len(questions)), questions, arrived[:BLOCKS], session.domain, session.id)

@@ -85,7 +85,7 @@ def replay(run: RunContext, session: Session, admitted: Admitted[SketchAsk]) -> 
 
 def _synthesised(run: RunContext, admitted: Admitted[SketchAsk], passed: Disclosure) -> Learned:
     """`passed` with the files of synthetic rows, which are the public ones from now on, and of their labels."""
-    plan, steps, claim = run.plan, passed.released, guarantee_of_labels(passed.session, admitted.balance.domain)
+    plan, steps, claim = run.plan, passed.released, guarantee_of_labels(passed.session, admitted.domain)
     table = synthesise(run, plan, steps, admitted.stream.encoding, claim)
     rows = synthetic_features(run.stores.released.read_any(table), plan.data.label)
     run = run.with_public(rows)

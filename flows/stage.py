@@ -17,7 +17,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
@@ -117,16 +117,14 @@ class MappedStage(Described, Generic[Each, P, Returned]):
     def __call__(self, run: InRun, parts: Iterable[Each], *values: P.args, **named: P.kwargs) -> list[Returned]:
         return run.stages.each(self, [self.arguments(part, *values, **named) for part in parts])
 
-    @contextmanager
     def in_turn(
         self, run: InRun, parts: Sequence[Each], ahead: int, *values: P.args, **named: P.kwargs
-    ) -> Iterator[Callable[[Each], Returned]]:
-        """Yield a function that returns the result of a part; a call also begins up to `ahead` parts after it.
+    ) -> AbstractContextManager[Callable[[Each], Returned]]:
+        """A context with a function that returns the result of a part; a call also begins up to `ahead` parts after it.
 
         No other part is computed unless it is asked for. All begun parts have finished when the context ends.
         """
-        with run.stages.in_turn(self, parts, ahead, lambda part: self.arguments(part, *values, **named)) as result:
-            yield result
+        return run.stages.in_turn(self, parts, ahead, lambda part: self.arguments(part, *values, **named))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import PublicPlace, Stores
-from concord.flows.cache import PublicTables
 from concord.flows.console import err
 from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
 from concord.flows.public_stages import study
@@ -54,16 +53,11 @@ class Learned:
         """The encoding of public rows."""
         return self.admitted.stream.encoding
 
-    @property
-    def public(self) -> PublicTables:
-        """What the student learns from and is measured on, besides what was released."""
-        return PublicTables(self.encoding, self.admitted.stream.batches, self.run.test, self.run.plan.data.groups or ())
 
-
-def fit(learned: Learned, where: str) -> Student:
-    """The student of whatever was released, in the folder `where` of released files."""
-    run = learned.run
-    return study(run, where, run.plan, learned.public, learned.passed.released, learned.codes)
+def fit(learned: Learned) -> Student:
+    """The student of whatever was released, measured on the plan's test table if there is one."""
+    run, public = learned.run, learned.admitted.stream.public
+    return study(run, run.plan, public, run.test, learned.passed.released, learned.codes)
 
 
 def rehearse_published(run: RunContext, encoding: Encoding, student: StudentPlan) -> None:
@@ -115,11 +109,11 @@ def publish(learned: Learned, student: Student) -> Summary:
         test=None if certificate.test is None else certificate.test.shown(),
         warnings=list(certificate.warnings),
         stages=merge_reports(run.stages.reports),
-        **admitted.balance.charged(run),
+        **admitted.charged(run),
     )
 
 
-@stage("certify", version=6)
+@stage("certify", version=7)
 def certify(
     place: PublicPlace,
     certificate: Certificate,
@@ -127,8 +121,7 @@ def certify(
     signer: str,  # noqa: ARG001, so that another key signs again
 ) -> Certified:
     """Write the certificate and its report, signed by the key of that fingerprint."""
-    written = publish_certify.written_now(certificate)
-    return publish_certify.write(written, classes, Stores.of(place.home))
+    return publish_certify.write(certificate, classes, Stores.of(place.home))
 
 
 def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certified, Tracked]:
@@ -168,7 +161,7 @@ def mirrored(learned: Learned, certified: Certified) -> tuple[Tracked, bool]:
         tracked = tracking.find(run.plan.privacy.domain, session, certified.digests)
         if tracked is not None and not run.stages.again("certify"):
             return tracked, True
-        publication = publication_of(run.plan, certified, learned.public.rows, stores)
+        publication = publication_of(run.plan, certified, learned.admitted.stream.public, stores)
         return tracking.publish(publication, learned.passed.at), False
     except EnvironmentFailed as failed:
         raise EnvironmentFailed(

@@ -86,13 +86,12 @@ def labelled(
 ) -> Learned:
     """`passed`, and the file of the labels inferred from its last round, by these codes; by default, by those that the
     round queried, which then say which views of a row were counted."""
-    stream, claim = admitted.stream, guarantee_of_labels(passed.session, admitted.balance.domain)
+    stream, claim = admitted.stream, guarantee_of_labels(passed.session, admitted.domain)
     if codes is None:
         coded, encoding = admitted.ask.coded, stream.encoding
         codes = codes_after(rounds_in(run, passed.released[:-1]), coded)
         views = views_in_words(run.plan, encoding, coded, lambda: clustering(run, encoding, stream.batches))
-    public = PublicRows(encoding=stream.encoding, batches=tuple(stream.batches))
-    labels = infer(run, passed.released[-1], codes, public, claim)
+    labels = infer(run, passed.released[-1], codes, stream.public, claim)
     return Learned(run, admitted, replace(passed, released=[*passed.released, labels]), codes, views)
 
 

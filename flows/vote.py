@@ -8,7 +8,6 @@ goes on after the first release, and no published time may show for how long: fi
 """
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +17,6 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import Opened
 from concord.flows.private_stages import blocks, poll, relabel, split, teach
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asks.votes import VotesAsk, training
@@ -58,23 +56,17 @@ def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateF
 
 
 def release(run: RunContext, opened: Opened[VotesAsk]) -> Learned:
-    """Have the teachers vote, and pass the door batch by batch."""
-    return Learned(run, opened.admitted, ask_teachers(run, opened.session, opened.admitted, opened.exact.kept))
+    """Have the teachers vote on the stream and pass it through the door, batch by batch."""
+    admitted, stream = opened.admitted, opened.admitted.stream
+    busy = FAR_AHEAD if run.plan.teachers.address else (os.cpu_count() or 1) - 1
+    ahead = 0 if opened.session.ended else busy  # then no row can be new
+    with poll.in_turn(run, stream.batches, ahead, opened.exact.kept, stream.encoding) as polled:
+        steps = partial(admitted.ask.steps, batches=stream.batches, votes=polled)
+        passed = run.stages.pass_door(opened.session, steps)
+    return Learned(run, admitted, replace(passed, at=run.stores.ledger.now()))
 
 
 def replay(run: RunContext, session: Session, admitted: Admitted[VotesAsk]) -> Learned:
     """The labels, as released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
     steps = partial(admitted.ask.steps, batches=admitted.stream.batches, votes=None)
     return Learned(run, admitted, run.stages.pass_door(session, steps))
-
-
-def ask_teachers(
-    run: RunContext, session: Session, admitted: Admitted[VotesAsk], teachers: Sequence[Ref]
-) -> Disclosure:
-    """Have the teachers vote on the stream and pass it through the door, batch by batch."""
-    stream = admitted.stream
-    busy = FAR_AHEAD if run.plan.teachers.address else (os.cpu_count() or 1) - 1
-    ahead = 0 if session.ended else busy  # then no row can be new
-    with poll.in_turn(run, stream.batches, ahead, teachers, stream.encoding) as polled:
-        passed = run.stages.pass_door(session, partial(admitted.ask.steps, batches=stream.batches, votes=polled))
-    return replace(passed, at=run.stores.ledger.now())

@@ -61,9 +61,6 @@ LISTED_CLASSES = 12
 RELEASED_LABELS, TEST_ROWS = "released labels", "public test rows"
 """Datasets of a publication, besides public or synthetic rows."""
 
-DIGEST_SHOWN = 36
-"""The number of characters of a dataset's digest that MLflow shows."""
-
 MODEL_FILE = "model.skops"
 """The student in a logged model's folder."""
 NOTE = "mlflow.note.content"
@@ -210,12 +207,6 @@ def datasets_of(certificate: Certificate) -> dict[str, str]:
     test = certificate.student.public_test
     tested = {} if test is None else {TEST_ROWS: test.table}
     return {certificate.mechanism.facts.of_rows: "", RELEASED_LABELS: digest_of_labels(certificate), **tested}
-
-
-def dataset(digest: str, context: str = "training") -> dict[str, str]:
-    """The fields that MLflow stores for a dataset with that SHA-256, used in that context."""
-    source = {"source_type": "sha256", "source": json.dumps({"sha256": digest})}
-    return {"digest": digest[:DIGEST_SHOWN], **source, "mlflow.data.context": context, "sha256": digest}
 
 
 def listing(digests: Mapping[str, str]) -> str:

@@ -61,7 +61,6 @@ from concord.artifacts.mlflow.describe import (
     about_domain,
     about_students,
     content_of,
-    dataset,
     guarantee_text,
     listing,
     logged_digests,
@@ -127,6 +126,8 @@ def save(folder: Path, described: "Model", publication: Publication) -> None:
 
 MOST_AT_ONCE = 1000
 """The most metrics that MLflow takes in one request."""
+DIGEST_SHOWN = 36
+"""The number of characters of a dataset's digest that MLflow shows."""
 
 
 class Tracking(Records):
@@ -293,9 +294,10 @@ class Tracking(Records):
 
 
 def _dataset(name: str, digest: str) -> DatasetInput:
-    result = dataset(digest, "evaluation" if name == TEST_ROWS else "training")
-    shown = Dataset(name, result.pop("digest"), source_type=result.pop("source_type"), source=result.pop("source"))
-    return DatasetInput(shown, [InputTag(key, value) for key, value in result.items()])
+    """A dataset by its SHA-256, and what it was used for."""
+    shown = Dataset(name, digest[:DIGEST_SHOWN], source_type="sha256", source=json.dumps({"sha256": digest}))
+    context = "evaluation" if name == TEST_ROWS else "training"
+    return DatasetInput(shown, [InputTag("mlflow.data.context", context), InputTag("sha256", digest)])
 
 
 def _settings_and_numbers(fields: Mapping[str, Any]) -> RunContent:

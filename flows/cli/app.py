@@ -10,7 +10,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -175,14 +175,6 @@ def options(
         os.environ["CONCORD_HOME"] = str(home)
 
 
-@contextmanager
-def prefect_at(home: Path) -> Iterator[None]:
-    """Import Prefect within the context as if nobody had configured it: in a folder of this home's, unless the
-    environment names one."""
-    with nullcontext() if "PREFECT_HOME" in os.environ else variables({"PREFECT_HOME": str(home / "prefect")}):
-        yield
-
-
 @dataclass(frozen=True)
 class Call:
     """Options that commands share, and the start and end that commands have in common."""
@@ -209,7 +201,8 @@ class Call:
         may_charge.set()
         with ExitStack() as stack:
             with self.starting() as wait_for:
-                stack.enter_context(prefect_at(home))
+                if "PREFECT_HOME" not in os.environ:  # Prefect is imported as if nobody had configured it
+                    stack.enter_context(variables({"PREFECT_HOME": str(home / "prefect")}))
                 stack.enter_context(engine(home, plan, wait_for))
             with hushed(self.quiet), asking(ask):
                 yield

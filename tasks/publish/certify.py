@@ -71,7 +71,7 @@ from concord.tasks.data.concord_student import Chosen
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.catalogue import of_votes
-from concord.tasks.publish.describe import Outcomes, describe, refusals, tables, voted
+from concord.tasks.publish.describe import describe, outcomes_in, refusals, tables, voted
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
@@ -100,7 +100,7 @@ def certificate_of(
     stores: Public,
     views: str | None = None,
 ) -> Certificate:
-    """The certificate of a session by the present ledger, without the versions that `written_now` adds.
+    """The certificate of a session by the present ledger, without the versions that `write` adds.
 
     files     released files by session: those of the certificate's own first, then of others of the same run. They are
               all batches in order, also those not asked; for a choice, the hypothesis; for tallies, the rounds and the
@@ -122,16 +122,13 @@ def certificate_of(
     return made.model_copy(update={"versions": {}})
 
 
-def written_now(certificate: Certificate) -> Certificate:
-    """A certificate made by `certificate_of`, with the versions of the libraries that write it."""
-    return certificate.model_copy(update={"versions": library_versions()})
-
-
 def write(certificate: Certificate, classes: Sequence[str], stores: Public) -> Certified:
-    """Publish a certificate in its session's folder, with its report, its figures and the files that waited for it.
+    """Publish a certificate in its session's folder, with the versions of the libraries that write it, its report, its
+    figures and the files that waited for it.
 
     The same certificate gives the same files. Raises NotVerified if a file of labels is not what was written.
     """
+    certificate = certificate.model_copy(update={"versions": library_versions()})
     session, released = stores.ledger.session(certificate.session), stores.released
     drawn = {"budget": budget_figure(certificate.domain)}
     if isinstance(measures := certificate.student.public_test, PublicTest) and measures.calibration:
@@ -139,7 +136,7 @@ def write(certificate: Certificate, classes: Sequence[str], stores: Public) -> C
     if len(history := certificate.student.history) > 1:
         drawn["releases"] = releases_figure(history)
     if labels := voted(session, certificate.leading.files):
-        outcomes = Outcomes.of(labels, released)
+        outcomes = outcomes_in(labels, released)
         spent = spending(session, outcomes.refused)
         if len(set(spent.epsilon.tolist())) > 1:  # a flat line shows nothing
             drawn["spend"] = spend_figure(session, spent)
@@ -156,14 +153,8 @@ def write(certificate: Certificate, classes: Sequence[str], stores: Public) -> C
     documents = {"report.html": render(certificate, drawn, card).encode()}
     documents |= {f"{name}.svg": svg.encode() for name, svg in drawn.items()}
     files = publish_certificate(certificate, {**held, **documents}, stores)
-    named = {CERTIFICATE_FILE, SCHEMA_FILE, *held, *documents}
-    return Certified(
-        certificate=files[CERTIFICATE_FILE],
-        schema_file=files[SCHEMA_FILE],
-        report=files["report.html"],
-        figures={name: files[f"{name}.svg"] for name in drawn},
-        evidence=tuple(file for name, file in files.items() if name not in named),
-    )
+    shown = tuple(file for name, file in files.items() if name not in held)
+    return Certified(certificate=files[CERTIFICATE_FILE], report=files["report.html"], files=shown)
 
 
 def certify_answers(session: str, stores: Public) -> Ref:

@@ -72,7 +72,7 @@ def describe(
     warned: tuple[str, ...] = ()
     if (student := certificate.learned) is not None:
         tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))
-        learned = classes_named(tables, released) if tables and student.public_test is None else None
+        learned = tuple(outcomes_in(tables, released).by_class) if tables and student.public_test is None else None
         warned = student_warnings(certificate, learned)
     return certificate.model_copy(update={"warnings": (*warned, *remarks_of(leading.facts.name, rounds))})
 
@@ -124,17 +124,19 @@ class Outcomes:
     by_class: Mapping[str, int]
     not_asked: int
 
-    @classmethod
-    def of(cls, files: Sequence[Ref], released: Released) -> "Outcomes":
-        """The outcomes in released tables of labels. Raises NotVerified if a file is not what was written."""
-        parts, by_class, not_asked = [np.zeros(0, dtype=bool)], Counter[str](), 0
-        for table in tables(files, released):
-            was_asked = pc.not_equal(table["outcome"], "not asked")
-            parts.append(pc.equal(table["outcome"].filter(was_asked), "refused").to_numpy())
-            not_asked += table.num_rows - len(parts[-1])
-            for count in pc.value_counts(table["label"].drop_null()).to_pylist():
-                by_class[count["values"]] += count["counts"]
-        return cls(np.concatenate(parts), by_class, not_asked)
+
+@lru_cache(maxsize=8)
+def outcomes_in(files: tuple[Ref, ...], released: Released) -> Outcomes:
+    """The outcomes in released tables of labels; cached, because a session may be described as of many moments. Raises
+    NotVerified if a file is not what was written."""
+    parts, by_class, not_asked = [np.zeros(0, dtype=bool)], Counter[str](), 0
+    for table in tables(files, released):
+        was_asked = pc.not_equal(table["outcome"], "not asked")
+        parts.append(pc.equal(table["outcome"].filter(was_asked), "refused").to_numpy())
+        not_asked += table.num_rows - len(parts[-1])
+        for count in pc.value_counts(table["label"].drop_null()).to_pylist():
+            by_class[count["values"]] += count["counts"]
+    return Outcomes(np.concatenate(parts), by_class, not_asked)
 
 
 def voted(session: Session, files: Sequence[Ref]) -> tuple[Ref, ...]:
@@ -145,7 +147,7 @@ def voted(session: Session, files: Sequence[Ref]) -> tuple[Ref, ...]:
 def refusals(session: Session, files: Sequence[Ref], released: Released) -> NDArray[np.bool_]:
     """Whether each row, round or question of a session was refused, (asked,): only votes are."""
     labels = voted(session, files)
-    return Outcomes.of(labels, released).refused if labels else np.zeros(session.asked, dtype=bool)
+    return outcomes_in(labels, released).refused if labels else np.zeros(session.asked, dtype=bool)
 
 
 def counted(session: Session, files: tuple[Ref, ...], released: Released) -> Counts:
@@ -155,7 +157,9 @@ def counted(session: Session, files: tuple[Ref, ...], released: Released) -> Cou
     """
     if not (labels := voted(session, files)):
         return Counts(asked=session.asked, answered=session.answered, refused=session.refused, not_asked=0)
-    counts = _sums(labels, released)
+    outcomes = outcomes_in(labels, released)
+    rows, refused = len(outcomes.refused), int(outcomes.refused.sum())
+    counts = Counts(asked=rows, answered=rows - refused, refused=refused, not_asked=outcomes.not_asked)
     if (counts.answered, counts.refused) != (session.answered, session.refused):
         raise NotVerified(
             f"the released labels of session {session.id} hold {counts.answered} answers and {counts.refused} "
@@ -164,20 +168,6 @@ def counted(session: Session, files: tuple[Ref, ...], released: Released) -> Cou
     return counts
 
 
-@lru_cache(maxsize=64)
-def _sums(labels: tuple[Ref, ...], released: Released) -> Counts:
-    """Rows by outcome; cached, because a session may be described as of many moments."""
-    outcomes = Outcomes.of(labels, released)
-    rows, refused = len(outcomes.refused), int(outcomes.refused.sum())
-    return Counts(asked=rows, answered=rows - refused, refused=refused, not_asked=outcomes.not_asked)
-
-
 def tables(files: Sequence[Ref], released: Released) -> Iterator[pa.Table]:
     """Released labels, a file at a time. Raises NotVerified."""
     return (released.labels([file]) for file in files)
-
-
-@lru_cache(maxsize=8)
-def classes_named(files: tuple[Ref, ...], released: Released) -> tuple[str, ...]:
-    """The classes that released labels name; cached, because a session may be described as of many moments."""
-    return tuple(Outcomes.of(files, released).by_class)

@@ -167,15 +167,9 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
         raise WrongInput(f"student: {plan.estimator} could not be read back once published: {refused}") from None
 
 
-def publish_student(
-    student: Pipeline,
-    session: str,
-    test: AnyPublicTest | None,
-    released: Released,
-    named: tuple[str, ...] | None = None,
-) -> Student:
+def hold_student(student: Pipeline, session: str, released: Released) -> Ref:
     """Keep the student's file for the session's folder, in which it is published with its certificate."""
-    return Student(ref=released.hold_back(f"{session}/student.skops", dump(student)), test=test, named=named)
+    return released.hold_back(f"{session}/student.skops", dump(student))
 
 
 def named_by(student: Pipeline, public: PublicRows, staged: Staged) -> tuple[str, ...]:

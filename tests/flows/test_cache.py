@@ -42,7 +42,6 @@ def relabelling(share: float) -> world.Relabelling:
 BATCH = world.PublicBatch(ref=ONE, first=0, rows=1)
 ROWS = world.PublicRows(encoding=encoding("s"), batches=())
 INPUT = world.PrivateInput(files("00"), encoding("s"), ())
-PUBLIC = world.PublicTables(encoding("s"), (), None)
 STUDENT = world.StudentFile(ONE, "sklearn.svm.LinearSVC", None)
 VALUES: dict[Any, tuple[Any, Any]] = {
     world.RowTable: (files("00"), files("01")),
@@ -58,7 +57,6 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     world.Codes | None: (None, codes(0.5)),
     world.CodeSizes: ({"coarse": 2}, {"coarse": 4}),
     world.PrivateInput: (INPUT, replace(INPUT, erased=("00",))),
-    world.PublicTables: (PUBLIC, replace(PUBLIC, test=files("00"))),
     world.StudentFile: (STUDENT, replace(STUDENT, ref=OTHER)),
     world.PublicRows: (ROWS, world.PublicRows(encoding=encoding("s"), batches=(BATCH,))),
     Mapping[str, Any]: ({"question": 1}, {"question": 2}),
@@ -102,12 +100,7 @@ def test_changing_any_argument_changes_the_key(name: str, plan: world.Plan, tmp_
     ("whole", "others"),
     [
         (INPUT, {"table": files("01"), "encoding": encoding("m"), "erased": ("00",)}),
-        (PUBLIC, {"encoding": encoding("m"), "batches": (BATCH,), "test": files("00"), "groups": ("sex",)}),
         (STUDENT, {"ref": OTHER, "estimator": "b", "codes": world.Codes(fields=(), coarse=(), fine=())}),
-        (
-            world.NewUnits("s", world.Period(files={}), ()),
-            {"stream": "t", "period": world.Period(files={"a": "0"}), "before": (ONE,)},
-        ),
     ],
 )
 def test_changing_any_field_of_an_argument_changes_the_key(whole: Any, others: dict[str, Any]) -> None:

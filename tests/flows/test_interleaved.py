@@ -55,8 +55,9 @@ def asked(case: Case, counted: Counted) -> world.Disclosure:
     plan = SimpleNamespace(data=SimpleNamespace(classes=CLASSES), teachers=world.TeachersPlan(count=1))
     run: Any = SimpleNamespace(stores=case.door, stages=counted, plan=plan)
     stream = SimpleNamespace(batches=case.batches, encoding=None)
-    admitted: Any = SimpleNamespace(ask=labels_by(case.mechanism), stream=stream)
-    return world.flows_vote.ask_teachers(run, case.session, admitted, TEACHERS)
+    admitted = SimpleNamespace(ask=labels_by(case.mechanism), stream=stream)
+    opened: Any = SimpleNamespace(admitted=admitted, session=case.session, exact=SimpleNamespace(kept=TEACHERS))
+    return world.flows_vote.release(run, opened).passed
 
 
 def on_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:

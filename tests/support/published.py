@@ -153,9 +153,8 @@ def certified(
     """A session of that mechanism with its student and certificate, all written as a run would."""
     refs = session(small, mechanism, labels)
     fitted = learned(small, refs)
-    student = world.publish_student(
-        fitted, SESSION, world.evaluate(fitted, small.plan.path("test"), small.encoding), small.released
-    )
+    test = world.evaluate(fitted, small.plan.path("test"), small.encoding)
+    student = world.Student(ref=world.hold_student(fitted, SESSION, small.released), test=test)
     return student, recertified(small, refs, student)
 
 
@@ -188,4 +187,4 @@ def recertified(small: World, refs: list[world.Ref], student: world.Student) -> 
     """The certificate from the ledger's present state."""
     stores = world.Stores(small.vault, world.Ledger.of(small.home), small.released)
     certificate = world.certificate_of(small.plan, {SESSION: refs}, student, small.encoding.features, stores)
-    return world.write_certificate(world.written_now(certificate), small.plan.data.classes, stores)
+    return world.write_certificate(certificate, small.plan.data.classes, stores)

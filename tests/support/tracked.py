@@ -9,18 +9,17 @@ from tests.support.published import SESSION, World, certified
 from tests.world import Certified, Ledger, Mechanism, PublicRows, Stores, Tracked, Tracking, publication_of
 
 EVIDENCE = ("ledger.json", "key.pem", "attestation.schema.json", "attestation.json")
-WRITTEN = {"certificate": "certificate.json", "schema_file": "certificate.schema.json", "report": "report.html"}
+WRITTEN = ("certificate.json", "report.html", "certificate.schema.json")
+FIGURES = ("spend.svg", "labels.svg", "what_if.svg", "budget.svg")
 
 
 def tracked(small: World, mechanism: Mechanism, labels: NDArray[np.int64] | None, started: datetime) -> Tracked:
     """Record the world's session in MLflow; if labels are given, after certifying it."""
     if labels is not None:
         certified(small, mechanism, labels)
-    found = {field: small.released.find(f"{SESSION}/{name}") for field, name in WRITTEN.items()}
-    drawn = {name: small.released.find(f"{SESSION}/{name}.svg") for name in ("spend", "labels", "what_if", "budget")}
-    there = {name: figure for name, figure in drawn.items() if figure is not None}
-    beside = [small.released.find(f"{SESSION}/{name}") for name in EVIDENCE]
-    written = Certified.model_validate({**found, "figures": there, "evidence": beside})
+    found = [small.released.find(f"{SESSION}/{name}") for name in (*WRITTEN, *EVIDENCE, *FIGURES)]
+    certificate, report, *_ = files = [file for file in found if file is not None]
+    written = Certified(certificate=certificate, report=report, files=tuple(files))
     public = PublicRows(encoding=small.encoding, batches=tuple(small.batches))
     stores = Stores(small.vault, Ledger.of(small.home), small.released)
     return Tracking.of(small.home).publish(publication_of(small.plan, written, public, stores), started)

@@ -18,7 +18,7 @@ STABLE = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 def refused(small: World, refs: list[world.Ref]) -> NDArray[np.bool_]:
-    return world.Outcomes.of(refs, small.released).refused
+    return world.outcomes_in(tuple(refs), small.released).refused
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
     refs = session(small, STABLE, labels)
     ledger = world.Ledger.of(small.home)
     now = ledger.session(SESSION)
-    found = world.Outcomes.of(refs, small.released)
+    found = world.outcomes_in(tuple(refs), small.released)
     counts = world.Counts(asked=300, answered=290, refused=10, not_asked=0)
 
     def draw() -> list[str]:
@@ -127,7 +127,7 @@ def answered(
     labels[refused] = -1
     refs = session(small, mechanism, labels)
     now = world.Ledger.of(home).session(SESSION)
-    refusals = world.Outcomes.of(refs, small.released).refused
+    refusals = world.outcomes_in(tuple(refs), small.released).refused
     return now, world.spending(now, refusals, np.arange(1, min(now.asked, world.PLANS) + 1))
 
 
