@@ -15,7 +15,7 @@ a ConcordError with one sentence. A student's predictions are free. Checked by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from inspect import signature
 from itertools import chain
 from pathlib import Path
@@ -32,6 +32,7 @@ from concord.flows.server import engine
 if TYPE_CHECKING:  # heavy packages are imported within `our_settings`
     import polars
 
+    from concord.tasks.advice.draft import PlanFacts
     from concord.tasks.asking.questions import ShardFunction
 
 
@@ -58,9 +59,7 @@ def run(
     Raises WrongInput if the plan or public data are wrong, BudgetRefused if the domain does not cover the session.
     """
     if not isinstance(plan, str | Path | dict | Plan):
-        from concord.tasks.advice.draft import PlanFacts
-
-        plan, private = PlanFacts(**_known(settings, PlanFacts, public)).frame_plan(_home(home)), plan
+        plan, private = _facts(settings, public).frame_plan(_home(home)), plan
     elif settings:
         raise WrongInput(f"{', '.join(settings)} must be given in the plan, and beside a frame alone")
     frames = {"private": private, "public": public, "test": test}
@@ -86,9 +85,11 @@ def run(
     return Run(summary, folder)
 
 
-def _known(given: dict[str, Any], takes: Callable[..., Any], public: Any) -> dict[str, Any]:
-    """The settings beside a private frame. Raises WrongInput, naming all that `takes` needs or does not take."""
-    parameters = signature(takes).parameters
+def _facts(given: dict[str, Any], public: Any) -> PlanFacts:
+    """The settings beside a private frame. Raises WrongInput, naming all that are missing or not known."""
+    from concord.tasks.advice.draft import PlanFacts
+
+    parameters = signature(PlanFacts).parameters
     needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
     missing = [name for name in needed if name not in given]
     missing += ["classes or bounds"] * given.keys().isdisjoint({"classes", "bounds"})
@@ -99,7 +100,7 @@ def _known(given: dict[str, Any], takes: Callable[..., Any], public: Any) -> dic
         raise WrongInput(
             f"a frame must be given with {', '.join(needed)}, classes or bounds, public or schema: {'; '.join(wrong)}"
         )
-    return given
+    return PlanFacts(**given)
 
 
 @our_settings()

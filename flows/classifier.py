@@ -88,10 +88,6 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
     new_session: bool = False
 
     @abstractmethod
-    def _known(self) -> dict[str, Any]:
-        """The classes or the bounds of a plan made of parameters; empty if they are missing."""
-
-    @abstractmethod
     def _target(self, y: Any, tables: dict[str, Any]) -> pl.Series:
         """Private labels as a column, each read by itself. Their values cannot make it fail."""
 
@@ -139,7 +135,8 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
             return {**self.plan.model_dump(exclude_unset=True), "folder": self.plan.folder}
         if self.plan is not None:
             return dict(self.plan) if isinstance(self.plan, dict) else read_tables(Path(self.plan))
-        target = self._known()
+        given = {name: getattr(self, name, None) for name in ("classes", "bounds")}
+        target = {name: value for name, value in given.items() if value is not None}
         if not target or self.rows is None:
             raise WrongInput("classes, or bounds, and rows must be given, as known in public, or a plan that has them")
         names = {field.name for field in fields(PlanFacts)} - {"label", "classes", "bounds"}
@@ -219,12 +216,11 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
         of_all[:, [words.index(str(word)) for word in self.student_.classes_]] = odds
         return of_all
 
-    def _known(self) -> dict[str, Any]:
-        return {} if self.classes is None else {"classes": self.classes}
-
     def _target(self, y: Any, tables: dict[str, Any]) -> pl.Series:
-        classes = self._declared(tables)
-        self.classes_ = np.unique(np.asarray(classes))
+        classes = tables["data"].get("classes") if self.classes is None else self.classes
+        if classes is None:
+            raise WrongInput("data.classes must be given in the plan: a classifier learns no number within data.bounds")
+        self.classes_ = np.unique(np.asarray(list(classes)))
         labels = column_of(y, "y")
         declared = pl.col("c").replace_strict(_names_of(classes), default=None, return_dtype=pl.String())
         words = (
@@ -233,12 +229,6 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
             .with_columns(canonical_id("c", labels.dtype).alias("c"), text("c", labels.dtype).alias("word"))
         )
         return words.select(pl.coalesce(declared, "word")).to_series()
-
-    def _declared(self, tables: dict[str, Any]) -> list[Any]:
-        declared = tables["data"].get("classes") if self.classes is None else self.classes
-        if declared is None:
-            raise WrongInput("data.classes must be given in the plan: a classifier learns no number within data.bounds")
-        return list(declared)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -255,9 +245,6 @@ class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # sciki
         """Numbers (rows,) within the bounds. Free."""
         check_is_fitted(self)
         return np.asarray(self.student_.predict(self._rows(X)), dtype=np.float64)
-
-    def _known(self) -> dict[str, Any]:
-        return {} if self.bounds is None else {"bounds": self.bounds}
 
     def _target(self, y: Any, tables: dict[str, Any]) -> pl.Series:
         if tables["data"].get("bounds") is None:

@@ -309,7 +309,7 @@ if TYPE_CHECKING:
         number_measured
     )
     from concord.tasks.student.intervals import (
-        auc, average_precision, explained, mean_of_shares, root_mean_square, share
+        auc, explained, mean_of_shares, root_mean_square, share
     )
     from concord.tasks.student.joint import Linearised, MeasuredRounds, Search, least_sum, likeliest
     from concord.tasks.student.margins import Margins, margins_of

@@ -61,6 +61,8 @@ LISTED_CLASSES = 12
 RELEASED_LABELS, TEST_ROWS = "released labels", "public test rows"
 """Datasets of a publication, besides public or synthetic rows."""
 
+NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
+"""Packages that a copy of a student needs to run, besides the source files that come with it."""
 MODEL_FILE = "model.skops"
 """The student in a logged model's folder."""
 NOTE = "mlflow.note.content"

@@ -51,6 +51,7 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import (
     DIGESTS,
     MODEL_FILE,
+    NEEDED,
     NOTE,
     SHOWN_AS,
     TEST_ROWS,
@@ -77,16 +78,6 @@ from concord.artifacts.sections import ALIAS
 
 if TYPE_CHECKING:
     from mlflow.models import Model
-
-REQUIREMENTS = (
-    "mlflow",
-    "numpy",
-    "pandas",
-    "scikit-learn",
-    "scipy",
-    "skops",
-)
-"""Packages that a copy of the model needs to run, besides the source file that comes with it."""
 
 
 @ProcessChange
@@ -117,7 +108,7 @@ def save(folder: Path, described: "Model", publication: Publication) -> None:
             signature=ModelSignature.from_dict(mlflow_signature(publication.columns, output)),
             input_example=publication.example,
             code_paths=[str(code) for code in publication.code],
-            pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],
+            pip_requirements=[f"{name}=={version(name)}" for name in ("mlflow", *NEEDED)],
             serialization_format="skops",
             skops_trusted_types=list(publication.trusted_types),
         )

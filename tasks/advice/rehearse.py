@@ -36,7 +36,7 @@ from concord.tasks.data.codes import CodeMatrix, Codes, NumberField
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.contributions import columns
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.student.intervals import auc, share
+from concord.tasks.student.intervals import auc
 from concord.tasks.student.prior import correlations
 
 Truths = NDArray[np.bool_]
@@ -64,7 +64,7 @@ class ClassRehearsed:
         hits, rows = int((actual & named).sum()), int(actual.sum())
         return cls(
             share=part,
-            recall=share(hits, rows).value if rows else None,
+            recall=hits / rows if rows else None,
             auc=auc(odds, actual).value if 0 < rows < len(actual) else None,
         )
 

@@ -34,6 +34,7 @@ from sklearn.pipeline import Pipeline
 from concord.artifacts.certificate import Certificate, reworded
 from concord.artifacts.errors import WrongInput, single_spaced
 from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, NumberTested
+from concord.artifacts.mlflow.describe import NEEDED
 from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, PublishedStudent
 from concord.tasks.data.concord_student import Spelled, truth_words
 from concord.tasks.publish.predict import csv_text
@@ -42,7 +43,6 @@ from concord.tasks.student.model import load, modules_needed, strangers
 from concord.tasks.student.scorecard import has_scorecard, has_statement, scorecard_json, scorecard_sql
 from concord.tasks.student.trust import trusted_types
 
-NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
 STUDENT, SCORECARD, SQL, ROWS = "student.skops", "scorecard.json", "scorecard.sql", "synthetic.csv"
 EXAMPLE = """import pandas as pd
 import skops.io

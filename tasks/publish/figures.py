@@ -12,7 +12,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +105,7 @@ def spending(session: Session, refused: NDArray[np.bool_], rows: Integers | None
     per_refusal = None if session.per_refusal is None else of_votes(session.mechanism).per_refusal
     if per_refusal is None:
         return Spending(at, at - had, np.full(len(at), session.epsilon))
-    charged = {count: charge_of(session, per_refusal, count) for count in set(had.tolist())}
+    charged = {count: charge_of(per_refusal, count, session.epsilon, session.delta) for count in set(had.tolist())}
     return Spending(at, at - had, np.array([charged[count] for count in had.tolist()]))
 
 
@@ -213,21 +213,12 @@ def _before(domain: DomainCharge, at: int) -> float:
     return max(shared(others, part) for part in (PARTS if charge.part == EVERY else (charge.part,)))
 
 
-class Claim(Protocol):
-    """A session, or a mechanism: what has an ε and a δ."""
-
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-
-
-def charge_of(claim: Claim, per_refusal: Cost, refusals: int) -> float:
-    """ε charged for that many refusals, at most the one claimed."""
+def charge_of(per_refusal: Cost, refusals: int, epsilon: float, delta: float) -> float:
+    """ε charged for that many refusals at the δ of a claim, at most its ε."""
     if not refusals:
         return 0.0
     so_far = Cost(renyi=tuple(refusals * r for r in per_refusal.renyi), delta=refusals * per_refusal.delta)
-    return min(claim.epsilon, so_far.epsilon(claim.delta))
+    return min(epsilon, so_far.epsilon(delta))
 
 
 def epsilon_if_ended(mechanism: Any, asked: int, refused: int) -> float:
@@ -237,7 +228,7 @@ def epsilon_if_ended(mechanism: Any, asked: int, refused: int) -> float:
     if mechanism.cutoff is not None:
         ends = {"cutoff": min(refused + 1, mechanism.cutoff)}
     if mechanism.per_refusal is not None:
-        return charge_of(mechanism, mechanism.per_refusal, ends["cutoff"])
+        return charge_of(mechanism.per_refusal, ends["cutoff"], mechanism.epsilon, mechanism.delta)
     if isinstance(mechanism, ConfidentGNMax):
         ends["answers"] = min(mechanism.answers, max(1, asked - refused))
     early = mechanism.with_(**ends)

@@ -41,7 +41,7 @@ from concord.tasks.data.files import find_files
 from concord.tasks.data.places import SCHEME, SnapshotTable
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.student.intervals import auc, average_precision, explained, mean_of_shares, root_mean_square, share
+from concord.tasks.student.intervals import auc, explained, mean_of_shares, root_mean_square, share
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -188,8 +188,8 @@ def ranking(of_class: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str,
 
     if of_class.all() or not of_class.any():
         return {}
-    precision = round(float(average_precision_score(of_class, odds)), PROBABILITY_DIGITS)
-    return {"auc": auc(odds, of_class), "average_precision": average_precision(precision, int(of_class.sum()))}
+    precision, rows = round(float(average_precision_score(of_class, odds)), PROBABILITY_DIGITS), int(of_class.sum())
+    return {"auc": auc(odds, of_class), "average_precision": share(precision * rows, rows)}
 
 
 def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[CalibrationBin, ...]:

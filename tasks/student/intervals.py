@@ -78,11 +78,6 @@ def auc(scores: Floats, of_class: NDArray[np.bool_]) -> Estimate:
     return share(value * sample, sample)
 
 
-def average_precision(value: float, rows: int) -> Estimate:
-    """An average precision of a class with so many rows. The interval of the same share of these rows is its own."""
-    return share(value * rows, rows)
-
-
 def root_mean_square(errors: Floats) -> Estimate:
     """The root of the mean of squares of errors (rows,)."""
     squares = errors**2

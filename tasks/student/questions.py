@@ -68,6 +68,13 @@ def codes_after(released: Sequence[RoundFile], first: Codes) -> Codes:
     return Codes.model_validate_json(json.dumps(learned)) if learned else first
 
 
+def announced_question(mechanism: Tallies, released: Sequence[RoundFile], codes: Codes) -> RoundQuestion:
+    """The question of the next round about these codes, as the last released round announces it."""
+    following = released[-1]["next"]
+    model = None if following["model"] is None else IntegerModel.from_record(following["model"])
+    return mechanism.question(len(released), following["fields"], codes.spans(following["fields"]), model)
+
+
 @dataclass(frozen=True)
 class RoundPlanner:
     """Inputs of a session's questions: its mechanism, its codes, and those of its public rows (rows, fields).
@@ -92,9 +99,7 @@ class RoundPlanner:
         """The question of the next round, after the released rounds."""
         if len(released) < self.first:
             return self._first_question(len(released))
-        codes, following = self.codes_after(released), released[-1]["next"]
-        model = None if following["model"] is None else IntegerModel.from_record(following["model"])
-        return self.mechanism.question(len(released), following["fields"], codes.spans(following["fields"]), model)
+        return announced_question(self.mechanism, released, self.codes_after(released))
 
     @cached_property
     def first(self) -> int:
@@ -181,11 +186,9 @@ class SeasonReader:
         """The part of a release that follows from its running totals: the model decoded from all seasons so far."""
         seasons = []
         for file in (*self.ended, release):
-            spread, questions = float(file["spread"]), map(RoundQuestion.from_record, file["questions"])
-            totals = zip(questions, file["scales"], file["totals"], strict=True)
-            seasons.append(
-                [NoisyRound(question, scale * spread, np.array(sums, np.int64)) for question, scale, sums in totals]
-            )
+            parts, spread = zip(file["questions"], file["scales"], file["totals"], strict=True), float(file["spread"])
+            rounds = ({"question": asked, "scale": scale * spread, "sums": sums} for asked, scale, sums in parts)
+            seasons.append([*map(noisy_round, rounds)])
         return {"decoded": decode(joined(seasons), self.rows, self.codes).record()}
 
 

@@ -31,14 +31,14 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, WordField
 from concord.tasks.data.grid import grid_of, groups_of, label_points, probability_name, recoded, values_in, with_tables
-from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
+from concord.tasks.mechanisms.contributions import RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.student.concord_tallied import TalliedNumber
 from concord.tasks.student.decode import Decoded, decode, next_fields, next_model, scores
 from concord.tasks.student.joint import Search
 from concord.tasks.student.margins import Margins, margins_of
-from concord.tasks.student.questions import RoundFile, noisy_round
+from concord.tasks.student.questions import RoundFile, announced_question, noisy_round
 from concord.tasks.student.rounds import most_groups
 from concord.tasks.student.synthetic import (
     UPDATES,
@@ -86,14 +86,11 @@ class SketchPlanner:
 
     def question(self, released: Sequence[RoundFile]) -> RoundQuestion:
         """The question of the next step, after the released steps."""
-        number, codes, model = len(released), self.codes_after(released), None
-        if number < self.tables:
-            fields = [*codes.pairs] if number else [*range(codes.width)]
-        else:
-            following = released[-1]["next"]
-            fields = following["fields"]
-            model = None if following["model"] is None else IntegerModel.from_record(following["model"])
-        return self.mechanism.question(number, fields, codes.spans(fields), model)
+        codes = self.codes_after(released)
+        if len(released) >= self.tables:
+            return announced_question(self.mechanism, released, codes)
+        fields = [*codes.pairs] if released else [*range(codes.width)]
+        return self.mechanism.question(len(released), fields, codes.spans(fields))
 
     def first_questions(self) -> tuple[RoundQuestion, ...]:
         """The first question, and one that is counted and never drawn: of labels by cell, so that a session knows its

@@ -42,7 +42,7 @@ def test_the_charge_grows_with_refusals_up_to_the_claim(small: World) -> None:
     unasked = world.spending(now, np.zeros(0, dtype=bool))
     assert (unasked.rows.tolist(), unasked.epsilon.tolist()) == ([0], [0])
     dear = world.Cost(renyi=tuple(9 * r for r in STABLE.per_refusal.renyi))
-    assert world.charge_of(now, dear, 20) == 1.0
+    assert world.charge_of(dear, 20, now.epsilon, now.delta) == 1.0
     whole = replace(
         now,
         mechanism=world.calibrated_votes(world.NoisyVotes, epsilon=1.0, delta=1e-5, queries=300, classes=2).model_dump(

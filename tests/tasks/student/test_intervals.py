@@ -68,7 +68,6 @@ def test_figures_of_rows_that_are_all_apart_or_all_alike() -> None:
     own = np.arange(100) < 8
     assert world.auc(own.astype(float), own) == world.share(8, 8)
     assert world.auc(np.zeros(100), own) == world.share(4, 8)
-    assert world.average_precision(1.0, 5) == world.share(5, 5)
     assert world.root_mean_square(np.zeros(4)) == world.Estimate(value=0, low=0, high=0)
     assert world.explained(np.ones(4), np.zeros(4)) == world.Estimate(value=0, low=0, high=0)
     for none in (np.zeros(3, bool), np.ones(3, bool)):
@@ -102,7 +101,7 @@ def a_precision(many: int, others: int, apart: float) -> tuple[Callable[[], worl
 
     def draw() -> world.Estimate:
         scores, of_class = normal_scores(many, others, apart)
-        return world.average_precision(float(average_precision_score(of_class, scores)), many)
+        return world.share(float(average_precision_score(of_class, scores)) * many, many)
 
     return draw, true
 
