@@ -4,6 +4,7 @@ import gc
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ pytest.register_assert_rewrite("tests.promises.scene")  # what got out, and wher
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "true"
 os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"] = "NullPool"  # as a home has it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a script has what it starts by `&` ignore what tests send
 
 MEMORY, ROOM = "/dev/shm", 8 << 30
 if "TMPDIR" not in os.environ and os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free > ROOM:

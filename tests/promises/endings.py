@@ -117,7 +117,9 @@ FAULTS = {
     "SIGTERM": Fault(143, f"ended by SIGTERM; {KEPT}", to_process(signal.SIGTERM)),
     "terminal closed": Fault(129, f"its terminal was closed; {KEPT}", to_process(signal.SIGHUP)),
     "kill -9": Fault(-signal.SIGKILL, do=to_process(signal.SIGKILL)),
-    "server killed": Fault(1, f"ended before it did: {KEPT}", lambda run: os.kill(run.server(), signal.SIGKILL)),
+    "server killed": Fault(
+        1, f"ended before it did, or no longer answered: {KEPT}", lambda run: os.kill(run.server(), signal.SIGKILL)
+    ),
     "disk full": Fault(1, OURS, fill_disk, before=small_disk, undo=free_disk, goes_on=True, within=60.0),
     "no write succeeds": Fault(1, OURS, refuse_writes, goes_on=True, within=60.0),
     "strangers on its ports": Fault(0, before=strangers, within=STARTED),
