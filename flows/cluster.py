@@ -40,6 +40,8 @@ from concord.flows import server
 from concord.flows.cache import SealedResults
 from concord.flows.ending import shield_workers
 
+QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
+"""Environment of workers, whose console is the command's: what fails, the run says. They log to a server as before."""
 PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
 START_SECONDS = 30
 """Seconds to wait for a scheduler and its first worker."""
@@ -106,6 +108,7 @@ def closed_cluster(workers: int, home: Path) -> Any:
                 dashboard_address="127.0.0.1:0",
                 local_directory=str(home),
                 security=True,
+                env=QUIET,
             )
         except RuntimeError as failed:  # as where the machine ends a process for want of memory
             raise EnvironmentFailed(f"the workers of runner = 'dask' did not start: {failed}") from None
