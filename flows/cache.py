@@ -44,7 +44,7 @@ from concord.artifacts.stores import PrivatePlace
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.places import Remote
 from concord.tasks.data.tables import Table
-from concord.tasks.units.units import Erased, PrivateRows
+from concord.tasks.units.units import PrivateRows
 
 Model = TypeVar("Model", bound=BaseModel)
 JSON = JSONSerializer().model_dump(mode="json")
@@ -64,9 +64,7 @@ class PrivateInput:
 
     def at(self, place: PrivatePlace, plan: Plan) -> PrivateRows:
         """These rows, opened in the vault of that place."""
-        vault, domain = place.vault, plan.privacy.domain
-        key, left_out = derive(vault.secret(f"domains/{domain}"), "split"), Erased.of(vault, domain, self.erased)
-        return PrivateRows(self.table.named_in(plan), self.encoding, vault, key, left_out)
+        return PrivateRows.of(self.table.named_in(plan), self.encoding, place.vault, self.erased)
 
 
 def only(part: Model, *names: str) -> Model:

@@ -20,8 +20,6 @@ from concord.artifacts.stores import PrivatePlace
 from concord.flows.cache import PrivateInput
 from concord.flows.run import RunContext
 from concord.flows.stage import mapped, on_workers, stage
-from concord.tasks.asking import relabel as asking_relabel
-from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asks import hypothesis as asks_hypothesis
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.grid import recoded
@@ -34,10 +32,12 @@ from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.student import model as student_model
 from concord.tasks.units import blocks as units_blocks
 from concord.tasks.units import counts as units_counts
+from concord.tasks.units import relabel as units_relabel
 from concord.tasks.units import split as units_split
 from concord.tasks.units import sums as units_sums
 from concord.tasks.units import teachers as units_teachers
 from concord.tasks.units.counts import Confusion, NumberErrors, Predictor
+from concord.tasks.units.relabel import RelabelledRows
 from concord.tasks.units.teachers import Block
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
@@ -72,7 +72,7 @@ def relabel(
     """Label the secret subset by one hypothesis, chosen once; one file a block of shards."""
     domain, vault = plan.privacy.domain, place.vault
     folder, secret = f"relabelled/{domain}/{place.key[:24]}", derive(vault.secret(f"domains/{domain}"), "resample")
-    return asking_relabel.relabel(shards, plan.teachers, encoding, space, settings, vault, folder, secret)
+    return units_relabel.relabel(shards, plan.teachers, encoding, space, settings, vault, folder, secret)
 
 
 @mapped("teach", reads=("teachers.estimator", "teachers.params"))

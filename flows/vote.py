@@ -18,7 +18,7 @@ from concord.flows.admit import Opened
 from concord.flows.private_stages import blocks, poll, relabel, split, teach
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.steps import Learned, rehearse_published
-from concord.tasks.asking import relabel as asking_relabel
+from concord.tasks.asks.hypothesis_space import candidates
 from concord.tasks.asks.votes import VotesAsk, training
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.mechanisms.relabelled import Relabelled
@@ -46,7 +46,7 @@ def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateF
     settings = mechanism.relabelling if isinstance(mechanism, Relabelled) else None
     share = None if settings is None else settings.share
     shards, relabelled = split(run, plan, private.read_by(encoding), share=share), tuple[Ref, ...]()
-    space = asking_relabel.candidates(plan, encoding, admitted.stream.sources[0].batches, run.stores.staged)
+    space = candidates(plan, encoding, admitted.stream.sources[0].batches, run.stores.staged)
     if settings is not None and space is not None:
         made = relabel(run, plan, shards, encoding, space, settings)
         shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)

@@ -37,7 +37,7 @@ BESIDE = {
 }
 """Files of those folders that no guarantee hangs on."""
 CORE = {path for path in HOUSE.rooms if path.startswith(FOLDERS)} - BESIDE.keys() | NAMED
-CEILING = 8_750
+CEILING = 8_850
 """Lines of the core. The aim is 4,500: more than it today is a decision that somebody sees here."""
 
 VALUES = {
@@ -51,6 +51,7 @@ ROWS_ARE_READ = {
     "tasks/units/blocks.py": {"cells", "codes", "files", "tables"},
     "tasks/units/identifiers.py": {"concord_student"},
     "tasks/units/parts.py": {"tables"},
+    "tasks/units/relabel.py": {"encode", "matrix"},
     "tasks/units/split.py": {"cells", "encode", "matrix", "sources", "tables"},
     "tasks/units/teachers.py": {"encode", "matrix"},
     "tasks/units/units.py": {"cells", "files", "tables"},
@@ -79,7 +80,6 @@ OPEN_THE_VAULT = {
     "artifacts/home/signing.py": "the key that signs is a secret of the vault",
     "artifacts/ledger/excerpt.py": "so is the salt that hides entries",
     "tasks/asking/questions.py": "a user's function is asked of each shard",
-    "tasks/asking/relabel.py": "a hypothesis is chosen, and relabels rows",
     "tasks/asks/questions.py": "answers of shards",
     "tasks/asks/stream.py": "what a season's periods were counted to",
     "tasks/data/": "staged rows and tables that are no files lie there",
@@ -119,7 +119,7 @@ def test_who_else_opens_the_vault_is_listed_and_opens_no_released_file() -> None
     assert [path for path in opening if _opens_released_files(outside[path])] == []
     assert [path for path in opening if not path.startswith((*OPEN_THE_VAULT,))] == []
     assert [path for path in OPEN_THE_VAULT if not any(each.startswith(path) for each in opening)] == []
-    assert len(OPEN_THE_VAULT) <= 16
+    assert len(OPEN_THE_VAULT) <= 15
     handed_on = {path for path, tree in outside.items() if imported(tree) & {STORES, PRIVATE_PLACE}}
     assert [path for path in opening | handed_on if path.startswith(NEVER)] == []
 
@@ -170,6 +170,11 @@ def test_the_place_of_a_stage_is_on_one_side() -> None:
 def test_exact_numbers_are_opened_at_the_door_alone() -> None:
     calls = [path for path in HOUSE.rooms for node in ast.walk(HOUSE.trees[path]) if _calls(node, "opened")]
     assert calls == ["tasks/door/door.py"]
+
+
+def test_whose_a_private_row_is_is_decided_in_the_core_alone() -> None:
+    """Outside, rows come by their domain's own secret, and of the part that is learned from: `PrivateRows.of`."""
+    assert [path for path in HOUSE.rooms for node in ast.walk(HOUSE.trees[path]) if _calls(node, "PrivateRows")] == []
 
 
 def test_a_step_is_made_of_values() -> None:

@@ -139,17 +139,14 @@ if TYPE_CHECKING:
         VotesAhead, VotesStage, expect_votes, expected_answers
     )
     from concord.tasks.advice.report import EPSILONS, Account, check_cover, costs_of, largest_epsilon
-    from concord.tasks.asking import (
-        questions as asking_questions, relabel as asking_relabel
-    )
+    from concord.tasks.asking import questions as asking_questions
     from concord.tasks.asking.answers import DEEPEST, LARGEST_INTEGER, LONGEST, NO_ANSWER, canonical, frame, from_plain
     from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
-    from concord.tasks.asking.relabel import (
-        CLASSES, CUTS, RelabelledRows, candidates, cut_points, hypothesis_class,
-        hypothesis_space, public_matrix, relabel, relabelling, resampled, share_for
-    )
     from concord.tasks.asks.estimate import EstimateAsk, exact_cutoff, mean_rate, suggested_cutoff, upper_rate
     from concord.tasks.asks.hypothesis import HypothesisAsk
+    from concord.tasks.asks.hypothesis_space import (
+        CLASSES, CUTS, candidates, cut_points, hypothesis_class, hypothesis_space, public_matrix, relabelling
+    )
     from concord.tasks.asks.kinds import (
         asks_shards, delta_of, looks_before, mechanism_of, outcomes_of, remarks_of
     )
@@ -226,7 +223,7 @@ if TYPE_CHECKING:
         CALIBRATED, VoteTerms, bits_for, calibrate, calibrated_confident, calibrated_estimate,
         calibrated_laplace, calibrated_optimal, calibrated_published,
         calibrated_sparse_vector, calibrated_stable, calibrated_sums, calibrated_test, calibrated_votes,
-        least_with_tail, noise_scale, printed_cost
+        least_with_tail, noise_scale, printed_cost, share_for
     )
     from concord.tasks.mechanisms.catalogue import CATALOGUE, recorded, recorded_as
     from concord.tasks.mechanisms.confident import ConfidentGNMax
@@ -337,7 +334,7 @@ if TYPE_CHECKING:
     from concord.tasks.student.trust import trusted_types
     from concord.tasks.units import (
         arrivals as units_arrivals, blocks as units_blocks, counts as units_counts, identifiers as units_identifiers,
-        parts as units_parts, spill as units_spill, split as units_split, sums as units_sums,
+        parts as units_parts, relabel as units_relabel, spill as units_spill, split as units_split, sums as units_sums,
         teachers as units_teachers, units as units_units
     )
     from concord.tasks.units.arrivals import (
@@ -359,6 +356,7 @@ if TYPE_CHECKING:
     from concord.tasks.units.parts import (
         NULL_CELL, columns_asked, division_of, naming_rule, of_part, public_key, row_names
     )
+    from concord.tasks.units.relabel import RelabelledRows, relabel, resampled
     from concord.tasks.units.spill import SPILLS, spilling
     from concord.tasks.units.split import ASIDE, SHARD, one_row_a_unit, split, with_public
     from concord.tasks.units.sums import count, keep_sums, total_of

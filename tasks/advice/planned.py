@@ -30,11 +30,10 @@ from concord.artifacts.guarantee import later_rows_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Passed
 from concord.artifacts.sections import TALLIES
-from concord.tasks.asking.relabel import subset_share
 from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens
 from concord.tasks.data.joined import LEAST_NUMBERS, LEAST_ROWS, RATIO_IN_WORDS, clustered, joinable, most_ratio
 from concord.tasks.data.vectors import VectorField
-from concord.tasks.mechanisms.calibration import bits_for, calibrate, calibrated_sums
+from concord.tasks.mechanisms.calibration import bits_for, calibrate, calibrated_sums, share_for
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import CHOICE_EPSILON, inner_budget
 from concord.tasks.mechanisms.sketch import Sketch
@@ -311,7 +310,7 @@ class PlannedVotes:
         plan.labeling.check_end()
         epsilon, delta, units = plan.epsilon_of_labels, plan.privacy.delta, learning_units(plan)
         teachers, paid = plan.teachers.count, plan.labeling.queries or rows
-        subset = None if plan.relabel is None else subset_share(plan.relabel, epsilon)
+        subset = None if plan.relabel is None else plan.relabel.share or share_for(epsilon)
         if subset is not None:
             epsilon, delta = inner_budget(epsilon, delta, subset, CHOICE_EPSILON)
             units = None if units is None else units * subset

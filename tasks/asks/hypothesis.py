@@ -20,7 +20,7 @@ from concord.artifacts.home.vault import Staged
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch
 from concord.artifacts.sessions import LABELS
-from concord.tasks.asking.relabel import hypothesis_space, public_matrix
+from concord.tasks.asks.hypothesis_space import hypothesis_space, public_matrix
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import Drawn
 from concord.tasks.door.exact import FormName

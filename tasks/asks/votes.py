@@ -21,7 +21,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicBatch, PublicRows, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asking.relabel import candidates, relabelling
+from concord.tasks.asks.hypothesis_space import candidates, relabelling
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.door import Drawn, Step, batch_of
 from concord.tasks.door.exact import Exact

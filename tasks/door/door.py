@@ -28,6 +28,7 @@ from typing import Any
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import derive, keyed_digest
+from concord.artifacts.parts import EVERY
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.artifacts.stores import Stores
@@ -159,6 +160,8 @@ def _opened(stores: Stores, before: Session, step: Step, on_record: Batch | None
     if any(batch.question_digest != question for batch in earlier):
         raise NotVerified(f"the questions of a season stay those of its first release: {NOTHING_DRAWN}")
     numbers = opened(step.exact, stores.vault)
+    if before.part not in (EVERY, numbers.part):
+        raise NotVerified(f"session {before.id} is charged to other units than its numbers are of: {NOTHING_DRAWN}")
     exact = digest_in(stores, before.id, "exact", *numbers.content)
     batch = Batch(index=index, first=first, rows=step.rows, question_digest=question, exact_digest=exact)
     numbers.check(step.mechanism, step.asked, before, batch)

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.tasks.mechanisms.contributions import RoundQuestion
@@ -59,10 +60,12 @@ class OpenedNumbers(ABC):
     """Numbers that were opened.
 
     keyed    whether what a keyed mechanism draws from them need not be kept
+    part     of the private units that `tasks.units` counts them from, if units are divided
     content  of which the ledger has a keyed digest
     """
 
     keyed = False
+    part = LEARNING
     content: Sequence[bytes | str]
 
     @abstractmethod
@@ -174,6 +177,7 @@ class _Answers(OpenedNumbers):
 class _Numbers(OpenedNumbers):
     def __init__(self, form: str, content: bytes) -> None:
         self.form, self.bytes, self.content = form, content, [content]
+        self.part = TEST if form == "counts" else LEARNING
 
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
         if self.form == "scores":

@@ -44,6 +44,7 @@ from concord.tasks.mechanisms.private_test import COUNTS_MOVED, PrivateTest
 from concord.tasks.mechanisms.published import PublishedAlgorithm
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease, growth, most_after
 from concord.tasks.mechanisms.refusal_tables import LEAST_ORDER, fitted_table
+from concord.tasks.mechanisms.relabelled import BUDGETED, CHOICE_EPSILON, boost, log_expm1
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.sparse_vector import SparseVector, sum_tail
 from concord.tasks.mechanisms.stable import StableVoting
@@ -336,6 +337,12 @@ def calibrated_choice(*, epsilon: float, secret: Literal["rows", "labels"]) -> U
     if not 0 < epsilon < math.inf:
         raise WrongInput(f"universal: epsilon must be positive and finite, got {epsilon!r}")
     return Universal(epsilon=epsilon, secret=secret)
+
+
+def share_for(epsilon: float, choice_epsilon: float = CHOICE_EPSILON, inner_epsilon: float = 1.0) -> float:
+    """The share of the units to relabel that leaves `inner_epsilon` of the whole's ε for the mechanism; at most 1."""
+    on_subset = inner_epsilon * BUDGETED + boost(choice_epsilon)
+    return min(1.0, math.exp(log_expm1(epsilon / BUDGETED) - log_expm1(on_subset)))
 
 
 # Sums -----------------------------------------------------------------------------------------------------------------

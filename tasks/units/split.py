@@ -18,7 +18,7 @@ of a keyed function; one more copy adds one value and leaves those. With one, a 
 With a share, a Poisson sample of the units is split, one row of each (that of least content digest): the secret subset
 that is relabelled. It follows from the key and the units, so a domain has one subset for its whole life, and one more
 unit leaves every other in or out of it. No name, size or row of it leaves the vault. Checked by
-tests/tasks/units/test_split.py and tests/tasks/asking/test_relabel.py.
+tests/tasks/units/test_split.py and tests/tasks/units/test_relabel.py.
 
 Unlabelled: if only labels are secret, features of a part of the private units are the public rows.
 

@@ -96,6 +96,13 @@ class PrivateRows:
     erased: Erased = NOBODY
     part: str = LEARNING
 
+    @classmethod
+    def of(cls, plan: Plan, encoding: Encoding, vault: Vault, erased: Iterable[str]) -> Self:
+        """The private rows of a plan, by the secret of its domain; `erased` are keyed digests of units."""
+        domain = plan.privacy.domain
+        key, left_out = derive(vault.secret(f"domains/{domain}"), "split"), Erased.of(vault, domain, erased)
+        return cls(plan, encoding, vault, key, left_out)
+
     @property
     def named_by_content(self) -> bool:
         """Whether a unit is a row, identified by its content and copy number."""

@@ -46,7 +46,7 @@ def test_a_draw_that_is_gone_stops_the_session(
     charge, labels = charged(home), labels_of(home, session)
     shutil.rmtree(home / "vault" / "choices")
     # one that says the first class of all rows
-    monkeypatch.setattr(world.asking_relabel, "choose_hypothesis", lambda *_: 0)
+    monkeypatch.setattr(world.units_relabel, "choose_hypothesis", lambda *_: 0)
     with pytest.raises(world.NotVerified, match="changed"):
         world.start(plan, home)
     assert (charged(home), labels_of(home, session)) == (charge, labels)

@@ -14,7 +14,19 @@ import polars as pl
 import pytest
 
 from tests import world
-from tests.support.at_door import NOISY, PLAN, ROWS, STABLE, TEACHERS, Case, counts_of, files_of, labels_by, make_case
+from tests.support.at_door import (
+    NOISY,
+    PLAN,
+    ROWS,
+    STABLE,
+    TEACHERS,
+    Case,
+    counts_of,
+    files_of,
+    labels_by,
+    make_case,
+    opened,
+)
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.recorded import DRAWN
 from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, question
@@ -293,6 +305,14 @@ def test_a_session_is_charged_what_its_settings_cost_whatever_its_ask_states(tmp
     )
     for term in ("reserved", "per_refusal", "epsilon", "delta", "cutoff", "queries"):
         assert getattr(planted, term) == getattr(honest, term)
+
+
+def test_a_session_that_is_charged_to_other_units_than_it_reads_draws_nothing(tmp_path: Path) -> None:
+    """Half of what is learned, in the name of the units that students are tested on: no part would pay for both."""
+    home = tmp_path / "home"
+    home.mkdir()
+    opened(world.Stores.of(home), STABLE, part=world.TEST)
+    refused(make_case(home, STABLE), "charged to other units")
 
 
 # Publishing -----------------------------------------------------------------------------------------------------------

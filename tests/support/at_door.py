@@ -78,13 +78,14 @@ def files_of(door: world.Stores, session: world.Session, ask: Any, *exact: Any) 
     return world.release(door, session, ask.steps(door, session, *exact))
 
 
-def opened(door: world.Stores, asked: world.Ask[Any] | world.Mechanism) -> world.Session:
-    """The session d-1 of the domain d, opened now or before."""
+def opened(door: world.Stores, asked: world.Ask[Any] | world.Mechanism, **changes: Any) -> world.Session:
+    """The session d-1 of the domain d, opened now or before; `changes` are terms that its ask would not have."""
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
     if any(session.id == "d-1" for session in door.ledger.sessions("d")):
         return door.ledger.session("d-1")
     door.vault.make_secret("sessions/d-1")
-    return door.ledger.open_session(replace(opening_of(asked), commitment=world.commitment(door.vault, "d-1")))
+    key = world.commitment(door.vault, "d-1")
+    return door.ledger.open_session(replace(opening_of(asked), commitment=key, **changes))
 
 
 def opening_of(asked: world.Ask[Any] | world.Mechanism) -> world.Opening:
