@@ -220,7 +220,7 @@ if TYPE_CHECKING:
         refusal_tables as mechanisms_refusal_tables
     )
     from concord.tasks.mechanisms.calibration import (
-        CALIBRATED, VoteTerms, bits_for, calibrate, calibrated_confident, calibrated_estimate,
+        CALIBRATED, VoteTerms, bits_for, calibrate, calibration_of, calibrated_confident, calibrated_estimate,
         calibrated_laplace, calibrated_optimal, calibrated_published,
         calibrated_sparse_vector, calibrated_stable, calibrated_sums, calibrated_test, calibrated_votes,
         least_with_tail, noise_scale, printed_cost, share_for

@@ -36,19 +36,17 @@ from concord.tasks.mechanisms.distance import WHOLE
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.gaussian import Gaussian
-from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.mechanism import Mechanism, PublicSettings
 from concord.tasks.mechanisms.noise import drawable
-from concord.tasks.mechanisms.noisy_votes import NoisyCounts, NoisyVotes, shifts
+from concord.tasks.mechanisms.noisy_votes import NoisyCounts, shifts
 from concord.tasks.mechanisms.private_test import COUNTS_MOVED, PrivateTest
 from concord.tasks.mechanisms.published import PublishedAlgorithm
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease, growth, most_after
 from concord.tasks.mechanisms.refusal_tables import LEAST_ORDER, fitted_table
 from concord.tasks.mechanisms.relabelled import BUDGETED, CHOICE_EPSILON, boost, log_expm1
-from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.sparse_vector import SparseVector, sum_tail
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.mechanisms.stream import MOST_BITS, Stream, coefficients
+from concord.tasks.mechanisms.stream import MOST_BITS, coefficients
 from concord.tasks.mechanisms.tallies import STEPS, Round, Tallies
 
 Noisy = TypeVar("Noisy", bound=Gaussian | NoisyCounts)
@@ -100,7 +98,7 @@ def calibrated_stable(*, epsilon: float, delta: float, cutoff: int, order: float
 
 
 def calibrated_votes(kind: type[Counts], *, epsilon: float, delta: float, queries: int, classes: int) -> Counts:
-    """The least noise with which `queries` rows stay within (epsilon, delta)."""
+    """The least noise with which `queries` rows stay within (epsilon, delta), of a kind whose noise has one scale."""
     check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
     return least_noise(lambda scale: kind(epsilon=epsilon, delta=delta, queries=queries, classes=classes, scale=scale))
 
@@ -274,7 +272,7 @@ class VoteTerms(TypedDict):
 
 def calibrate(name: str, *, epsilon: float, delta: float, **terms: Unpack[VoteTerms]) -> Mechanism:
     """The mechanism `name` that spends at most (epsilon, delta) by its end. Raises WrongInput if that cannot be met."""
-    make, sizes = CALIBRATED[CATALOGUE[name]], {**terms, "cutoff": terms["cutoff"] or 0}
+    make, sizes = calibration_of(CATALOGUE[name]), {**terms, "cutoff": terms["cutoff"] or 0}
     taken = inspect.signature(make).parameters
     try:
         made: Mechanism = make(epsilon=epsilon, delta=delta, **{key: sizes[key] for key in sizes if key in taken})
@@ -413,23 +411,24 @@ def calibrated_test(
 
 CALIBRATED: dict[type[PublicSettings], Callable[..., Any]] = {
     StableVoting: calibrated_stable,
-    NoisyVotes: partial(calibrated_votes, NoisyVotes),
     ConfidentGNMax: calibrated_confident,
-    LaplaceVotes: partial(calibrated_votes, LaplaceVotes),
     SparseVector: calibrated_sparse_vector,
     PublishedAlgorithm: calibrated_published,
     LaplaceRelease: calibrated_laplace,
     OptimalRelease: calibrated_optimal,
     ErrorEstimate: calibrated_estimate,
-    Tallies: partial(calibrated_sums, Tallies),
-    Sketch: partial(calibrated_sums, Sketch),
-    Stream: partial(calibrated_sums, Stream),
     Universal: calibrated_choice,
     PrivateTest: calibrated_test,
 }
-"""What calibrates a mechanism of each kind."""
+"""What calibrates a kind in a way of its own."""
+
+
+def calibration_of(kind: type[PublicSettings]) -> Callable[..., Any]:
+    """What calibrates a mechanism of that kind: its own function, or the least noise of sums or of counts of votes."""
+    least: Callable[..., Any] = calibrated_sums if issubclass(kind, Tallies) else calibrated_votes
+    return CALIBRATED.get(kind, partial(least, kind))
 
 
 def calibrated(kind: type[Settings], terms: Mapping[str, Any]) -> Settings:
     """Settings of that kind, as `kind.calibrate` gives them."""
-    return cast("Settings", CALIBRATED[kind](**terms))
+    return cast("Settings", calibration_of(kind)(**terms))

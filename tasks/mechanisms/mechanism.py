@@ -3,9 +3,8 @@
     model ─ model_dump ─▶ JSON of ledger, certificate and released files ─ catalogue.recorded ─▶ model
 
 A mechanism is one frozen value with everything that its guarantee hangs on: what is drawn, its cost and its proof. To
-add one, write its file and its independent recomputation (tasks.verify), name it in the catalogue (catalogue.py; if
-plans may name it, in `artifacts.sections.MECHANISMS` too), and say what to expect of it (tasks.advice.expectation):
-tests/privacy/test_new_mechanism.py adds one.
+add one, write its file and its referee (tasks.verify.recompute), and name it in the catalogue (catalogue.py; if plans
+may name it, in `artifacts.sections.MECHANISMS` too): tests/privacy/test_new_mechanism.py adds one.
 """
 
 from collections.abc import Callable, Collection, Mapping

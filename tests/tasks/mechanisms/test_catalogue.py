@@ -33,7 +33,7 @@ def test_it_is_read_back_to_the_bit_from_what_is_recorded_of_it(name: str) -> No
 @pytest.mark.parametrize("name", DRAWN)
 def test_each_is_calibrated_by_its_own_name_as_by_the_flows(name: str) -> None:
     kind, (_, given) = type(DRAWN[name]), ASKED[name]
-    taken = signature(world.CALIBRATED[kind]).parameters
+    taken = signature(world.calibration_of(kind)).parameters
     assert kind.calibrate(**{key: given[key] for key in given if key in taken or "settings" in taken}) == DRAWN[name]
 
 
@@ -67,9 +67,8 @@ def test_a_mechanism_of_another_type_than_is_due_is_refused() -> None:
 
 def test_the_list_of_plans_is_what_ends_each_mechanism_of_votes() -> None:
     """`artifacts.sections` may import no mechanism, so it lists them."""
-    assert {kind.name for kind in world.CALIBRATED} == world.CATALOGUE.keys()
     for name, ends in world.MECHANISMS.items():
-        taken = signature(world.CALIBRATED[world.CATALOGUE[name]]).parameters
+        taken = signature(world.calibration_of(world.CATALOGUE[name])).parameters
         assert tuple(end for end in ("cutoff", "queries") if end in taken) == ends
 
 
