@@ -135,7 +135,7 @@ if TYPE_CHECKING:
         DRAWS, MOST_WORK, SumsStage, TalliesAhead, TalliesStage, expect_tallies, rehearse_sums
     )
     from concord.tasks.advice.rehearse_votes import (
-        LEAST_TRAINED, MOST_ASKED, MOST_NOT_LINEAR, MOST_SHARD, MOST_TRAINED, USUAL_SHARD, SimulatedNoise,
+        LEAST_TRAINED, MOST_ASKED, MOST_NOT_LINEAR, MOST_SHARD, MOST_TRAINED, USUAL_SHARD,
         VotesAhead, VotesStage, expect_votes, expected_answers
     )
     from concord.tasks.advice.report import EPSILONS, Account, check_cover, costs_of, largest_epsilon
@@ -258,7 +258,7 @@ if TYPE_CHECKING:
     from concord.tasks.mechanisms.stable import StableVoting
     from concord.tasks.mechanisms.stream import Stream, coefficients
     from concord.tasks.mechanisms.tallies import Round, Tallies
-    from concord.tasks.advice.expectation import PROFILE_ROWS, Odds, expectation, odds, profile
+    from concord.tasks.advice.expectation import PROFILE_ROWS, SimulatedNoise, expectation, odds, profile
     from concord.tasks.student import private_figures
     from concord.tasks.student.running_totals import spread, totals
     from concord.tasks.student.private_figures import measured_error, measured_share, quantile, test_figures

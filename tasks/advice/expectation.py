@@ -1,13 +1,14 @@
 """What to expect of a mechanism on a stream of votes: rows answered, and the share of their labels that noise changes.
 
     profile      a public guess of how teachers share their votes
-    odds         by row of votes, that a mechanism refuses it, and that noise changes its label
+    odds         by row of votes, that a mechanism refuses it, and that noise changes its label: by a formula, if there
+                 is one for its kind, else of simulated sessions
     expectation  of a mechanism on such votes, by its odds
 
 Assumes      the votes are public: a guess, or a simulation. Votes of the private teachers are not, nor are their odds
-Guarantees   nothing about privacy; the same guess gives the same profile. Odds of refusal are exact, except for
-             `confident`; these, and odds of changed labels, treat discrete noise as continuous, with a correction of
-             half a vote
+Guarantees   nothing about privacy; the same guess gives the same profile. By formulas, odds of refusal are exact,
+             except for `confident`; these, and odds of changed labels, treat discrete noise as continuous, with a
+             correction of half a vote
 Ends         not applicable: nothing is drawn
 Not covered  how well the guess describes the private teachers; whether their plurality is the right label
              Checked by tests/tasks/advice/test_outcome.py
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
 from concord.tasks.mechanisms.confident import ConfidentGNMax
-from concord.tasks.mechanisms.distance import WHOLE, Floats, Ints
+from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Draws, Floats, Ints
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
@@ -51,6 +52,8 @@ PROFILE_ROWS = 512
 """Rows of a profile."""
 MIDDLES = (np.arange(64) + 0.5) / 64
 """Quantiles that represent the distribution of the winner's noise."""
+SIMULATED = 2**18
+"""Cells of votes that are simulated: all rows, as often as they are fewer."""
 
 
 def profile(agreement: float, classes: int) -> Shares:
@@ -81,10 +84,46 @@ class Odds:
         return cls(refused, np.zeros(len(refused)))
 
 
+@dataclass(frozen=True)
+class SimulatedNoise:
+    """A `RandomSource` for simulations alone: its noise is no protection."""
+
+    rng: np.random.Generator
+
+    def uniform(self, first: int, rows: int) -> Draws:  # noqa: ARG002, rows are drawn for once
+        """64-bit draws."""
+        return self.rng.integers(0, 2**64, rows, dtype=np.uint64)
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        """Discrete Laplace noise: the difference of two geometric draws."""
+        stops = -np.expm1(-1 / scale)
+        return self.rng.geometric(stops, size) - self.rng.geometric(stops, size)
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        """Rounded Gaussian noise."""
+        return np.rint(self.rng.normal(scale=scale, size=size)).astype(np.int64)
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:  # noqa: ARG002, a session is one call
+        """What `draw` gives."""
+        return draw()
+
+
 @singledispatch
 def odds(mechanism: Any, votes: Floats) -> Odds:
     """Odds of a mechanism for each row of votes (rows, classes), whose counts are in falling order."""
-    raise TypeError(f"{mechanism.name} has no odds for {len(votes)} rows of votes")
+    source, whole = SimulatedNoise(np.random.default_rng(0)), np.rint(votes).astype(np.int64)
+    passes = [_simulated(mechanism, whole, source) for _ in range(max(1, SIMULATED // votes.size))]
+    labels = np.stack(passes)
+    answered = (labels != REFUSED).sum(axis=0)
+    return Odds(1 - answered / len(passes), (labels > 0).sum(axis=0) / np.maximum(1, answered))
+
+
+def _simulated(mechanism: Mechanism, votes: Ints, source: SimulatedNoise) -> Ints:
+    """Labels (rows,) of sessions, each of which is asked the rows that the one before it left when it ended."""
+    labels = np.zeros(0, np.int64)
+    while len(labels) < len(votes):
+        labels = np.concatenate([labels, mechanism.release(votes[len(labels) :], source, 0, 0).labels])
+    return labels
 
 
 @odds.register

@@ -17,7 +17,7 @@ Not covered  how [relabel] changes labels; students that are chosen among hypoth
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -26,7 +26,7 @@ import numpy as np
 from concord.artifacts.home.released import labels_table
 from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
-from concord.tasks.advice.expectation import Expectation, expectation
+from concord.tasks.advice.expectation import Expectation, SimulatedNoise, expectation
 from concord.tasks.advice.planned import PlannedVotes
 from concord.tasks.advice.public_facts import PublicFacts
 from concord.tasks.advice.rehearse import (
@@ -39,7 +39,7 @@ from concord.tasks.advice.rehearse import (
     typical_truth,
 )
 from concord.tasks.data.matrix import Matrix, encode
-from concord.tasks.mechanisms.distance import Draws, Floats, Ints
+from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.student.evaluate import class_probabilities
 from concord.tasks.student.study import SEED, fitted, lessons
@@ -59,30 +59,6 @@ USUAL_SHARD = 100
 """Rows of a shard if the plan does not state the number of private units."""
 MOST_ASKED = 20_000
 """Most public rows that are asked."""
-
-
-@dataclass(frozen=True)
-class SimulatedNoise:
-    """A `RandomSource` for simulations alone: its noise is no protection."""
-
-    rng: np.random.Generator
-
-    def uniform(self, first: int, rows: int) -> Draws:  # noqa: ARG002, rows are drawn for once
-        """64-bit draws."""
-        return self.rng.integers(0, 2**64, rows, dtype=np.uint64)
-
-    def laplace(self, scale: float, size: int) -> Ints:
-        """Discrete Laplace noise: the difference of two geometric draws."""
-        stops = -np.expm1(-1 / scale)
-        return self.rng.geometric(stops, size) - self.rng.geometric(stops, size)
-
-    def gaussian(self, scale: float, size: int) -> Ints:
-        """Rounded Gaussian noise."""
-        return np.rint(self.rng.normal(scale=scale, size=size)).astype(np.int64)
-
-    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:  # noqa: ARG002, a session is one call
-        """What `draw` gives."""
-        return draw()
 
 
 @dataclass(frozen=True, kw_only=True)
