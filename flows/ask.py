@@ -89,9 +89,9 @@ def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Q
         return ExactNumbers(digests, ())
 
     (opened,), _ = open_together(run, [admitted], [count])
-    session, parts = opened.session, [(range(*block.shards), block.rows) for block in blocks(run.plan, shards)]
-    run.stages.uncached("ask", lambda: (ask_shards(run.stores, session.id, question, parts, encoding), False))
-    return session
+    by_block, session = blocks(run.plan, shards), opened.session.id
+    run.stages.uncached("ask", lambda: (ask_shards(run.stores, session, question, by_block, encoding), False))
+    return opened.session
 
 
 def certified(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> dict[str, Any]:

@@ -141,7 +141,7 @@ if TYPE_CHECKING:
     from concord.tasks.advice.report import EPSILONS, Account, check_cover, costs_of, largest_epsilon
     from concord.tasks.asking import questions as asking_questions
     from concord.tasks.asking.answers import DEEPEST, LARGEST_INTEGER, LONGEST, NO_ANSWER, canonical, frame, from_plain
-    from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
+    from concord.tasks.asking.questions import Question, answer_of, as_bytes, forking_helper, rehearse_question
     from concord.tasks.asks.estimate import EstimateAsk, exact_cutoff, mean_rate, suggested_cutoff, upper_rate
     from concord.tasks.asks.hypothesis import HypothesisAsk
     from concord.tasks.asks.hypothesis_space import (
@@ -345,7 +345,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.units.linear import LACKS, LINEAR, LinearTeachers, weights_of
     from concord.tasks.units.teachers import (
-        Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, measure, poll,
+        answers, Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, measure, poll,
         teach, votes_schema
     )
     from concord.tasks.units.blocks import (

@@ -42,13 +42,11 @@ import polars as pl
 import pyarrow as pa
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.home.vault import Staged, Vault
-from concord.artifacts.schemas import LABEL, Encoding, PublicBatch, Ref, canonical_json
+from concord.artifacts.home.vault import Staged
+from concord.artifacts.schemas import LABEL, Encoding, PublicBatch, canonical_json
 from concord.tasks.asking.answers import LONGEST, NO_ANSWER, PASSED, canonical, fault_of, from_plain, reason_of
 from concord.tasks.data.encode import read_frame
-from concord.tasks.units.guard import private_stage
-from concord.tasks.units.split import SHARD
-from concord.tasks.units.teachers import by_shard
+from concord.tasks.units.teachers import as_asked
 
 VALID_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 """Names allowed for a question: one line, without half of a surrogate pair, which cannot be encoded."""
@@ -150,29 +148,6 @@ def rehearse_question(question: Question, batches: Sequence[PublicBatch], encodi
     if outcome != PASSED:
         reason = json.loads(outcome) or "it ends its process"
         raise WrongInput(f"question {question.name!r} cannot be asked: on public rows, {reason}")
-
-
-@private_stage
-def answers(question: bytes, blocks: Sequence[tuple[range, Ref]], encoding: Encoding, vault: Vault) -> list[str]:
-    """The answers of all shards, in order, as canonical texts; blocks are pairs (range of shards, their rows)."""
-    texts: list[str] = []
-    with forking_helper() as helper:
-        for shards, block in blocks:
-            parts = rows_by_shard(read_frame(block, vault), shards, encoding)
-            texts.extend(answer_of(helper, question, rows) for rows in parts)
-    return texts
-
-
-def rows_by_shard(rows: pl.DataFrame, shards: range, encoding: Encoding) -> list[pl.DataFrame]:
-    """The private rows of each shard, as a question sees them."""
-    cells = as_asked(rows.drop(SHARD), encoding)
-    return [cells[mine] for _, mine in by_shard(rows, shards)]
-
-
-def as_asked(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
-    """Cast rows as a question sees them: the label column under its own name, with names of classes."""
-    names = pl.Series(encoding.label, encoding.classes, pl.String).gather(rows[LABEL])
-    return rows.drop(LABEL).with_columns(names)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ Not covered  a ledger restored from an older copy. Two questions with the same n
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -28,13 +29,14 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asking.questions import Question, answers
+from concord.tasks.asking.questions import Question, answer_of, forking_helper
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.door import Drawn, Step, batch_of, digest_in, publish_json
 from concord.tasks.door.exact import Exact
 from concord.tasks.mechanisms.calibration import calibrated_stable
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.units.teachers import Block, answers
 
 ANSWER_FORMAT = "concord answer 2"
 ANSWER_FILE = "answers/answer-{:05d}.json"
@@ -169,11 +171,10 @@ def keep_answers(vault: Vault, session: str, question: Question, answers: Sequen
     return sink.ref
 
 
-def ask_shards(
-    stores: Stores, session: str, question: Question, shards: Sequence[tuple[range, Ref]], encoding: Encoding
-) -> Ref:
+def ask_shards(stores: Stores, session: str, question: Question, blocks: Sequence[Block], encoding: Encoding) -> Ref:
     """Ask every shard of these blocks, and store their answers as `keep_answers` does."""
-    answered = answers(question.portable, shards, encoding, stores.vault)
+    with forking_helper() as helper:
+        answered = answers(partial(answer_of, helper, question.portable), blocks, encoding, stores.vault)
     return keep_answers(stores.vault, session, question, answered)
 
 

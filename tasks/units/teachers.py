@@ -1,11 +1,11 @@
-"""Teachers: one model per shard, and their votes on public rows.
+"""Teachers: one model per shard, and their votes on public rows; and a shard's answer to a question.
 
 A shard that cannot train still votes, by a fixed rule. Votes are counted batch by batch, for one block of teachers at a
 time, so that memory is bounded by one block and one slice of rows.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -95,6 +95,25 @@ def by_shard(rows: pl.DataFrame, shards: range) -> list[tuple[int, slice]]:
         raise NotVerified(f"a block of shards {shards.start} to {shards.stop - 1} holds rows of others")
     bounds = np.searchsorted(numbers, [*shards, shards.stop]).tolist()
     return [(shard, slice(*pair)) for shard, pair in zip(shards, pairwise(bounds), strict=True)]
+
+
+@private_stage
+def answers(ask: Callable[[pl.DataFrame], str], blocks: Sequence[Block], encoding: Encoding, vault: Vault) -> list[str]:
+    """What `ask` answers of the rows of each shard by themselves, in order of shards."""
+    shards = (rows_by_shard(read_frame(block.rows, vault), range(*block.shards), encoding) for block in blocks)
+    return [ask(rows) for block in shards for rows in block]
+
+
+def rows_by_shard(rows: pl.DataFrame, shards: range, encoding: Encoding) -> list[pl.DataFrame]:
+    """The private rows of each shard, as a question sees them."""
+    cells = as_asked(rows.drop(SHARD), encoding)
+    return [cells[mine] for _, mine in by_shard(rows, shards)]
+
+
+def as_asked(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
+    """Cast rows as a question sees them: the label column under its own name, with names of classes."""
+    names = pl.Series(encoding.label, encoding.classes, pl.String).gather(rows[LABEL])
+    return rows.drop(LABEL).with_columns(names)
 
 
 Ensemble = Sequence[Teacher] | LinearTeachers

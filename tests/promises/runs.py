@@ -223,7 +223,7 @@ def labels_of_table(_: Path, marks: Marks) -> Marks:
 SHARDS = ("rows by shard of shards/", "labels of shards/")
 ASIDE, PREDICTS = "tests.world.units_counts.one_row_a_unit", "tests.world.units_counts.classes_given"
 RELABELS = tuple(f"tests.world.units_relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
-ASKED: dict[str, Any] = {"tables": surely, "works": ("tests.world.asking_questions.rows_by_shard",), "made": SHARDS}
+ASKED: dict[str, Any] = {"tables": surely, "works": ("tests.world.units_teachers.rows_by_shard",), "made": SHARDS}
 RUNS = (
     *(Run(name, name, by(name)) for name in VOTES),
     Run(

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,13 @@ class Table:
         self.vault, self.encoding = world.Vault(folder / "vault"), world.learn_encoding(self.plan)
         firsts = range(0, SHARDS, BLOCK)
         files = world.split(world.PrivateRows(self.plan, self.encoding, self.vault, bytes(32)), "shards")
-        self.blocks = [(range(at, min(at + BLOCK, SHARDS)), ref) for at, ref in zip(firsts, files, strict=True)]
+        self.blocks = [world.Block((at, min(at + BLOCK, SHARDS)), ref) for at, ref in zip(firsts, files, strict=True)]
 
     def ask(self, function: Callable[[pl.DataFrame], Any]) -> list[str]:
-        return world.answers(world.Question("q", function).portable, self.blocks, self.encoding, self.vault)
+        portable = world.Question("q", function).portable
+        with world.asking_questions.forking_helper() as helper:
+            ask = partial(world.answer_of, helper, portable)
+            return world.answers(ask, self.blocks, self.encoding, self.vault)
 
 
 @pytest.fixture(scope="module")
