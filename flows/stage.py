@@ -104,7 +104,7 @@ class CachedStage(Described, Generic[P, Returned]):
     """A stage that is one task, run in the flow's own process."""
 
     def __call__(self, run: InRun, *values: P.args, **named: P.kwargs) -> Returned:
-        return cast(Returned, run.stages.cached(self, self.arguments(*values, **named)))
+        return cast(Returned, run.stages.uncached(self.name, lambda: self.with_cached(run, *values, **named)))
 
     def with_cached(self, run: InRun, *values: P.args, **named: P.kwargs) -> tuple[Returned, bool]:
         """The result, and whether it is from the cache: for a stage that is part of another one."""
@@ -191,9 +191,9 @@ def unsearched(arguments: Call) -> Call:
     return {name: quote(value) for name, value in arguments.items()}
 
 
-def is_held(call: Call, result: Any) -> bool:
-    """Whether the files that a call's result refers to still exist."""
-    return all(call["place"].holds(ref) for ref in refs_of(result))
+def is_lost(state: State[Any], call: Call, result: Any) -> bool:
+    """Whether a call's result is from the cache, and a file that it refers to is gone."""
+    return state.name == "Cached" and not all(call["place"].holds(ref) for ref in refs_of(result))
 
 
 class Stages:
@@ -205,17 +205,13 @@ class Stages:
         self._open: list[Progress] = []
         self._again = STAGES[STAGES.index(start_from) :] if start_from else ()
 
-    def cached(self, work: Described, arguments: Call) -> Any:
-        """The result of a stage that is one task."""
-        return self.uncached(work.name, lambda: self.result(work, arguments))
-
     def result(self, work: Described, arguments: Call) -> tuple[Any, bool]:
         """The result of one task, and whether it is from the cache."""
         call = work.call(self.home, arguments)
         task = self._ready(work, [call])
         state = cast("State[Any]", task(**unsearched(call), return_state=True))
         result = state.result()
-        if state.name == "Cached" and not is_held(call, result):
+        if is_lost(state, call, result):
             state = cast("State[Any]", task.with_options(refresh_cache=True)(**unsearched(call), return_state=True))
             result = state.result()
         return result, state.name == "Cached"
@@ -246,16 +242,14 @@ class Stages:
     def each(self, work: Described, parts: Iterable[Call]) -> list[Any]:
         """The results of a task, one for each call, in order."""
         calls = [work.call(self.home, arguments) for arguments in parts]
-        task, cached = self._ready(work, calls), dict[Any, bool]()
+        task = self._ready(work, calls)
         with self._shown(work.name, len(calls)) as progress:
             futures = [task.submit(**unsearched(call)) for call in calls]
             for future in as_completed(futures):
                 future.result()
-                cached[future] = future.state.name == "Cached"
-                progress.advance(cached=cached[future])
+                progress.advance(cached=future.state.name == "Cached")
             results = [future.result() for future in futures]
-            from_cache = [at for at, future in enumerate(futures) if cached[future]]
-            lost = [at for at in from_cache if not is_held(calls[at], results[at])]
+            lost = [at for at, future in enumerate(futures) if is_lost(future.state, calls[at], results[at])]
             again = work.task.with_options(refresh_cache=True)
             for at, future in [(at, again.submit(**unsearched(calls[at]))) for at in lost]:
                 results[at] = future.result()
@@ -294,7 +288,7 @@ class Stages:
 
         def ended() -> tuple[Any, bool]:
             result = future.result()
-            if future.state.name == "Cached" and not is_held(call, result):
+            if is_lost(future.state, call, result):
                 return work.task.with_options(refresh_cache=True).submit(**unsearched(call)).result(), False
             return result, future.state.name == "Cached"
 

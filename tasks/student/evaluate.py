@@ -15,11 +15,13 @@ by the digest of the table: a hint for verification, which trusts the digest alo
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_curve
+from sklearn.pipeline import Pipeline
 
 from concord.artifacts.home.atomic import write_whole
 from concord.artifacts.home.released import sha256_of_all
@@ -41,12 +43,8 @@ from concord.tasks.data.files import find_files
 from concord.tasks.data.places import SCHEME, SnapshotTable
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.intervals import auc, explained, mean_of_shares, root_mean_square, share
-
-if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
-
-    from concord.tasks.student.concord_tallied import Tallied
 
 MOST_LISTED = 100
 """Most classes for which the whole matrix is listed."""
@@ -58,7 +56,7 @@ PROBABILITY_DIGITS = 6
 """Digits to which a mean probability is rounded, since its last bits depend on the machine."""
 
 
-def evaluate(student: "Pipeline", path: str, encoding: Encoding, groups: Sequence[str] = ()) -> AnyPublicTest:
+def evaluate(student: Pipeline, path: str, encoding: Encoding, groups: Sequence[str] = ()) -> AnyPublicTest:
     """Figures of a published student on the public labelled rows at `path`, and for each group of them; of a student of
     tallies, at both operating points. Raises WrongInput if the table does not fit."""
     _, truth = labelled_rows(path, encoding)
@@ -71,8 +69,6 @@ def figures(
     model: Any, X: Any, truth: NDArray[Any], encoding: Encoding, path: str, groups: Sequence[str]
 ) -> AnyPublicTest:
     """Figures of a model on its matrix X of the rows at `path`; `truth` (rows,) are their class indices, or numbers."""
-    from concord.tasks.student.concord_tallied import Tallied  # which imports scikit-learn
-
     if not encoding.classes:
         test: AnyPublicTest = number_measured(truth, model.predict(X), encoding.label, digest_of_table(path))
     else:
@@ -110,8 +106,6 @@ def best_threshold(name: str, odds: NDArray[np.float64], of_class: NDArray[np.bo
     odds  (rows,) predicted probabilities of the class
     of_class   (rows,) whether a row is of the class
     """
-    from sklearn.metrics import roc_curve  # heavy
-
     wrongly, rightly, least = roc_curve(of_class, odds, drop_intermediate=False)
     best = float(least[1:][np.argmax(rightly[1:] - wrongly[1:])])
     shorter = float(f"{best * (1 - 5e-4):.4g}")  # and not above it
@@ -126,7 +120,7 @@ def at_threshold(name: str, least: float, odds: NDArray[np.float64], of_class: N
     return Threshold(name=name, least=least, recall=recall, precision=precision)
 
 
-def at_prior_odds(model: "Tallied", X: Any, truth: Ints, classes: Sequence[str]) -> OddsMeasured:
+def at_prior_odds(model: Tallied, X: Any, truth: Ints, classes: Sequence[str]) -> OddsMeasured:
     """Measures of a student of tallies on its matrix X of rows of these classes (rows,), at prior odds."""
     params: dict[str, Any] = model.get_params() | {"point": "prior odds"}
     matrix = _counted(truth, type(model)(**params).fit().predict(X), classes)
@@ -184,8 +178,6 @@ def class_probabilities(model: Any, X: Any, classes: Sequence[str]) -> NDArray[n
 
 def ranking(of_class: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str, Estimate]:
     """AUC and average precision of one class, whose rows are `own` and whose probabilities are `odds` (rows,)."""
-    from sklearn.metrics import average_precision_score  # heavy
-
     if of_class.all() or not of_class.any():
         return {}
     precision, rows = round(float(average_precision_score(of_class, odds)), PROBABILITY_DIGITS), int(of_class.sum())
