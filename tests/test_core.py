@@ -90,7 +90,6 @@ OPEN_THE_VAULT = {
     "flows/private_stages.py": "the stages that work on private rows",
     "flows/refresh.py": "periods of a stream",
     "flows/run.py": "locks, digests of files, and tables that are no files",
-    "flows/season.py": "periods of a stream",
 }
 """Files outside the core that open the vault, or the one folder, and for what. To hand on `Stores` opens nothing. None
 of them opens released files: what works on private rows cannot write what is published."""

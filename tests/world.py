@@ -389,8 +389,7 @@ if TYPE_CHECKING:
     from concord.flows import (
         admit as flows_admit, api as flows_api, classifier as flows_classifier, cluster as flows_cluster,
         console as flows_console, home as flows_home, learn as flows_learn, refresh as flows_refresh,
-        run as flows_run, season as flows_season,
-        private_stages as flows_private_stages, public_stages as flows_public_stages,
+        run as flows_run, private_stages as flows_private_stages, public_stages as flows_public_stages,
         server as flows_server, tally as flows_tally, vote as flows_vote
     )
     from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words

@@ -156,14 +156,14 @@ CLOCKS = (
 
 def test_the_next_time_is_the_clock_s() -> None:
     for clock, after, first in CLOCKS:
-        found = world.flows_season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
+        found = world.flows_refresh.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
         assert found.astimezone(UTC).replace(tzinfo=None) == datetime.fromisoformat(first)
     for never in ("at three", "0 0 31 2 *", "", "0 0 3 * * 1"):
         with pytest.raises(world.WrongInput, match=r"stream\.clock must be five fields"):
-            world.flows_season.next_time(never, datetime.now(UTC))
+            world.flows_refresh.next_time(never, datetime.now(UTC))
 
     async def in_a_notebook() -> datetime:
-        return world.flows_season.next_time("0 3 * * *", datetime.now(UTC))
+        return world.flows_refresh.next_time("0 3 * * *", datetime.now(UTC))
 
     assert asyncio.run(in_a_notebook()) > datetime.now(UTC)
 
@@ -218,7 +218,7 @@ def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> N
         start_refresh(plan, home)
     publish_rows(data, weeks[0], 98)
     arrive(data, 4)
-    with killed_at(world.flows_season, "keep_counted"):  # the stream's next season is open, and has asked nobody
+    with killed_at(world.flows_refresh, "keep_counted"):  # the stream's next season is open, and has asked nobody
         start_refresh(plan, home)
     publish_rows(data, 300, 99)
     another = start_refresh(plan, home, new_session=True)  # by codes of their own
@@ -303,7 +303,7 @@ def test_a_new_season_asks_those_who_arrive_from_then_on_and_costs_nothing_more(
         first = start_refresh(plan, home)
     charged = world.Ledger.of(home).total("people")
     arrive(data, 3, pl.concat([people(1500, 11), people(1500, 13)]))  # the first of them came in the first week
-    with killed_at(world.flows_season, "keep_counted"):  # the next season is open, and has asked nobody
+    with killed_at(world.flows_refresh, "keep_counted"):  # the next season is open, and has asked nobody
         start_refresh(plan, home)
     (new,) = {each.id for each in world.Ledger.of(home).sessions("people")} - {first.session}
     world.forget(world.Stores.of(home), first.session)

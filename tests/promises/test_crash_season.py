@@ -14,8 +14,8 @@ from tests.support.people import Weeks, changed, tables_of_plan
 from tests.world import Ints, Ledger, PeriodCounts, Randomness, Vault, flows_refresh, periods_counted, total_of, verify
 
 STEPS = {
-    "tests.world.flows_season.arrive": "before it is counted",
-    "tests.world.flows_season.keep_counted": "before the count is on record",
+    "tests.world.flows_refresh.arrive": "before it is counted",
+    "tests.world.flows_refresh.keep_counted": "before the count is on record",
     "tests.world.Ledger.begin_batch": "before it is begun",
     "tests.world.Ledger.commit_batch": "before it is committed",
 }
@@ -56,7 +56,7 @@ def nobody(_: object) -> tuple[()]:
 
 PLANTED: dict[str, dict[str, Callable[..., Any]]] = {
     "noise is drawn again": {"tests.world.Randomness.kept": drawn_again},
-    "a period knows nobody whom earlier ones asked": {"tests.world.flows_season._names_of": nobody},
+    "a period knows nobody whom earlier ones asked": {"tests.world.flows_refresh._names_of": nobody},
 }
 
 
