@@ -339,6 +339,7 @@ RULES = {
     "too_short": "must hold at least {min_length} of them",
     "too_long": "must hold at most {max_length} of them",
     "string_type": "must be text, in quotes",
+    "string_unicode": "must be Unicode text, without half a pair of surrogates",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
     "int_from_float": "must be a whole number",

@@ -54,9 +54,10 @@ Element = Literal["uint8", "float32"]
 
 
 class Frozen(BaseModel):
-    """Public settings: frozen, finite, and no key they do not know."""
+    """Public settings: frozen, finite, of Unicode text, and no key they do not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Pydantic takes half a pair of surrogates, which no file can hold, but for text whose length it limits.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, str_min_length=0)
 
     def with_(self, **changes: Any) -> Self:
         """The same with other values, validated like any."""

@@ -244,11 +244,8 @@ def read_schema(path: Path) -> TableSchema:
     """Read a Table Schema of Frictionless Data from a JSON file. Raises WrongInput unless the file holds one."""
     try:
         descriptor = json.loads(path.read_bytes())  # UTF-8, or UTF-16 with or without a mark, as Notepad writes it
-        json.dumps(descriptor, ensure_ascii=False).encode()  # as the plan's record will be written
     except OSError as failed:
         raise WrongInput(f"data.schema = {path.name!r} cannot be read: {failed.strerror}") from None
-    except UnicodeEncodeError:
-        raise WrongInput(f"data.schema = {path.name!r} must be Unicode text, without half surrogate pairs") from None
     except ValueError:
         raise WrongInput(f"data.schema = {path.name!r} must be JSON of a Table Schema: it is no JSON") from None
     return schema_of(descriptor)
@@ -438,5 +435,6 @@ def _rule(wrong: ValueError) -> str:
     first = errors()[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
-    key = {"low": "minimum", "high": "maximum", "words": "enum"}.get(str(first["loc"][-1]), str(first["loc"][-1]))
+    key = next(step for step in reversed(first["loc"]) if isinstance(step, str))
+    key = {"low": "minimum", "high": "maximum", "words": "enum"}.get(key, key)
     return f"{key}: {first['msg'].replace('Input should', 'must')}, got {first['input']!r}"

@@ -32,6 +32,7 @@ PLANS: dict[str, list[Changes]] = {
         {"data.label": 3},
         {"data.classes": "yes"},
         {"data.classes": ["no"]},
+        {"data.classes": ["no", "\ud800"]},
         {"data.features": []},
         {"data.features": ["size"], "data.categories": ["visits"]},
         {"data.categories": ["outcome"]},
