@@ -263,7 +263,7 @@ def _code(column: dict[str, Any]) -> str:
         truth = "".join(f" WHEN {_text(w)} THEN {sum(end <= value for end in ends)}" for w, value in words.items())
         return f"CASE {text}{truth} ELSE {missing} END"
     if column["kind"] == "date":
-        moment = f"REPLACE({text}, 'T', ' ')"
+        moment = f"REPLACE(REPLACE({text}, 'T', ' '), 'Z', '')"
         there, ordered = f"{text} LIKE '____-__-__%'", [(moment, _text(end)) for end in ends]
     else:
         there, ordered = f"{cell} BETWEEN -1e100 AND 1e100", [(cell, _real(end)) for end in ends]

@@ -164,16 +164,21 @@ def test_the_statement_scores_a_table_as_the_student_does(case: str, answer: Ans
     check_agrees(made(), answer, rows)
 
 
-@pytest.mark.parametrize("resolution", [1_000_000, 10_000], ids=["seconds", "hundredths"])
-@pytest.mark.parametrize("between", [None, "T"])
+@pytest.mark.parametrize(
+    ("resolution", "span"),
+    [(1_000_000, 259_200), (10_000, 25_920_000), (10_000, 600)],
+    ids=["of days, in s", "of days", "of s"],
+)
+@pytest.mark.parametrize("form", [None, "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.fZ"], ids=["plain", "T", "Z"])
 def test_a_moment_at_an_end_of_an_interval_is_in_the_one_that_begins_there(
-    answer: Answer, resolution: int, between: str | None
+    answer: Answer, resolution: int, span: int, form: str | None
 ) -> None:
-    """Ends were a microsecond late, and not in the order of text that databases and ISO write without zeros."""
-    ticks = np.random.default_rng(1).integers(0, 3 * 86_400_000_000 // resolution, 600) * resolution
+    """Ends were a microsecond late, and not in the order of text that databases and ISO write without zeros; a moment
+    with `Z` was later than any fraction of its second."""
+    ticks = np.random.default_rng(1).integers(0, span, 600) * resolution
     rows = pl.DataFrame({"at": [datetime(2024, 1, 1) + timedelta(microseconds=tick) for tick in ticks.tolist()]})
     made = linear(rows, encoding_of(rows, THREE))
-    at = rows["at"].cast(pl.String) if between is None else rows["at"].dt.strftime(f"%Y-%m-%d{between}%H:%M:%S%.f")
+    at = rows["at"].cast(pl.String) if form is None else rows["at"].dt.strftime(form)
     column = world.scorecard(made)["columns"][0]
     begun = [datetime.fromisoformat(interval["from"]) for interval in column["intervals"][1:]]
     codes = made[:-1].transform(rows)[:, 0]
