@@ -73,7 +73,7 @@ class Plan(Section):
     @classmethod
     def schema_is_read(cls, given: Any) -> Any:
         data = given.get("data") if isinstance(given, dict) else None
-        if not isinstance(data, dict) or not isinstance(data.get("schema"), str):
+        if not isinstance(data, dict) or not isinstance(data.get("schema"), str | Path):
             return given
         return {**given, "data": {**data, "schema": read_schema(Path(given.get("folder", "."), data["schema"]))}}
 

@@ -5,7 +5,7 @@ The docstring of a key, and its unit, go into its JSON schema, and from there to
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -39,7 +39,24 @@ SHARES_OFF = 1e-6
 """Tolerance for the sum of shares, which rounding moves."""
 LONGEST_CLASS = 2**12
 """Most characters of a class, of which each row of labels holds one."""
-Names = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+def _in_order(names: Any) -> Any:
+    """The names. Raises ValueError for a set of Python's, which would be in another order in the next process."""
+    if isinstance(names, Set):
+        raise ValueError("must be a list, in an order that stays, got a set")
+    return names
+
+
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError("must name each column once")
+    return names
+
+
+InOrder = BeforeValidator(_in_order)
+Names = Annotated[tuple[str, ...], Field(min_length=1), InOrder, AfterValidator(_each_once)]
+"""Names of columns."""
 End = Literal["cutoff", "queries"]
 """What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
 MECHANISMS: dict[str, tuple[End, ...]] = {
@@ -87,7 +104,9 @@ class DataPlan(Section):
     of the budget."""
     label: str
     """The column that the student predicts: classes, or a number."""
-    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000, exclude_if=lambda names: not names)] = ()
+    classes: Annotated[
+        tuple[str, ...], Field(min_length=2, max_length=1000, exclude_if=lambda names: not names), InOrder
+    ] = ()
     """The classes, as publicly known; required unless the label is a number. Any other private label counts as the
     first class."""
     shares: dict[str, Share] | None = None
@@ -192,8 +211,6 @@ class DataPlan(Section):
                     raise ValueError(f"{key} must be features, got {name!r}")
         if self.groups and self.test is None:
             raise ValueError("groups need data.test, whose rows are grouped by their categories")
-        if len(set(self.groups or ())) < len(self.groups or ()):
-            raise ValueError("groups must name each column once")
         if both := {*(self.categories or ())} & {*(self.text or ())}:
             raise ValueError(f"text and categories must be different features, got {min(both)!r} in both")
         return self

@@ -5,9 +5,20 @@ never shown. Checked by tests/tasks/data/test_sources.py.
 """
 
 import re
+from os import PathLike, fspath
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 STORES = ("s3", "gs", "az")
 """Schemes of object stores' addresses, such as s3://bucket/path."""
@@ -82,7 +93,8 @@ SCHEMA = {
 
 
 PlanTable = Annotated[
-    Annotated[str, AfterValidator(check_address), Tag(A_PATH)] | Annotated[TableSource, Tag(A_SOURCE)],
-    Discriminator(lambda table: A_PATH if isinstance(table, str) else A_SOURCE),
+    Annotated[str, BeforeValidator(fspath), AfterValidator(check_address), Tag(A_PATH)]
+    | Annotated[TableSource, Tag(A_SOURCE)],
+    Discriminator(lambda table: A_PATH if isinstance(table, str | PathLike) else A_SOURCE),
     WithJsonSchema(SCHEMA),
 ]

@@ -17,6 +17,7 @@ Not covered  what a worker may read: one that sees the home sees the vault. Work
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.flows import server
 from concord.flows.cache import SealedResults
-from concord.flows.ending import shield_workers
+from concord.flows.ending import NOTHING_LOST, shield_workers
 
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 """Environment of workers, whose console is the command's: what fails, the run says. They log to a server as before."""
@@ -59,18 +60,23 @@ SERVERS_OWN: dict[Any, Any] = {
 @contextmanager
 def at_work(home: Path, teachers: TeachersPlan | None) -> Iterator[None]:
     """Within the context, the active flow run keeps results of its tasks in the home, and maps stages over the workers
-    that the teachers' plan names; without one, over threads. Tasks are sent no secret of Prefect's server."""
+    that the teachers' plan names; without one, over threads. Tasks are sent no secret of Prefect's server. Raises
+    EnvironmentFailed as `task_runner`, and if the scheduler goes meanwhile."""
     active = FlowRunContext.get()
     if active is None:
         raise AssertionError("a run of ours is a flow's")
     runner = ThreadPoolTaskRunner() if teachers is None else task_runner(teachers, home)
     results = active.result_store.model_copy(update={"result_storage": SealedResults(home=home)})
-    with (
-        temporary_settings(SERVERS_OWN),
-        runner,
-        active.model_copy(update={"task_runner": runner, "result_store": results}),
-    ):
-        yield
+    try:
+        with (
+            temporary_settings(SERVERS_OWN),
+            runner,
+            active.model_copy(update={"task_runner": runner, "result_store": results}),
+        ):
+            yield
+    except CancelledError:  # as Dask ends all tasks of a scheduler that it has lost
+        lost = "the connection to the scheduler of runner = 'dask' was lost"
+        raise EnvironmentFailed(f"{lost}: {NOTHING_LOST} once it answers") from None
 
 
 def task_runner(teachers: TeachersPlan, home: Path) -> TaskRunner[Any]:
@@ -143,7 +149,7 @@ def _check_workers(address: str, security: Any, home: Path) -> None:
         with Client(address, security=security, timeout=START_SECONDS, set_as_default=False) as client:  # type: ignore[no-untyped-call]
             client.wait_for_workers(1, timeout=START_SECONDS)
             shown = client.run(worker_identity, str(home), on_error="return")
-    except (OSError, ValueError) as failed:  # of TLS too; a timeout is an OSError
+    except (OSError, ValueError, TypeError) as failed:  # of TLS, or late; the last at a worker's address
         raise EnvironmentFailed(
             f"teachers.address names {address}, but no scheduler there accepts the connection ({type(failed).__name__})"
         ) from None

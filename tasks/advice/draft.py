@@ -106,7 +106,7 @@ class PlanFacts:
         if isinstance(self.classes, str | Set):
             raise WrongInput(f"classes must be a list of all labels, in an order that stays, got {self.classes!r}")
         delta = usual_delta(self.rows) if self.delta is None else self.delta
-        spent = {"epsilon": float(self.epsilon), "delta": float(delta)}
+        spent = {"epsilon": self.epsilon, "delta": delta}
         data: dict[str, Any] = {"label": self.label, "unit": self.unit, "version": self.version}
         if len(self.classes):
             data["classes"] = [str(name) for name in self.classes]
@@ -115,9 +115,7 @@ class PlanFacts:
         if self.schema is not None:
             data["schema"] = os.fspath(self.schema) if isinstance(self.schema, os.PathLike) else self.schema
         cap, stated = usual_lifetime(home, self.domain, spent), (self.lifetime_epsilon, self.lifetime_delta)
-        lifetime = {
-            name: cap[name] if amount is None else float(amount) for name, amount in zip(cap, stated, strict=True)
-        }
+        lifetime = {name: cap[name] if amount is None else amount for name, amount in zip(cap, stated, strict=True)}
         return {
             "folder": ".",
             "data": data,
@@ -152,9 +150,9 @@ def usual_lifetime(home: Path, domain: str, spent: Mapping[str, float]) -> dict[
     }
 
 
-def usual_delta(rows: int) -> float:
+def usual_delta(rows: float) -> float:
     """The power of ten that is below 1/(100·rows): publishing one row in n at random would have δ = 1/n."""
-    return float(f"1e-{2 + len(str(rows))}")
+    return float(f"1e-{2 + len(str(rows).partition('.')[0])}")
 
 
 def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, ...]:

@@ -54,6 +54,17 @@ def test_a_plan_survives_being_written_down() -> None:
         assert Plan.model_validate_json(plan.model_dump_json()) == plan
 
 
+@pytest.mark.parametrize("key", ["classes", "features"])
+def test_a_set_of_python_is_refused_since_its_order_would_make_another_plan_of_it(key: str) -> None:
+    with pytest.raises(WrongInput, match=rf"data\.{key}: must be a list, in an order that stays"):
+        plan_of(**TALLIES, data=TABLES["data"] | {key: {"no", "yes"}})
+
+
+def test_a_path_of_python_is_the_same_as_its_text() -> None:
+    paths = {name: Path(TABLES["data"][name]) for name in ("private", "public", "test")}
+    assert plan_of(data=TABLES["data"] | paths) == plan_of()
+
+
 @pytest.mark.parametrize(
     ("key", "slip"), [("privacy", "privcy"), ("data.private", "privat"), ("privacy.lifetime.delta", "dleta")]
 )

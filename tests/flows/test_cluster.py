@@ -174,6 +174,26 @@ def test_a_named_cluster_gives_the_same_labels_though_a_worker_is_killed_and_get
 
 
 @pytest.mark.slow
+def test_a_scheduler_that_is_lost_ends_the_run_in_a_sentence(
+    session: str, plan: world.Plan, home: Path, named: Named, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect_dask.client import PrefectDaskClient
+
+    before: Any = PrefectDaskClient.submit
+
+    def submitting(self: Any, *values: Any, **given: Any) -> Any:
+        future = before(self, *values, **given)
+        self.loop.add_callback(self.scheduler_comm.comm.abort)
+        monkeypatch.setattr(PrefectDaskClient, "submit", before)
+        return future
+
+    monkeypatch.setattr(PrefectDaskClient, "submit", submitting)
+    with pytest.raises(world.EnvironmentFailed, match=facts("connection", "scheduler", "lost")):
+        world.start(named.plan(plan), home, start_from="teach")
+    assert world.start(named.plan(plan), home, start_from="teach").session == session
+
+
+@pytest.mark.slow
 def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
     named: Named, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +204,9 @@ def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
     teachers = world.TeachersPlan(count=2, runner="dask", address=named.address)
     assert world.Vault(tmp_path / "home/vault").digest("cluster")
     world.task_runner(teachers, tmp_path / "home")
+    of_a_worker = teachers.model_copy(update={"address": named.made.workers[0].worker_address})
+    with pytest.raises(world.EnvironmentFailed, match="accepts the connection"):
+        world.task_runner(of_a_worker, tmp_path / "home")
     with Client(named.address, security=named.made.security, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         versions = world.library_versions()
         client.run(setattr, world.flows_cluster, "library_versions", lambda: versions | {"numpy": "1.0.0"})

@@ -70,6 +70,7 @@ PLANS: dict[str, list[Changes]] = {
         {"about.date": "2026-02-29"},
         {"data.test": None, "data.groups": ["sex"]},
         {"data.test": "test.parquet", "data.groups": ["sex", "region", "sex"]},
+        {"data.features": ["size", "visits", "size"]},
         {"labeling.queries": 5},
         {"labeling.room": 5},
     ],

@@ -225,7 +225,7 @@ def test_a_number_of_rows_with_a_german_point_was_refused() -> None:
         with pytest.raises(world.WrongInput, match="--rows must be a whole number above 0"):
             world.parse_setting("rows", said, {})
     for rows in (1, 9, 10, 6000, 99_999, 10**7):
-        assert 0 < world.usual_delta(rows) < world.LARGE / rows
+        assert 0 < world.usual_delta(rows) == world.usual_delta(float(rows)) < world.LARGE / rows
 
 
 def test_a_plan_is_never_overwritten(folder: Path) -> None:
