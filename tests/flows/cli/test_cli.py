@@ -3,8 +3,10 @@ are in tests/texts/wrong_inputs.py."""
 
 import json
 import os
+import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -256,3 +258,26 @@ def test_on_a_server_the_audit_view_is_a_link_to_the_domain_s_list_of_runs(
         world.command()
     listed = f"http://127.0.0.1:9/#/experiments/{experiment}/runs?workflowType=machine_learning"
     assert listed in capsys.readouterr().out.replace("\n", "")
+
+
+HEAPS = """
+import ctypes, sys, threading
+from concord.flows.cli import share_heap
+if sys.argv[1] == "shared":
+    share_heap()
+together = threading.Barrier(4)
+def work():
+    held = bytearray(100_000)
+    together.wait()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no such heaps")
+@pytest.mark.parametrize(("heaps", "alone"), [("shared", True), ("apart", False)])
+def test_threads_of_a_command_share_one_heap(heaps: str, alone: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", HEAPS, heaps], capture_output=True, text=True, check=True)
+    assert (done.stderr.count("Arena ") == 1) is alone
