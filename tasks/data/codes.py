@@ -338,20 +338,21 @@ def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], **siz
         few, least, fields, views = min(coarse, fine), max(FREQUENT, 1 / (4 * fine)), list[CodedField](), []
         for column in used:
             first, values = len(fields), sample[column.name]
-            for bins in (few, fine) if isinstance(column, Scaled) else (fine,):
-                start = fields[-1].start + fields[-1].size if fields else 0
-                match column:
-                    case Passed():
-                        fields.append(learn_view(column, values, start, cells))
-                    case OneHot():
-                        counts = values.drop_nulls().value_counts(name="rows")
-                        counts = counts.filter(pl.col("rows") >= least * values.len())
-                        words = tuple(counts.sort("rows", values.name, descending=[True, False])[values.name])
-                        fields.append(WordField(name=column.name, start=start, words=words))
-                    case Scaled():
-                        numbers = numbers_of(values.drop_nulls(), column.kind)
-                        cuts = interval_cuts(numbers, values.len(), bins, sizes.get("tails", False) and bins > few)
+            start = fields[-1].start + fields[-1].size if fields else 0
+            match column:
+                case Passed():
+                    fields.append(learn_view(column, values, start, cells))
+                case OneHot():
+                    counts = values.drop_nulls().value_counts(name="rows")
+                    counts = counts.filter(pl.col("rows") >= least * values.len())
+                    words = tuple(counts.sort("rows", values.name, descending=[True, False])[values.name])
+                    fields.append(WordField(name=column.name, start=start, words=words))
+                case Scaled():
+                    numbers = np.unique(numbers_of(values.drop_nulls(), column.kind), return_counts=True)
+                    for bins, tails in ((few, False), (fine, sizes.get("tails", False) and fine > few)):
+                        cuts = interval_cuts(*numbers, values.len(), bins, tails)
                         fields.append(NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts))
+                        start += fields[-1].size
             views.append((first, len(fields) - 1))
         binned = sum(fields[at].size for _, at in views if not isinstance(fields[at], VectorField))
         if binned <= MOST_CODES or fine <= LEAST_BINS:
@@ -365,15 +366,17 @@ def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], **siz
     return codes.with_joined(public_scores(sample, together), codes.of(sample), [of.name for of in together], most)
 
 
-def interval_cuts(numbers: Numbers, rows: int, bins: int, tails: bool = False) -> tuple[float, ...]:
-    """The least number of every interval but the first.
+def interval_cuts(
+    values: Numbers, counts: NDArray[np.int64], rows: int, bins: int, tails: bool = False
+) -> tuple[float, ...]:
+    """The least number of every interval but the first, from the distinct `values` of a column, ascending, and how many
+    of its `rows` have each.
 
     A value of more than ATOM of the rows is an interval of its own; the other values fall into `bins` quantiles, which
     atoms may cut into several intervals. Doubling `bins` only adds cuts. With `tails`, the first and the last quantile
     are halved, and their outer halves once more: numbers differ most there. For a score that is a sum of normal
     numbers, 36 intervals then err as little as 64 quantiles do.
     """
-    values, counts = np.unique(numbers, return_counts=True)
     atom = counts > ATOM * rows
     others = np.where(atom, 0, counts)
     twice_middle = 2 * np.cumsum(others) - others

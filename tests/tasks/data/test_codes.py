@@ -30,6 +30,10 @@ def learned(rows: pl.DataFrame, *cuts: int, coarse: int = 8) -> world.Codes:
     return world.learn_codes(frames, columns, coarse=coarse)
 
 
+def cuts_of(numbers: world.Floats, bins: int, *, tails: bool = False) -> tuple[float, ...]:
+    return world.interval_cuts(*np.unique(numbers, return_counts=True), len(numbers), bins, tails)
+
+
 def test_codes_in_one_range_are_refused() -> None:
     """They would make the norm of a row up to F, where √F is paid for."""
     number = world.NumberField(kind="numeric", name="a", start=0, cuts=(1.0,))
@@ -43,24 +47,24 @@ def test_codes_in_one_range_are_refused() -> None:
 @given(st.lists(st.floats(-5, 5) | st.sampled_from([0.0, -0.0, 1.0]), max_size=60), st.sampled_from([1, 2, 4, 8]))
 def test_finer_bins_only_cut_further_and_divided_tails_only_the_outermost_bins(numbers: list[float], bins: int) -> None:
     given = np.array(numbers)
-    wide, narrow = (world.interval_cuts(given, len(given), each) for each in (bins, 4 * bins))
+    wide, narrow = (cuts_of(given, each) for each in (bins, 4 * bins))
     assert set(wide) <= set(narrow)
     assert list(narrow) == sorted(set(narrow))
     if bins > 1:
-        divided = world.interval_cuts(given, len(given), bins, tails=True)
+        divided = cuts_of(given, bins, tails=True)
         assert set(wide) <= set(divided) <= set(narrow)
         assert len(divided) <= len(wide) + 4
 
 
 def test_tails_are_divided_into_a_half_and_two_quarters() -> None:
     numbers = np.arange(1600.0)
-    counts = np.bincount(np.searchsorted(world.interval_cuts(numbers, 1600, 4, tails=True), numbers, side="right"))
+    counts = np.bincount(np.searchsorted(cuts_of(numbers, 4, tails=True), numbers, side="right"))
     assert counts.tolist() == [100, 100, 200, 400, 400, 200, 100, 100]
 
 
 def test_frequent_values_are_codes_alone_and_the_rest_are_quantiles() -> None:
     numbers = np.concatenate([np.zeros(500), np.arange(1.0, 401.0), np.full(200, 200.5)])
-    cuts = world.interval_cuts(numbers, len(numbers), 4)
+    cuts = cuts_of(numbers, 4)
     assert cuts == (1.0, 101.0, 200.5, 201.0, 301.0)
     counts = np.bincount(np.searchsorted(np.array(cuts), numbers, side="right"))
     assert counts.tolist() == [500, 100, 100, 200, 100, 100]
