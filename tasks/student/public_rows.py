@@ -65,7 +65,7 @@ def digests(rows: CodeMatrix, codes: Codes) -> Digests:
 
 def sampled_rows(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatrix:
     """At most that many of the rows, in the order of their digests."""
-    return np.asfortranarray(rows[_evenly(digests(rows, codes), most)])
+    return _taken(rows, _evenly(digests(rows, codes), most))
 
 
 def sampled_of(frames: Callable[[], Iterable[pl.DataFrame]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
@@ -104,6 +104,11 @@ def _evenly(of_rows: Digests, most: int) -> NDArray[np.int64]:
     order = np.argsort(of_rows, kind="stable")
     size = min(len(order), most)
     return order[np.arange(size) * len(order) // max(1, size)]
+
+
+def _taken(rows: CodeMatrix, places: NDArray[np.int64]) -> CodeMatrix:
+    """The rows at these places; no copy if these are all rows in their order, as those of a sample are."""
+    return rows if np.array_equal(places, np.arange(len(rows))) else np.asfortranarray(rows[places])
 
 
 @dataclass(frozen=True)
@@ -207,7 +212,7 @@ class CrossedRows:
     def of(cls, rows: CodeMatrix, codes: Codes, threads: int = 1) -> tuple["CrossedRows", CodeMatrix]:
         """Distinct rows in the order of their digests, crossed and by their codes."""
         _, firsts, counts = np.unique(digests(rows, codes), return_index=True, return_counts=True)
-        distinct = rows[firsts]
+        distinct = _taken(rows, firsts)
         fields = [distinct[:, at].astype(np.int64) - codes.fields[at].start for at in codes.weighed]
         starts = np.cumsum([0, *(codes.fields[at].size for at in codes.weighed), 1])
         fields.append(np.zeros(len(distinct), np.int64))
