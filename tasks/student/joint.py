@@ -34,6 +34,7 @@ from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.prior import (
     Linear,
     Prior,
+    by_block,
     evidence,
     improved,
     mean_of,
@@ -237,7 +238,7 @@ def likeliest(
     The κ at place `first` and one beside it are tried first, at once if there are threads for it; then those further
     away, but none that must have less evidence.
     """
-    jacobian = parts.jacobian @ prior.basis
+    jacobian = by_block(parts.jacobian, prior.blocks)
 
     def under(place: int) -> Linear:
         covariance = kappas[place] * parts.rows

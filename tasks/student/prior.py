@@ -12,7 +12,7 @@ evidence never falls, and equals that of the normal distribution; sums of a stra
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,12 @@ class Prior:
         """(d,) prior sd of each part of u."""
         sd: Floats = self.spread[self.owner]
         return sd
+
+    @property
+    def blocks(self) -> list[Floats]:
+        """The block of the basis of each field, and of the intercept."""
+        edges = np.searchsorted(self.owner, np.arange(len(self.spread) + 1)).tolist()
+        return [self.basis[start:stop, start:stop] for start, stop in pairwise(edges)]
 
 
 def prior_of(fields: Sequence[CodedField], straight: float = 0.0, onto: Sequence[Floats | None] = ()) -> Prior:
@@ -178,8 +184,9 @@ def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: i
     """
     best = evidence(linear, prior)
     for other in others:
-        turn = solve_triangular(prior.basis, other.basis, lower=True)
-        turned = replace(linear, gram=turn.T @ linear.gram @ turn, pull=turn.T @ linear.pull)
+        turns = [solve_triangular(*pair, lower=True) for pair in zip(prior.blocks, other.blocks, strict=True)]
+        gram = by_block(by_block(linear.gram, turns).T, turns)
+        turned = replace(linear, gram=gram, pull=by_block(linear.pull, turns))
         straight = replace(other, spread=prior.spread, power=1)
         for _ in range(steps):
             straight = improved(turned, straight)
@@ -187,6 +194,13 @@ def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: i
             break
         linear, prior, best = turned, replace(straight, power=other.power), now
     return linear, prior
+
+
+def by_block(matrix: Floats, blocks: Sequence[Floats]) -> Floats:
+    """`matrix` (…, d) times the matrix (d, d) that has these blocks along its diagonal."""
+    edges = np.cumsum([0, *map(len, blocks)])
+    parts = [matrix[..., start:stop] @ block for (start, stop), block in zip(pairwise(edges), blocks, strict=True)]
+    return np.concatenate(parts, axis=-1)
 
 
 def improved(linear: Linear, prior: Prior) -> Prior:
