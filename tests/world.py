@@ -281,7 +281,7 @@ if TYPE_CHECKING:
         spend_figure, spending, what_if_figure
     )
     from concord.tasks.publish.predict import (
-        CsvFile, Thresholded, as_named, at_point, csv_text, in_spreadsheet, student_of
+        Thresholded, as_named, at_point, csv_part, csv_text, in_spreadsheet, student_of
     )
     from concord.tasks.publish.report import (
         CellPoints, Scorecard, first_page, guarantees_of, most_found, render, shown_scorecard as explained_scorecard,

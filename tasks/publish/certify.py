@@ -71,7 +71,7 @@ from concord.tasks.data.concord_student import Chosen
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.catalogue import of_votes
-from concord.tasks.publish.describe import describe, outcomes_in, refusals, tables, voted
+from concord.tasks.publish.describe import describe, outcomes_in, refusals, voted
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
@@ -195,7 +195,8 @@ def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Rele
         votes = profile(TYPICAL_AGREEMENT, classes) * session.teachers
         return Noise(changed=round(expectation(mechanism, votes, session.asked).changed, EXPECTED_DIGITS), by="guess")
     changed, rows = 0.0, 0
-    for table in tables(labels, released):
+    for file in labels:
+        table = released.labels([file])
         counts = pc.list_flatten(table["scores"].drop_null().combine_chunks()).to_numpy().reshape(-1, classes)
         if len(counts):
             by_row = odds(mechanism, -np.sort(-counts.astype(np.float64), axis=1))

@@ -11,13 +11,12 @@ Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -130,7 +129,8 @@ def outcomes_in(files: tuple[Ref, ...], released: Released) -> Outcomes:
     """The outcomes in released tables of labels; cached, because a session may be described as of many moments. Raises
     NotVerified if a file is not what was written."""
     parts, by_class, not_asked = [np.zeros(0, dtype=bool)], Counter[str](), 0
-    for table in tables(files, released):
+    for file in files:
+        table = released.labels([file])
         was_asked = pc.not_equal(table["outcome"], "not asked")
         parts.append(pc.equal(table["outcome"].filter(was_asked), "refused").to_numpy())
         not_asked += table.num_rows - len(parts[-1])
@@ -166,8 +166,3 @@ def counted(session: Session, files: tuple[Ref, ...], released: Released) -> Cou
             f"refusals, but the ledger has {session.answered} and {session.refused}"
         )
     return counts
-
-
-def tables(files: Sequence[Ref], released: Released) -> Iterator[pa.Table]:
-    """Released labels, a file at a time. Raises NotVerified."""
-    return (released.labels([file]) for file in files)

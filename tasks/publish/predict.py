@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -177,13 +177,16 @@ def _numbers(odds: NDArray[Any]) -> NDArray[Any]:
 
 def _write(tables: Iterator[pa.Table], file: Path, form: TextFormat | None) -> int:
     """Write tables as CSV of a format, or as Parquet; returns the number of rows."""
-    first = next(tables)
-    with pyarrow.parquet.ParquetWriter(file, first.schema) if form is None else CsvFile(file, form) as sink:
-        rows = 0
+    first, rows = next(tables), 0
+    opened: Any = pyarrow.parquet.ParquetWriter(file, first.schema) if form is None else file.open("wb")
+    with opened as sink:
         for table in chain((first,), tables):
             if table.schema != first.schema:
                 raise WrongInput("--id must name a column of one type in all files of ROWS")
-            sink.write_table(table)
+            if form is None:
+                sink.write_table(table)
+            else:
+                sink.write(csv_part(table, form, header=table is first))
             rows += table.num_rows
     return rows
 
@@ -220,29 +223,16 @@ def _spelt(word: str) -> str:
     return in_spreadsheet(in_one_line(word))
 
 
-class CsvFile:
-    """A CSV file that is written in the format of another; a new one is opened, and closed with the context."""
-
-    def __init__(self, path: Path, form: TextFormat) -> None:
-        self._file, self._form, self._first = path.open("wb"), form, True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def write_table(self, table: pa.Table) -> None:
-        """Append rows, after the names of the columns if they are the first. Raises WrongInput."""
-        rows = pl.DataFrame(pl.from_arrow(table))
-        for column in rows.select(cs.string(include_categorical=True).cast(pl.String)):
-            if not all(map(is_printable, (column.name, *column.drop_nulls().unique()))):
-                raise WrongInput(
-                    f"--out must be a .parquet file: the column {column.name!r} has letters that are not printable"
-                )
-        try:
-            self._file.write(csv_text(rows, self._form, header=self._first).encode(self._form.encoding))
-        except UnicodeEncodeError:
-            rule = f"--out must be a .parquet file: {self._form.encoding}, the encoding of ROWS, lacks a letter"
-            raise WrongInput(rule) from None
-        self._first = False
+def csv_part(table: pa.Table, form: TextFormat, *, header: bool) -> bytes:
+    """Rows as a part of a CSV file in a format. Raises WrongInput if a letter of theirs cannot stand there."""
+    rows = pl.DataFrame(pl.from_arrow(table))
+    for column in rows.select(cs.string(include_categorical=True).cast(pl.String)):
+        if not all(map(is_printable, (column.name, *column.drop_nulls().unique()))):
+            raise WrongInput(
+                f"--out must be a .parquet file: the column {column.name!r} has letters that are not printable"
+            )
+    try:
+        return csv_text(rows, form, header=header).encode(form.encoding)
+    except UnicodeEncodeError:
+        rule = f"--out must be a .parquet file: {form.encoding}, the encoding of ROWS, lacks a letter"
+        raise WrongInput(rule) from None
