@@ -9,7 +9,7 @@ Assumes      the votes are public: a guess, or a simulation. Votes of the privat
 Guarantees   nothing about privacy; the same guess gives the same profile. By formulas, odds of refusal are exact,
              except for `confident`; these, and odds of changed labels, treat discrete noise as continuous, with a
              correction of half a vote
-Ends         not applicable: nothing is drawn
+Ends         not applicable: noise is simulated, and protects nothing
 Not covered  how well the guess describes the private teachers; whether their plurality is the right label
              Checked by tests/tasks/advice/test_outcome.py
 

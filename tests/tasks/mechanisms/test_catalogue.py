@@ -88,6 +88,12 @@ def test_a_kind_has_every_setting_that_is_recorded(name: str) -> None:
     assert json.loads(kind.model_dump_json(by_alias=True, exclude_unset=True)) == RECORDED[name]
 
 
+@pytest.mark.parametrize("name", ["later", 3, None])
+def test_of_settings_of_no_kind_no_key_is_said_to_be_foreign(name: Any) -> None:
+    found: Any = world.read_settings({"name": name, "epsilon": 1.0})
+    assert (type(found), found.why) == (world.Unknown, "this version has no such kind")
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_of_another_version_no_more_than_the_name_is_known(name: str) -> None:
     for other in of_another_version(name):
