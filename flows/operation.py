@@ -19,7 +19,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar, cast
 
-from httpx import TransportError
+from httpx import HTTPError, HTTPStatusError
 from prefect.client.schemas.objects import State
 from prefect.exceptions import FailedRun, MissingResult
 from prefect.flows import Flow
@@ -33,11 +33,17 @@ from concord.artifacts.plan import Plan
 from concord.flows.cache import SealedResults
 from concord.flows.ending import NOTHING_LOST
 from concord.flows.outcome import Summary, in_words, shown
+from concord.flows.server import ADDRESS_VARIABLE, is_named
 
 P = ParamSpec("P")
 Result = TypeVar("Result", Summary, dict[str, Any])
 NOWHERE = SealedResults(home=Path("nowhere"), address=None)
 """Where a flow's own result would be kept: it is not, and what is not JSON is refused, such as a pickled error."""
+REFUSALS = {
+    401: "PREFECT_API_AUTH_STRING must hold its user and password",
+    422: "for a large plan, set its PREFECT_SERVER_API_MAX_PARAMETER_SIZE higher, or to 0",
+}
+"""What to do if a server that the environment names answers a request with that status."""
 
 _ENDED = ContextVar[Any]("ended", default=None)
 """What an operation's function returned, or the error that ended it."""
@@ -51,22 +57,34 @@ def _note(ended: object) -> None:
 class Operation(Flow[P, Any]):
     """A flow whose caller is told how it ended, whatever the server answers. One that was asked again, since its first
     answer came too late, sends back the state that it recorded, which has neither a result nor an error; one that has
-    gone sends nothing."""
+    gone sends nothing; and one that the environment names may refuse the run. What becomes of our own, flows/server.py
+    says."""
 
     def __call__(self, *values: Any, **named: Any) -> Any:
         _ENDED.set(None)
         try:
             return super().__call__(*values, **named)
-        except (FailedRun, MissingResult, TransportError) as failed:
+        except (FailedRun, MissingResult, HTTPError) as failed:
             ended = _ENDED.get()
-            if ended is None and isinstance(failed, TransportError):
-                gone = f"Prefect's server no longer answers ({type(failed).__name__})"
-                raise EnvironmentFailed(f"{gone}: {NOTHING_LOST} once it does") from None
+            if isinstance(failed, HTTPStatusError) and not is_named():
+                raise
+            if ended is None and isinstance(failed, HTTPError):
+                raise EnvironmentFailed(_unanswered(failed)) from None
             if ended is None:
                 raise
         if isinstance(ended, ConcordError):
             raise ended
         return ended
+
+
+def _unanswered(failed: HTTPError) -> str:
+    """What is said of a request that a server refused or did not answer, and what to do."""
+    if not isinstance(failed, HTTPStatusError):
+        return f"Prefect's server no longer answers ({type(failed).__name__}): {NOTHING_LOST} once it does"
+    answer = failed.response
+    refused = f"the Prefect server that {ADDRESS_VARIABLE} names refused a request"
+    advice = REFUSALS.get(answer.status_code, "see its log")
+    return f"{refused} ({answer.status_code} {answer.reason_phrase}): {advice}"
 
 
 class ByKey:

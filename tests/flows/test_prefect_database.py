@@ -120,3 +120,19 @@ def test_a_named_server_that_has_gone_is_one_sentence() -> None:
 
     with pytest.raises(EnvironmentFailed, match=r"^Prefect's server no longer answers \(ConnectError\): "):
         gone()
+
+
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize(
+    ("status", "advice"), [(401, "PREFECT_API_AUTH_STRING"), (422, "MAX_PARAMETER_SIZE"), (503, "see its log")]
+)
+def test_a_named_server_that_refuses_a_request_is_one_sentence(status: int, advice: str) -> None:
+    """Without its password, or with a plan that it takes for too large, the command ended in a traceback."""
+
+    @operation("refused", run_name="refused")
+    def refused() -> dict[str, Any]:
+        asked = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs")
+        raise PrefectHTTPStatusError("as it says", request=asked, response=httpx.Response(status, request=asked))
+
+    with pytest.raises(EnvironmentFailed, match=rf"^the Prefect server that PREFECT_API_URL .*\({status} .*{advice}"):
+        refused()
