@@ -22,10 +22,12 @@ Not covered  dependence between fields among the rows that move, and between the
 
 import hashlib
 import io
+import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -49,9 +51,12 @@ CLEARLY = 4.0
 more codes it is more, so that chance repairs no more fields."""
 LEAST_MOVED = 0.02
 """Least share of the rows that must move for a field to be repaired."""
+AT_ONCE = 4
+"""Most parts of a table that are in memory at once."""
 SEED = 20_261_122
 
 Digests = NDArray[np.uint64]
+Part = TypeVar("Part")
 
 
 def digests(rows: CodeMatrix, codes: Codes) -> Digests:
@@ -68,22 +73,25 @@ def sampled_rows(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatr
     return _taken(rows, _evenly(digests(rows, codes), most))
 
 
-def sampled_of(frames: Callable[[], Iterable[pl.DataFrame]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
-    """`sampled_rows` of the cast rows of all frames. Frames are read twice; memory holds eight bytes a row, and the
-    sample."""
-    of_rows = np.concatenate([np.empty(0, np.uint64), *(digests(codes.of(rows), codes) for rows in frames())])
-    kept = np.zeros(len(of_rows), bool)
-    kept[_evenly(of_rows, most)] = True
-    parts, first = [np.empty((0, codes.width), np.int32)], 0
-    for rows in frames():
-        parts.append(codes.of(rows.filter(kept[first : first + rows.height])))
-        first += rows.height
-    return sampled_rows(np.concatenate(parts), codes, most)
+def sampled_of(
+    parts: Sequence[Part], read: Callable[[Part], pl.DataFrame], codes: Codes, most: int = SAMPLE
+) -> CodeMatrix:
+    """`sampled_rows` of the cast rows of all parts of a table. Each part is read twice, a few at once; memory holds
+    those, eight bytes a row, and the sample."""
+    with Threads(min(AT_ONCE, os.cpu_count() or 1)) as pool:
+        of_parts = [*pool.each(lambda part: digests(codes.of(read(part)), codes), parts)]
+        of_rows = np.concatenate([np.empty(0, np.uint64), *of_parts])
+        kept = np.zeros(len(of_rows), bool)
+        kept[_evenly(of_rows, most)] = True
+        kept_of = (kept[start:stop] for start, stop in pairwise(np.cumsum([0, *map(len, of_parts)])))
+        wanted = zip(parts, kept_of, strict=True)
+        sampled = [*pool.each(lambda both: codes.of(read(both[0]).filter(both[1])), wanted)]
+    return sampled_rows(np.concatenate([np.empty((0, codes.width), np.int32), *sampled]), codes, most)
 
 
 def write_sample(batches: Sequence[PublicBatch], codes: Codes, staged: Staged, path: str) -> Ref:
     """Write codes (rows, fields) of the sample of staged public rows that models are decoded on, as a NumPy file."""
-    rows = sampled_of(lambda: (read_frame(batch.ref, staged) for batch in batches), codes)
+    rows = sampled_of(batches, lambda batch: read_frame(batch.ref, staged), codes)
     with staged.create(path) as sink:
         np.save(sink, rows, allow_pickle=False)
     return sink.ref

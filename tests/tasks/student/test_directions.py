@@ -49,8 +49,8 @@ def test_a_sample_follows_from_the_rows_and_not_from_their_order(most: int) -> N
     for seed in range(3):
         other = shuffled(rows, seed)
         assert np.array_equal(world.sampled_pairs(other, CODES, most), found)
-        frames = [cells_of(part) for part in np.array_split(other, [0, 3, 400])]
-        assert np.array_equal(world.sampled_of(frames.copy, CODES, most), found)
+        parts = np.array_split(other, [0, 3, 400])
+        assert np.array_equal(world.sampled_of(parts, cells_of, CODES, most), found)
     assert np.array_equal(world.sampled_pairs(found, CODES, most), found)
 
 
