@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, quoted
 from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import PATTERNS, Plan, parsed
@@ -111,6 +113,7 @@ def write_plan(
     """
     if path.exists():
         raise WrongInput(f"{path} already exists and is not overwritten: give another --out")
+    given = {name: _plain(name, value) for name, value in given.items()}
     if given.get("public") and given.get("schema"):
         raise WrongInput("--schema takes the place of a public table: leave out --schema, or --public")
     given = _without_dictionary(given, path.with_name(SCHEMA_FILE))
@@ -134,6 +137,16 @@ def write_plan(
         "mechanism": plan.labeling.mechanism,
         **ahead,
     }
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A setting as the command line has it: a path as text, and a value of NumPy's as one of Python's. Raises
+    WrongInput for a table that is no path."""
+    if name in ("private", "public", "test") and not isinstance(value, str | os.PathLike | None):
+        raise WrongInput(f"--{name} must be a path, got {type(value).__name__}")
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def _without_dictionary(given: Mapping[str, Any], schema: Path) -> dict[str, Any]:
@@ -415,7 +428,7 @@ def _classes(value: Any) -> tuple[str, ...]:
 def _amount(option: str, value: Any, least: float = 0.0) -> float:
     try:
         amount = float(value)
-    except ValueError:
+    except (TypeError, ValueError):
         amount = math.nan
     if not (0 < amount < math.inf and amount >= least):
         rule = f"a number of at least {least:g}, what this session may spend" if least else "a number above 0"

@@ -81,7 +81,8 @@ class QuestionsAsk(Ask[SingleRelease | StableVoting]):
     @classmethod
     def of(cls, plan: Plan, question: Question, order: float, terms: QuestionTerms) -> "QuestionsAsk":
         """A question of a plan on these terms; `order` is the Rényi order of its domain. Raises WrongInput."""
-        spend, delta = plan.privacy.epsilon if terms.epsilon is None else terms.epsilon, plan.privacy.delta
+        spend = float(plan.privacy.epsilon if terms.epsilon is None else terms.epsilon)  # NumPy would round as its own
+        delta = plan.privacy.delta
         if (cutoff := terms.cutoff) is None:
             return cls(FORMS[terms.form].calibrate(epsilon=spend, delta=delta), question.name, plan.teachers.count)
         if cutoff < 1 or not 0 < spend < float("inf"):

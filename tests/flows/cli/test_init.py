@@ -266,6 +266,19 @@ def test_an_editor_that_knows_schemas_finds_that_of_the_plan(folder: Path) -> No
     Draft7Validator(json.loads((folder / world.PLAN_SCHEMA_FILE).read_bytes())).validate(tomllib.loads(text))
 
 
+def test_from_python_paths_and_numbers_are_taken_as_their_text_and_a_frame_is_refused(folder: Path) -> None:
+    stated: dict[str, Any] = {"label": "verdict", "domain": "ships", "unit": "ship", "rows": 9000}
+    tables = {name: f"{name}.parquet" for name in ("private", "public", "test")}
+    world.flows_api.init("text.toml", home=folder / "home", **tables, **stated, classes="look at,search,wave through")
+    paths = {name: Path(table) for name, table in tables.items()}
+    classes = np.array(["look at", "search", "wave through"])
+    given = stated | {"rows": np.int64(9000), "epsilon": np.float64(1), "classes": classes}
+    world.flows_api.init(Path("paths.toml"), home=folder / "home", **paths, **given)
+    assert (folder / "paths.toml").read_text() == (folder / "text.toml").read_text()
+    with pytest.raises(world.WrongInput, match="--private must be a path, got DataFrame"):
+        world.flows_api.init("frame.toml", home=folder / "home", **paths | {"private": ships(9, 1)}, **stated)
+
+
 def test_it_says_how_a_database_is_named() -> None:
     stated = ("--label", "x", "--classes", "a,b", "--domain", "d", "--rows", "9")
     status, _, error = without_home("init", "--private", "postgresql://me:hunter2@host/ward", "--public", "b", *stated)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import world
@@ -127,6 +128,15 @@ def test_terms_that_cannot_be_are_refused(changes: dict[str, Any], said: str) ->
     terms: dict[str, Any] = {"epsilon": None, "form": "optimal", "cutoff": None, "new_session": False, **changes}
     with pytest.raises(world.WrongInput, match=said):
         world.QuestionsAsk.of(plan, named("q"), 3.5, world.QuestionTerms(**terms))
+
+
+@pytest.mark.parametrize("form", ["optimal", "laplace"])
+def test_an_epsilon_of_numpy_asks_as_the_same_number_of_python(form: str) -> None:
+    plan = changed(tables_of_plan(Path("nowhere")))
+    epsilons: list[Any] = [0.5, np.float16(0.5), np.float32(0.5)]
+    terms = [world.QuestionTerms(epsilon, form, None, False) for epsilon in epsilons]
+    plain, *by_numpy = [world.QuestionsAsk.of(plan, named("q"), 3.5, given) for given in terms]
+    assert by_numpy == [plain, plain]
 
 
 def test_callers_find_one_question_by_its_name_and_a_stream_by_its_terms() -> None:
