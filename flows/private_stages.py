@@ -6,7 +6,6 @@ PrivatePlace publishes nothing. What the door needs to know of these files is as
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from prefect import task
@@ -22,8 +21,6 @@ from concord.flows.run import RunContext
 from concord.flows.stage import mapped, on_workers, stage
 from concord.tasks.asks import hypothesis as asks_hypothesis
 from concord.tasks.data.codes import CodeMatrix, Codes
-from concord.tasks.data.grid import recoded
-from concord.tasks.data.matrix import encode
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.checkpoint import sums_folder, votes_folder
 from concord.tasks.mechanisms.contributions import RoundQuestion
@@ -101,7 +98,7 @@ def count(place: PrivatePlace, plan: Plan, private: PrivateInput, batches: Seque
     """Count the errors of every candidate for the student on the private rows, except those of erased units."""
     candidates = asks_hypothesis.HypothesisAsk.of(plan, private.encoding, batches, place.vault.staged).candidates
     folder = f"counts/{plan.privacy.domain}/{place.key[:16]}"
-    return units_counts.count_errors(private.at(place, plan), candidates, encode, folder)
+    return units_counts.count_errors(private.at(place, plan), candidates, folder)
 
 
 @stage("gather", version=3, reads=UNITS)
@@ -142,13 +139,12 @@ def sum_block(
     """The sum over the units of one block that answers a question; of pairs of columns, or of groups of a grid's cells,
     by the codes that have them."""
     parsed, path = RoundQuestion.from_record(dict(question)), f"{sums_folder(block)}/{place.key}.npy"
-    recode = None if codes is None else codes.completed if grid is None else partial(recoded, grid=grid, codes=codes)
-    return units_sums.count([block], parsed, place.vault, path, recode)
+    return units_sums.count([block], parsed, place.vault, path, codes, grid)
 
 
 def known_codes(run: RunContext, units: Sequence[Ref], codes: Codes) -> tuple[CodeMatrix, int]:
     """The codes of the units' features, which are public if only labels are secret; as `tasks.units.blocks`."""
-    return units_blocks.known_codes(units, codes, run.stores.vault)
+    return units_blocks.known_codes(run.plan, units, codes, run.stores.vault)
 
 
 def first_sums(
@@ -174,11 +170,8 @@ class StudentFile:
     codes: Codes | None
 
     def predictor(self, place: PrivatePlace) -> Predictor:
-        """Its predictions, and the format in which it reads rows."""
-        model = student_model.load(place.published(self.ref), self.estimator)["student"]
-        if (codes := self.codes) is None:
-            return model.predict, encode
-        return model.predict, lambda rows, _: codes.of(rows)[:, list(codes.weighed)]
+        """Its predictions, and the codes by which it reads rows."""
+        return student_model.load(place.published(self.ref), self.estimator)["student"].predict, self.codes
 
 
 @stage("try", reads=UNITS)

@@ -1,8 +1,8 @@
 """The core: the files that privacy hangs on, in one list, and who may cross its border.
 
-A fault outside these files costs accuracy, and is refused or bounded: tests/privacy/test_outside_the_core.py plants
-some. Python's walls are conventions and no sandbox: this list says what to read, and holds nobody who means to break
-it.
+A fault outside these files costs accuracy, and is refused or bounded, but for those that tests/privacy/README.md names:
+tests/privacy/test_outside_the_core.py plants some. Python's walls are conventions and no sandbox: this list says what
+to read, and holds nobody who means to break it.
 """
 
 import ast
@@ -37,7 +37,7 @@ BESIDE = {
 }
 """Files of those folders that no guarantee hangs on."""
 CORE = {path for path in HOUSE.rooms if path.startswith(FOLDERS)} - BESIDE.keys() | NAMED
-CEILING = 8_850
+CEILING = 8_870
 """Lines of the core. The aim is 4,500: more than it today is a decision that somebody sees here."""
 
 VALUES = {
@@ -49,10 +49,12 @@ LIBRARIES = {"numpy", "scipy", "opendp", "dp_accounting", "cryptography", "pyarr
 ROWS_ARE_READ = {
     "tasks/units/arrivals.py": {"files", "places", "tables"},
     "tasks/units/blocks.py": {"cells", "codes", "files", "tables"},
+    "tasks/units/counts.py": {"codes", "matrix"},
     "tasks/units/identifiers.py": {"concord_student"},
     "tasks/units/parts.py": {"tables"},
     "tasks/units/relabel.py": {"encode", "matrix"},
     "tasks/units/split.py": {"cells", "encode", "matrix", "sources", "tables"},
+    "tasks/units/sums.py": {"codes", "grid"},
     "tasks/units/teachers.py": {"encode", "matrix"},
     "tasks/units/units.py": {"cells", "files", "tables"},
 }

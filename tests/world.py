@@ -211,7 +211,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.door.door import Drawn, Step as SessionStep, release
     from concord.tasks.door.erase import close, erase, erased_units, forget
-    from concord.tasks.door.exact import Exact, OpenedNumbers, read_votes
+    from concord.tasks.door.exact import Exact, OpenedNumbers, opened, read_votes
     from concord.tasks.door.locks import RUN, a_run_in
     from concord.tasks.door.randomness import Randomness, commitment
     from concord.tasks.mechanisms import (

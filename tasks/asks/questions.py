@@ -5,7 +5,7 @@ A question is a step of its session. A single question has a session of its own,
 name, its released answer is replayed. One that was only begun is answered again from the stored answers of the shards,
 with the same randomness: shards are not asked twice, so a function that is not deterministic changes nothing.
 
-Assumes      answers are those of `tasks.asking.questions`: one a shard, of disjoint shards
+Assumes      answers are those of `tasks.units.teachers`: one a shard, of disjoint shards
 Guarantees   a question is drawn for once, after it was paid for, and its file has the same bytes however often this
              runs; the answers of shards stay in the vault, and are destroyed when the session is forgotten
 Ends         with the session: after its one question, or at the cutoff
@@ -127,7 +127,6 @@ class QuestionsAsk(Ask[SingleRelease | StableVoting]):
         return Step(
             question=stored.question,
             exact=None if stored.file is None else Exact("answers", ((stored.file,),)),
-            mechanism=self.mechanism,
             publish=publish_json,
             about=stored,
             draw="answer-{:05d}",

@@ -189,7 +189,6 @@ class SeasonAsk(TalliesAsk):
         yield Step(
             question=canonical_json(asking),
             exact=Exact("periods", sums, last, tuple(earlier)),
-            mechanism=self.mechanism,
             publish=release_file,
             about=(asking, self.mechanism, [release["sums"] for release in released], reader),
             draw="round-{:05d}",

@@ -83,12 +83,11 @@ def round_step(
     released  what the files of the rounds before say
     blocks    files of its exact sums, as `tasks.units.sums.count` wrote them
     """
-    number, mechanism = len(released), planner.mechanism
-    record = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
+    number = len(released)
+    record = {"round": number, "scale": planner.mechanism.rounds[number].scale, "question": question.record()}
     return Step(
         question=canonical_json(record),
         exact=Exact("sums", (tuple(blocks),)),
-        mechanism=mechanism,
         publish=round_file,
         about=({"format": ROUND_FORMAT, **record}, planner, tuple(released), question),
         draw="round-{:05d}",

@@ -110,7 +110,6 @@ class VotesAsk(Ask[Mechanism]):
             yield Step(
                 question=rows,
                 exact=exact,
-                mechanism=self.mechanism,
                 publish=labels_file,
                 about=about,
                 draw="answers-{:05d}",

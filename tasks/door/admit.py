@@ -26,6 +26,7 @@ from concord.tasks.door.ask import Ask
 from concord.tasks.door.keys import record_secret
 from concord.tasks.door.randomness import commitment, session_key
 from concord.tasks.mechanisms.catalogue import recorded
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.units.parts import division_of
 from concord.tasks.units.units import names_held
 from concord.tasks.verify.recompute import SLACK, charge, least_delta, read_settings
@@ -59,7 +60,7 @@ def opening_of(stores: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) ->
         version=__version__,
         part=EVERY if division is None else ask.part,
         division="" if division is None else division.commitment,
-        stream=ask.stream,
+        stream=ask.stream if isinstance(mechanism, Stream) else "",
         whole=mechanism.cost,
         per_refusal=mechanism.per_refusal,
     )

@@ -137,7 +137,6 @@ class SingleAsk(Ask[Answering]):
         yield Step(
             question=canonical_json(self.question),
             exact=Exact(self.form, (tuple(exact),)),
-            mechanism=self.mechanism,
             publish=publish_json,
             about=self,
             draw="answer",

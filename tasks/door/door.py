@@ -3,11 +3,11 @@
     for each step:  ledger.begin ─ draw ─ ledger.draw ─ published file durable ─ ledger.commit
 
 A step is a public question of a session, and a handle of the exact private answer to it: votes on a batch, sums of a
-round, counts. It holds values alone: what is published is made by a function of a module's top level, which gets what
-was drawn and public things. Each ask in tasks.asks makes its own steps; `release` is the one loop over them.
-One that was committed is replayed from its released file. One that was only begun is drawn for again with the same
-randomness: keyed draws follow from the session key and the row's index; noise is in the vault, and on record by a keyed
-digest, before anyone sees what is made of it.
+round, counts. The mechanism on record draws. A step holds values alone: what is published is made by a function of a
+module's top level, which gets what was drawn and public things. Each ask in tasks.asks makes its own steps; `release`
+is the one loop over them. One that was committed is replayed from its released file. One that was only begun is drawn
+for again with the same randomness: keyed draws follow from the session key and the row's index; noise is in the vault,
+and on record by a keyed digest, before anyone sees what is made of it.
 
 Assumes      the ledger's record of the session is complete; the session's reservation was admitted
 Guarantees   a step is drawn for once, however often this runs, and only after it was paid for; so it is if an older
@@ -27,14 +27,15 @@ from pathlib import PurePath
 from typing import Any
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.vault import derive, keyed_digest
+from concord.artifacts.home.vault import derive, keyed_digest, owner
 from concord.artifacts.parts import EVERY
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.door.exact import NOTHING_DRAWN, Exact, OpenedNumbers, opened
 from concord.tasks.door.locks import alone
 from concord.tasks.door.randomness import Randomness, check_key, session_key
+from concord.tasks.mechanisms.catalogue import recorded
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.units.guard import private_stage
 
@@ -61,7 +62,6 @@ class Step:
 
     question   text or bytes of which the ledger has a keyed digest
     exact      a handle of the answer; None if nothing was counted, because the step is on record or the session ended
-    mechanism  draws from the answer
     publish    a function of a module's top level: the bytes of the released file
     about      the public things that `publish` needs
 
@@ -75,7 +75,6 @@ class Step:
 
     question: str | bytes
     exact: Exact | None
-    mechanism: Any
     publish: Callable[[Drawn], bytes]
     about: Any
 
@@ -148,9 +147,6 @@ def _opened(stores: Stores, before: Session, step: Step, on_record: Batch | None
     if they do not."""
     if step.exact is None:
         raise NotVerified(f"session {before.id} has a step without exact numbers: {NOTHING_DRAWN}")
-    runs = json.loads(canonical_json(step.mechanism.model_dump(mode="json")))
-    if {**before.mechanism, **runs} != {**before.mechanism}:
-        raise NotVerified(f"session {before.id} was opened with another mechanism than would draw: {NOTHING_DRAWN}")
     index, first = _place(stores, before, step, on_record)
     question = digest_in(stores, before.id, "question", step.question)
     drawn_for = [digest_in(stores, before.id, "exact", record) for record in step.exact.earlier]
@@ -159,12 +155,14 @@ def _opened(stores: Stores, before: Session, step: Step, on_record: Batch | None
         raise NotVerified(f"the periods of session {before.id} are not those that its releases were drawn for")
     if any(batch.question_digest != question for batch in earlier):
         raise NotVerified(f"the questions of a season stay those of its first release: {NOTHING_DRAWN}")
+    if {owner(file) for group in step.exact.files for file in group} - {before.domain, before.id}:
+        raise NotVerified(f"session {before.id} is charged to another domain than its numbers are of: {NOTHING_DRAWN}")
     numbers = opened(step.exact, stores.vault)
     if before.part not in (EVERY, numbers.part):
         raise NotVerified(f"session {before.id} is charged to other units than its numbers are of: {NOTHING_DRAWN}")
     exact = digest_in(stores, before.id, "exact", *numbers.content)
     batch = Batch(index=index, first=first, rows=step.rows, question_digest=question, exact_digest=exact)
-    numbers.check(step.mechanism, step.asked, before, batch)
+    numbers.check(recorded(before.mechanism), step.asked, before, batch)
     return batch, numbers
 
 
@@ -194,8 +192,9 @@ def pass_step(stores: Stores, before: Session, step: Step, batch: Batch, numbers
     if batch_begun.outcome is not None:
         return replayed(stores, batch_begun.outcome)
     source = Randomness(stores.vault, stores.ledger, before.id)
-    draw = partial(numbers.draw, step.mechanism, source, before, batch_begun)
-    keyed = numbers.keyed and step.mechanism.keyed  # such draws are the same at every call
+    mechanism: Any = recorded(before.mechanism)
+    draw = partial(numbers.draw, mechanism, source, before, batch_begun)
+    keyed = numbers.keyed and mechanism.keyed  # such draws are the same at every call
     arrays = draw() if keyed else source.kept(step.draw.format(batch_begun.index), draw)
     released = _write(stores, step, Drawn(before, batch_begun, arrays, step.about))
     stores.ledger.commit_batch(before.id, numbers.outcome(batch_begun, released, arrays))

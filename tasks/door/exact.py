@@ -93,6 +93,8 @@ def opened(exact: Exact, vault: Vault) -> OpenedNumbers:
         case "answers":
             return _Answers(json.loads(groups[0][0]))
         case "counts" | "errors" | "scores":
+            if len({file.path for file in exact.files[0]}) < len(exact.files[0]):
+                raise NotVerified(f"the {exact.form} of some shards would be added twice: {NOTHING_DRAWN}")
             return _Numbers(exact.form, b"".join(groups[0]))
 
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from concord.artifacts.parts import TEST
 from concord.artifacts.schemas import LABEL, Bounds, Encoding, Ref
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.matrix import encode
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.mechanisms.private_test import PLACES, placed
@@ -25,9 +27,14 @@ from concord.tasks.units.units import UNIT, PrivateRows, keyed_bits
 
 Says = Callable[[NDArray[Any]], NDArray[Any]]
 """A student's prediction: class names, or numbers, (rows,) of rows in its own format (rows, width)."""
-Reads = Callable[[pl.DataFrame, Encoding], NDArray[Any]]
-"""Cast rows in that format."""
-Predictor = tuple[Says, Reads]
+Predictor = tuple[Says, Codes | None]
+"""A student, and the codes by which it reads rows; None if it reads encoded ones."""
+
+
+def read_by(student: Predictor, rows: pl.DataFrame, encoding: Encoding) -> NDArray[Any]:
+    """Cast rows (rows, width) as a student reads them."""
+    codes = student[1]
+    return encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.weighed)]
 
 
 def classes_given(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:
@@ -75,11 +82,8 @@ class Confusion:
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
         """The counts of some cast rows, each of another unit. No row can make it fail."""
-        says, reads = self.student
-        predicted, truth = (
-            classes_given(says, reads(rows, encoding), encoding.classes),
-            rows[LABEL].to_numpy().astype(np.int64),
-        )
+        X, truth = read_by(self.student, rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
+        predicted = classes_given(self.student[0], X, encoding.classes)
         counts = np.zeros(self.shape, dtype=np.int64)
         np.add.at(counts, (truth, predicted), 1)
         return counts
@@ -101,8 +105,8 @@ class NumberErrors:
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
         """The counts of some rows, as in `Confusion`."""
-        (says, reads), (low, high) = self.student, self.bounds
-        truth, predicted = rows[LABEL].to_numpy(), numbers_given(says, reads(rows, encoding))
+        X, truth, (low, high) = read_by(self.student, rows, encoding), rows[LABEL].to_numpy(), self.bounds
+        predicted = numbers_given(self.student[0], X)
         counts = np.zeros(self.shape, dtype=np.int64)
         for cells, number, purpose in zip(counts, (predicted, self.constant), (b"error", b"constant"), strict=True):
             chances = keyed_bits(rows[UNIT], self.key, purpose) / 2.0**64
@@ -123,11 +127,11 @@ def count_units(private: PrivateRows, counts: Confusion | NumberErrors, folder: 
 
 
 @private_stage
-def count_errors(private: PrivateRows, candidates: Hypotheses, reads: Reads, folder: str) -> Ref:
+def count_errors(private: PrivateRows, candidates: Hypotheses, folder: str) -> Ref:
     """Count the private rows, one per unit, that each candidate gets wrong: (candidates,), in a file of the vault."""
     errors = np.zeros(len(candidates), dtype=np.int64)
     for rows in one_row_a_unit(private, folder):
-        X = reads(rows, private.encoding).astype(np.float64)
+        X = encode(rows, private.encoding).astype(np.float64)
         errors += candidates.errors(X, rows[LABEL].to_numpy().astype(np.int64))
     buffer = io.BytesIO()
     np.save(buffer, errors, allow_pickle=False)

@@ -28,6 +28,7 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault, owner
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import LABEL, Encoding, Ref
@@ -76,7 +77,10 @@ def relabel(
 
     blocks   the subset by shard, as split wrote it
     key      for resampling
+    Raises NotVerified if a block is given twice.
     """
+    if len({block.path for block in blocks}) < len(blocks):
+        raise NotVerified("the units of a block would choose twice")
     rows = pl.concat(read_frame(block, vault) for block in blocks)
     X = encode(rows, encoding).astype(np.float64)
 

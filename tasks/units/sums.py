@@ -9,7 +9,7 @@ Not covered  whether the question was paid for: the door asks that. Checked by t
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,20 +18,27 @@ import numpy as np
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import LABEL, Ref, canonical_json
-from concord.tasks.mechanisms.contributions import CodeRows, RoundQuestion, tally
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.grid import recoded
+from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.units.blocks import BLOCKS, batches_of, codes_in
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.units import UNIT
 
-Recode = Callable[[CodeRows], CodeRows]
-"""The codes (rows, F) that a question is about, from those of a block."""
-
 
 @private_stage
-def count(blocks: Sequence[Ref], question: RoundQuestion, vault: Vault, path: str, recode: Recode | None = None) -> Ref:
+def count(
+    blocks: Sequence[Ref],
+    question: RoundQuestion,
+    vault: Vault,
+    path: str,
+    codes: Codes | None = None,
+    grid: Codes | None = None,
+) -> Ref:
     """Write the sum of the contributions of all units in these blocks, or in none, to a file of the vault: int64
-    (question.size,). The question is about the blocks' own codes, or what `recode` makes of them.
+    (question.size,). The question is about the blocks' own codes; or about `codes`, which follow from those of single
+    columns or, with a `grid`, from its cells.
 
     Raises NotVerified if a block is given twice.
     """
@@ -40,8 +47,10 @@ def count(blocks: Sequence[Ref], question: RoundQuestion, vault: Vault, path: st
     total = np.zeros(question.size, dtype=np.int64)
     for batch in chain.from_iterable(batches_of(block, vault) for block in blocks):
         units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
-        codes, labels = codes_in(batch), batch[LABEL].to_numpy().astype(np.int64)
-        total += tally(question, codes if recode is None else recode(codes), labels, units)
+        rows, labels = codes_in(batch), batch[LABEL].to_numpy().astype(np.int64)
+        if codes is not None:
+            rows = codes.completed(rows) if grid is None else recoded(rows, grid, codes)
+        total += tally(question, rows, labels, units)
     return keep_sums(vault, path, question, total)
 
 

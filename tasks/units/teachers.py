@@ -99,7 +99,11 @@ def by_shard(rows: pl.DataFrame, shards: range) -> list[tuple[int, slice]]:
 
 @private_stage
 def answers(ask: Callable[[pl.DataFrame], str], blocks: Sequence[Block], encoding: Encoding, vault: Vault) -> list[str]:
-    """What `ask` answers of the rows of each shard by themselves, in order of shards."""
+    """What `ask` answers of the rows of each shard by themselves, in order of shards. Raises NotVerified if the blocks
+    are not of each shard once."""
+    asked = [shard for block in blocks for shard in range(*block.shards)]
+    if asked != [*range(len(asked))]:
+        raise NotVerified("a shard would answer twice, or none in its place")
     shards = (rows_by_shard(read_frame(block.rows, vault), range(*block.shards), encoding) for block in blocks)
     return [ask(rows) for block in shards for rows in block]
 

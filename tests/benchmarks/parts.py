@@ -79,12 +79,12 @@ class Stream:
             ref = world.write_frame(frame, door.vault, f"public/{at}")
             batches.append(world.PublicBatch(ref=ref, first=first, rows=len(frame)))
             ones = np.random.default_rng(at).choice([3, TEACHERS - 3], size=len(frame))
-            write(door, f"votes/{at}", world.votes_schema(2), np.column_stack([TEACHERS - ones, ones]))
+            write(door, f"votes/d/{at}", world.votes_schema(2), np.column_stack([TEACHERS - ones, ones]))
         return cls(door, opened(door, mechanism), mechanism, batches)
 
     def answer(self) -> int:
         """Rows that were answered."""
-        votes = {batch: self.door.vault.find(f"votes/{at}") for at, batch in enumerate(self.batches)}
+        votes = {batch: self.door.vault.find(f"votes/d/{at}") for at, batch in enumerate(self.batches)}
         files_of(self.door, self.session, labels_by(self.mechanism), self.batches, votes.__getitem__)
         return self.door.ledger.session(self.session.id).asked
 

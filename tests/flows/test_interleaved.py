@@ -67,7 +67,7 @@ def on_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
 def torn(case: Case) -> Case:
     """The same, with votes of which the first is refused."""
     case.votes = [
-        write(case.door, f"votes/tie-{at}", world.votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)
+        write(case.door, f"votes/d/tie-{at}", world.votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)
     ]
     return case
 

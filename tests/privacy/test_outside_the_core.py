@@ -26,6 +26,7 @@ from tests.support.at_door import (
     labels_by,
     make_case,
     opened,
+    write,
 )
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.recorded import DRAWN
@@ -56,42 +57,49 @@ def coded(folder: Path) -> tuple[world.Coding, world.RoundQuestion]:
     return world.Coding(world.PrivateRows(plan, encoding, world.Vault(folder / "vault"), bytes(32)), codes), asked
 
 
-def sums_of(coding: world.Coding, asked: world.RoundQuestion, recode: Any = None) -> world.Ints:
+def sums_of(coding: world.Coding, asked: world.RoundQuestion) -> world.Ints:
+    """Of codes that follow from those of single columns."""
     vault = coding.private.vault
     blocks = world.gather(coding, "units/d/here")
     return world.total_of(
-        [world.count([block], asked, vault, f"sums/{at}", recode) for at, block in enumerate(blocks)], vault
+        [world.count([block], asked, vault, f"sums/{at}", coding.codes) for at, block in enumerate(blocks)], vault
     )
 
 
+MAKES_CODES = {"encoder": "of_raw", "recoder": "completed"}
+
+
 @pytest.mark.parametrize("planted", [10**6, -(10**6)], ids=["beyond", "below"])
-@pytest.mark.parametrize("where", ["encoder", "recoder"])
+@pytest.mark.parametrize("where", MAKES_CODES)
 def test_a_code_out_of_its_span_counts_once_in_its_own_field(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: int, where: str
 ) -> None:
     coding, asked = coded(tmp_path)
     most = asked.steps * UNITS
-    if where == "encoder":
-        true = world.Codes.of_raw
-        monkeypatch.setattr(world.Codes, "of_raw", lambda *given: true(*given) + np.int32(planted))
-    found = sums_of(coding, asked, None if where == "encoder" else lambda codes: codes + np.int32(planted))
+    true = getattr(world.Codes, MAKES_CODES[where])
+    monkeypatch.setattr(world.Codes, MAKES_CODES[where], lambda *given: true(*given) + np.int32(planted))
+    found = sums_of(coding, asked)
     for start, stop in asked.spans:
         cells = found[start - asked.spans[0][0] : stop - asked.spans[0][0]]
         assert cells.min() >= 0
         assert 0 < cells.sum() <= most
 
 
-@pytest.mark.parametrize("where", ["encoder", "recoder"])
+@pytest.mark.parametrize("where", MAKES_CODES)
 def test_an_encoder_that_doubles_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     coding, asked = coded(tmp_path)
-    twice = None
-    if where == "encoder":
-        true = world.Codes.of_raw
-        monkeypatch.setattr(world.Codes, "of_raw", lambda *given: np.concatenate([true(*given)] * 2))
-    else:
-        twice = lambda codes: np.concatenate([codes, codes])  # noqa: E731
+    true = getattr(world.Codes, MAKES_CODES[where])
+    monkeypatch.setattr(world.Codes, MAKES_CODES[where], lambda *given: np.concatenate([true(*given)] * 2))
     with pytest.raises(world.EnvironmentFailed, match="nothing of the data is shown"):
-        sums_of(coding, asked, twice)
+        sums_of(coding, asked)
+
+
+def test_features_of_units_are_not_handed_on_where_rows_are_secret(tmp_path: Path) -> None:
+    """A question could follow from them: they are for plans in which labels alone are."""
+    coding, _ = coded(tmp_path)
+    blocks, private = world.gather(coding, "units/d/here"), coding.private
+    with pytest.raises(world.NotVerified, match="nothing is handed on"):
+        world.known_codes(private.plan, blocks, coding.codes, private.vault)
 
 
 # Learners and voters --------------------------------------------------------------------------------------------------
@@ -109,6 +117,47 @@ def test_a_row_of_another_shard_reaches_no_teacher(tmp_path: Path, shards: tuple
     with pytest.raises(world.NotVerified, match="holds rows of others"):
         world.teach(world.Block(shards, rows), world.TeachersPlan(count=4), ENCODING, vault, "teachers")
     world.teach(world.Block((0, 4), rows), world.TeachersPlan(count=4), ENCODING, vault, "teachers")
+
+
+def split_in(folder: Path, **given: float) -> tuple[world.Plan, world.Encoding, world.Vault, list[world.Block]]:
+    """People in four shards, in two blocks."""
+    plan = changed(tables_of_plan(write_tables(folder, people(60, 1))), teachers__count=4, teachers__block=2)
+    encoding, vault = world.learn_encoding(plan), world.Vault(folder / "vault")
+    vault.make_secret("domains/people")
+    files = world.units_split.split(world.PrivateRows.of(plan, encoding, vault, ()), "shards/people/here", **given)
+    return plan, encoding, vault, [world.Block((2 * at, 2 * at + 2), file) for at, file in enumerate(files)]
+
+
+@pytest.mark.parametrize("given", [(0, 0), (1, 0), (0,) * 3, (1,)])
+def test_blocks_that_are_not_of_each_shard_once_answer_nothing(tmp_path: Path, given: tuple[int, ...]) -> None:
+    """One block twice in place of the other: a unit would have two answers among as many."""
+    _, encoding, vault, blocks = split_in(tmp_path)
+    assert len(world.units_teachers.answers(str, blocks, encoding, vault)) == 4
+    with pytest.raises(world.NotVerified, match="a shard would answer twice"):
+        world.units_teachers.answers(str, [blocks[at] for at in given], encoding, vault)
+
+
+def test_errors_of_one_block_twice_are_refused(tmp_path: Path) -> None:
+    """In place of another's: a unit would move the sum of rates twice."""
+    plan, encoding, vault, blocks = split_in(tmp_path, aside=0.3)
+    errors = [
+        world.units_teachers.measure(block, plan.teachers, encoding, vault, f"measured/people/{at}")
+        for at, block in enumerate(blocks)
+    ]
+    world.opened(world.Exact("errors", (tuple(errors),)), vault)
+    with pytest.raises(world.NotVerified, match="added twice"):
+        world.opened(world.Exact("errors", ((errors[0], errors[0]),)), vault)
+
+
+def test_a_block_of_the_secret_subset_chooses_labels_once(tmp_path: Path) -> None:
+    """Twice, each of its units would count two errors in the choice."""
+    plan, encoding, vault, blocks = split_in(tmp_path, share=0.5)
+    space = world.hypothesis_class("stumps", columns=[0], grid=[[-1.0, 0.0, 1.0]])
+    settings = world.Relabelling(hypotheses="stumps", features=("size",), grid="6f", share=0.5, epsilon=1, delta=1e-6)
+    given = (plan.teachers, encoding, space, settings, vault, "relabelled/people/here", bytes(32))
+    world.units_relabel.relabel([block.rows for block in blocks], *given)
+    with pytest.raises(world.NotVerified, match="choose twice"):
+        world.units_relabel.relabel([blocks[0].rows, blocks[0].rows], *given)
 
 
 VOTES: dict[str, Any] = {
@@ -131,6 +180,13 @@ def test_a_voter_votes_once_on_each_row_whatever_it_says(vote: str) -> None:
     X, counts = np.zeros((5, 1), np.float32), np.zeros((5, 2), np.uint32)
     world.add_votes(counts, [world.Teacher(Voter(), 1), world.Teacher(None, 0)], X)
     assert counts.sum(axis=1).tolist() == [2] * 5
+
+
+def test_votes_on_the_rows_of_another_domain_are_refused(tmp_path: Path) -> None:
+    """As if its teachers were those of another session: their units would pay nothing."""
+    case = make_case(tmp_path / "home", STABLE)
+    case.votes[0] = write(case.door, "votes/other/0.arrow", world.votes_schema(2), counts_of(0))
+    refused(case, "another domain")
 
 
 @pytest.mark.parametrize("planted", ["one voter twice", "one voter less", "a row less", "a row more"])
@@ -208,14 +264,29 @@ def test_a_question_that_its_round_did_not_pay_for_is_refused(rounds: Rounds) ->
     refuses(rounds, rounds.step(0, asked, [sums]), "paid for")
 
 
-def test_less_noise_than_the_session_was_opened_with_is_refused(tmp_path: Path, rounds: Rounds) -> None:
-    quiet = TALLIES.with_(rounds=tuple(each.with_(scale=each.scale / 2) for each in TALLIES.rounds))
-    asked = question(0, None)
-    step = rounds.step(0, asked, rounds.blocks(0, asked), quiet)
-    refuses(rounds, step, "another mechanism")
+class Silent(world.Tallies):
+    """It records what it should, and adds no noise."""
+
+    def release(self, number: int, sums: world.Ints, source: world.RandomSource) -> world.Ints:  # noqa: ARG002
+        return sums
+
+
+def test_the_mechanism_on_record_draws_whatever_an_ask_has(
+    tmp_path: Path, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of less noise, and one that says it is the session's and adds none."""
+    true, scales, asked = world.mechanisms_noise.gaussian, list[float](), question(0, None)
+
+    def drawn_at(scale: float, size: int) -> world.Ints:
+        scales.append(scale)
+        return true(scale, size)
+
+    monkeypatch.setattr(world.mechanisms_noise, "gaussian", drawn_at)
+    step = rounds.step(0, asked, rounds.blocks(0, asked), Silent.model_validate(TALLIES.model_dump(mode="json")))
+    world.release(rounds.door, rounds.session, [step])
     case = make_case(tmp_path / "votes", NOISY)
-    with pytest.raises(world.NotVerified, match="another mechanism"):
-        files_of(case.door, case.session, labels_by(NOISY.with_(scale=1.0)), case.batches, case.votes_on)
+    files_of(case.door, case.session, labels_by(NOISY.with_(scale=1.0)), case.batches[:1], case.votes_on)
+    assert scales == [TALLIES.rounds[0].scale, NOISY.scale]
 
 
 def test_a_step_that_says_it_is_another_is_refused(rounds: Rounds) -> None:
@@ -305,6 +376,19 @@ def test_a_session_is_charged_what_its_settings_cost_whatever_its_ask_states(tmp
     )
     for term in ("reserved", "per_refusal", "epsilon", "delta", "cutoff", "queries"):
         assert getattr(planted, term) == getattr(honest, term)
+
+
+def test_sessions_that_are_no_seasons_are_charged_one_by_one(tmp_path: Path) -> None:
+    """Of a stream's seasons a domain pays the largest alone, since each asks other units; an ask may say it is one."""
+
+    class Free(Asked):
+        stream = "s"
+
+    door = world.Stores.of(tmp_path)
+    for _ in range(2):
+        session = world.reserve_session(door, PLAN, Free(DRAWN["tallies"]), ENCODING, [], new_session=True)
+        door.ledger.settle(session.id, give_back=False)
+    assert door.ledger.total("d") == session.reserved.times(2)
 
 
 def test_a_session_that_is_charged_to_other_units_than_it_reads_draws_nothing(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Case:
         return self.votes[self.batches.index(batch)]
 
     def recount(self, at: int, counts: world.Ints) -> None:
-        self.votes[at] = write(self.door, f"votes/changed-{at}.arrow", world.votes_schema(2), counts)
+        self.votes[at] = write(self.door, f"votes/d/changed-{at}.arrow", world.votes_schema(2), counts)
 
 
 def write(door: world.Stores, path: str, schema: pa.Schema, columns: world.Ints) -> world.Ref:
@@ -64,7 +64,7 @@ def make_case(home: Path, mechanism: world.Mechanism) -> Case:
     for at in range(3):
         rows = write(door, f"public/{at}.arrow", pa.schema([("x", pa.int64())]), np.arange(ROWS).reshape(-1, 1) + at)
         case.batches.append(world.PublicBatch(ref=rows, first=at * ROWS, rows=ROWS))
-        case.votes.append(write(door, f"votes/{at}.arrow", world.votes_schema(2), counts_of(at)))
+        case.votes.append(write(door, f"votes/d/{at}.arrow", world.votes_schema(2), counts_of(at)))
     return case
 
 

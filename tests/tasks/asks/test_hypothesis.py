@@ -29,7 +29,7 @@ def counted(plan: world.Plan, vault: world.Vault) -> tuple[world.HypothesisAsk, 
     batches = world.stage_public(plan.path("public"), encoding, vault, "public", 1000)
     ask = world.HypothesisAsk.of(plan, encoding, batches, vault)
     rows = world.PrivateRows(plan, encoding, vault, world.derive(vault.secret("domains/people"), "split"))
-    return ask, np.load(io.BytesIO(vault.read(world.count_errors(rows, ask.candidates, world.encode, "counts"))))
+    return ask, np.load(io.BytesIO(vault.read(world.count_errors(rows, ask.candidates, "counts"))))
 
 
 def of_labels(folder: Path, private: pl.DataFrame, unit: str | None) -> Counts:

@@ -67,7 +67,7 @@ def counted(plan: world.Plan, door: world.Stores) -> world.Ref:
     encoding = world.learn_encoding(plan)
     key = world.derive(door.vault.make_secret("domains/d"), "split")
     return world.count_units(
-        world.PrivateRows(plan, encoding, door.vault, key), world.Confusion((by_sign, world.encode), 2), "tested/d/1"
+        world.PrivateRows(plan, encoding, door.vault, key), world.Confusion((by_sign, None), 2), "tested/d/1"
     )
 
 
@@ -99,7 +99,7 @@ def errors_counted(plan: world.Plan, door: world.Stores) -> NDArray[np.int64]:
 
     encoding, key = world.learn_encoding(plan), world.derive(bytes(32), "split")
     assert encoding.bounds is not None
-    counts = world.NumberErrors((says, world.encode), encoding.bounds, 4.5, key)
+    counts = world.NumberErrors((says, None), encoding.bounds, 4.5, key)
     ref = world.count_units(world.PrivateRows(plan, encoding, door.vault, key), counts, "tested/d/3")
     return np.frombuffer(door.vault.read(ref), "<i8").reshape(2, -1)
 

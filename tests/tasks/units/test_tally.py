@@ -57,7 +57,7 @@ class Counted:
         blocks = world.gather(coding, f"units/d/{self.times}")
         assert len(blocks) == world.BLOCKS
         given = [([block], self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]
-        sums = [world.count(*each, self.asked.completed) for each in given]
+        sums = [world.count(*each, self.asked) for each in given]
         return world.total_of(sums, self.vault)
 
 
