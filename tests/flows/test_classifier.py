@@ -64,8 +64,8 @@ class Told(world.ConcordClassifier):
     def _tables(self) -> dict[str, Any]:
         return world.PlanFacts(label="label", classes=self.known_, domain="checks", rows=100).frame_plan(Path("none"))
 
-    def _declared(self, _: dict[str, Any]) -> list[Any]:
-        return self.known_
+    def _target(self, y: Any, tables: dict[str, Any]) -> pl.Series:
+        return super()._target(y, {"data": {**tables["data"], "classes": self.known_}})
 
 
 class ToldNumber(world.ConcordRegressor):
@@ -93,7 +93,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("model", "contrary", "passing"),
     [
-        (Told(classes=[0, 1], rows=100), world.CONTRARY, 40),
+        (Told(rows=100), world.CONTRARY, 40),
         (ToldNumber(bounds=[-1e4, 1e4], rows=100), world.CONTRARY_OF_NUMBERS, 35),
     ],
 )
