@@ -4,9 +4,9 @@
 
 The file is in the home, or in the object store that CONCORD_RESULTS names, which is trusted no more than a disk.
 
-KEY is a keyed digest of the stage's name, its version and every argument it is given. The record is Prefect's own:
-small references and released figures, which decide what is read next. It names its serializer, which could be one that
-runs code; so nothing but JSON is ever sealed, and nothing without a seal is parsed.
+KEY is a keyed digest of the stage's name, its version, the type it returns and every argument it is given. The record
+is Prefect's own: small references and released figures, which decide what is read next. It names its serializer, which
+could be one that runs code; so nothing but JSON is ever sealed, and nothing without a seal is parsed.
 
 Assumes      the vault's key is secret; a stage computes from its arguments and the home's secrets alone, and its
              version changes with its code

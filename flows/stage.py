@@ -95,8 +95,10 @@ class Described:
         return given | {"plan": only(given["plan"], *self.reads)} if self.reads else given
 
     def call(self, home: Path, arguments: Call) -> Call:
-        """The arguments of the task, with the place in that home that their key names."""
-        key = key_of(home, self.name, str(self.task.version), arguments)
+        """The arguments of the task, with the place in that home that their key names: not that of a record of another
+        type, or of one that has moved since, which could not be read back."""
+        version = f"{self.task.version} {self.signature.return_annotation}"
+        key = key_of(home, self.name, version, arguments)
         return {"place": self.signature.parameters["place"].annotation(home, key), **arguments}
 
 

@@ -109,6 +109,19 @@ def test_changing_any_field_of_an_argument_changes_the_key(whole: Any, others: d
     assert len({json.dumps(world.digested(each)) for each in found}) == 1 + len(others)
 
 
+def test_a_result_of_another_type_or_of_one_that_moved_has_another_key(tmp_path: Path) -> None:
+    """A cached record names its type by its module: of a moved one, a run that was paid got plain JSON."""
+
+    def keyed(returned: type) -> str:
+        def work(place: world.PublicPlace) -> Any: ...
+
+        work.__annotations__["return"] = returned
+        return key(world.stage("code")(work), tmp_path)
+
+    here, there = (type("Rows", (), {"__module__": module}) for module in ("concord.tasks.units", "concord.tasks.asks"))
+    assert keyed(here) == keyed(here) != keyed(there)
+
+
 def test_a_value_that_no_key_can_digest_is_refused() -> None:
     for odd in (Path("a"), b"a", {1: 2}, {"a"}, object()):
         with pytest.raises(TypeError, match="its key can digest"):
@@ -240,12 +253,12 @@ def test_no_argument_is_searched_and_each_is_in_the_key(way: str, home: Path) ->
     assert found[0] == found[1] == found[2] != found[3]
     assert not SEARCHED
     assert {kind for kind, _ in RAN} == {Cuts}
-    keys = [key for _, key in RAN if key]
+    keys = [taken for _, taken in RAN if taken]
     match way:
         case "a part of a stage":
             assert len(RAN) == 8  # it is in no cache
         case "a stage of one task":
-            assert keys == [world.key_of(home, "code", "1", {"cuts": [cut, 1.5]}) for cut in (0.5, 0.5, 0.25)]
+            assert keys == [key(once, home, cuts=[cut, 1.5]) for cut in (0.5, 0.5, 0.25)]
         case _:
-            parts = [{"part": part, "cuts": [cut, 1.5]} for cut in (0.5, 0.5, 0.25) for part in (0, 1)]
-            assert sorted(keys) == sorted(world.key_of(home, "tally", "1", call) for call in parts)
+            parts = ({"part": part, "cuts": [cut, 1.5]} for cut in (0.5, 0.5, 0.25) for part in (0, 1))
+            assert sorted(keys) == sorted(key(each, home, **call) for call in parts)
