@@ -177,7 +177,7 @@ def class_probabilities(model: Any, X: Any, classes: Sequence[str]) -> NDArray[n
 
 
 def ranking(of_class: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str, Estimate]:
-    """AUC and average precision of one class, whose rows are `own` and whose probabilities are `odds` (rows,)."""
+    """AUC and average precision of one class, whose rows are `of_class` and whose probabilities are `odds` (rows,)."""
     if of_class.all() or not of_class.any():
         return {}
     precision, rows = round(float(average_precision_score(of_class, odds)), PROBABILITY_DIGITS), int(of_class.sum())

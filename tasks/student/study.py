@@ -111,7 +111,7 @@ def fit_student(
 
 
 def _fitted_to(
-    taught: Iterable[tuple[PublicBatch, tuple[Used, Targets]]],
+    lessons_by_batch: Iterable[tuple[PublicBatch, tuple[Used, Targets]]],
     rows: int,
     plan: StudentPlan,
     encoding: Encoding,
@@ -122,16 +122,16 @@ def _fitted_to(
     One batch is in memory at a time. If MOST_CELLS has no room for all rows, an even sample of them is used.
     """
     most = min(rows, MOST_CELLS // (encoding.width + 2 * len(encoding.classes)))
-    X, targets, first, done = np.empty((most, encoding.width), dtype=np.float32), list[Targets](), 0, 0
-    for batch, (used, scored) in taught:
-        kept = even_sample(first, len(scored), rows, most)
-        targets.append(scored[kept])
+    X, kept_targets, first, done = np.empty((most, encoding.width), dtype=np.float32), list[Targets](), 0, 0
+    for batch, (used, targets) in lessons_by_batch:
+        kept = even_sample(first, len(targets), rows, most)
+        kept_targets.append(targets[kept])
         if kept.any():
             places = np.flatnonzero(used)[kept]
             X[done : done + len(places)] = encode(read_frame(batch.ref, staged)[places], encoding)
             done += len(places)
-        first += len(scored)
-    return published_student(encoding, fitted(plan, X, np.concatenate(targets), encoding.classes))
+        first += len(targets)
+    return published_student(encoding, fitted(plan, X, np.concatenate(kept_targets), encoding.classes))
 
 
 def even_sample(first: int, size: int, total: int, most: int) -> Used:
