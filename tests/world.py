@@ -177,7 +177,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.data.csv_files import csv_names, find_format, read_rows, words_of
     from concord.tasks.data.encode import (
-        VOCABULARY, as_declared, exact_sum, grouping, labelled_rows, learn_column, learn_columns, learn_encoding,
+        VOCABULARY, as_declared, grouping, labelled_rows, learn_column, learn_columns, learn_encoding,
         public_features, read_frame, reading_columns, reading_encoding, stage_public,
         systematic_sample, write_frame
     )

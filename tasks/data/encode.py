@@ -93,29 +93,14 @@ def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
         numbers = np.sort(numbers_of(cells.drop_nulls(), kind))
         log = abs(pl.Series(numbers).skew() or 0) > SKEWED
         values = signed_log(numbers) if log else numbers
-        mean = exact_sum(values) / len(values)
-        scale = math.sqrt(exact_sum(np.square(values - mean)) / len(values)) or 1.0
+        mean = math.fsum(values.tolist()) / len(values)
+        scale = math.sqrt(math.fsum(np.square(values - mean).tolist()) / len(values)) or 1.0
         fill, low, high = (float(values[at]) for at in (len(values) // 2, 0, -1))
         public: dict[str, Any] = {"mean": mean, "scale": scale, "fill": fill, "low": low, "high": high}
         return Scaled(kind=kind, name=name, log=log, missing=missing, **public)
     counts = cells.drop_nulls().value_counts().sort("count", name, descending=[True, False])
     rare = counts.height > VOCABULARY
     return OneHot(name=name, vocabulary=tuple(counts[name].head(VOCABULARY)), missing=missing or rare)
-
-
-def exact_sum(numbers: NDArray[np.float64]) -> float:
-    """What `math.fsum` gives of an array of finite numbers, their exact sum rounded once, in a quarter of its time.
-
-    The leading bits of all numbers, so many that they add up without rounding, are taken off until nothing is left
-    (Rump, Ogita & Oishi 2008, Accurate floating-point summation, part I).
-    """
-    sums = list[float]()
-    while largest := np.abs(numbers).max(initial=0.0):
-        above = math.ldexp(1.0, math.frexp(largest)[1] + len(numbers).bit_length())
-        leading = (numbers + above) - above
-        sums.append(float(leading.sum()))
-        numbers = numbers - leading
-    return math.fsum(sums)
 
 
 def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.DataFrame:

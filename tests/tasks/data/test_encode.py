@@ -1,15 +1,12 @@
 """Encode: rules for a cell that look at that cell alone, statistics that are public, and matrices by hand."""
 
 import datetime
-import math
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests import world
 from tests.support.sentences import facts
@@ -93,14 +90,6 @@ def test_skewed_numbers_are_encoded_by_their_logarithm(tmp_path: Path) -> None:
     assert np.allclose((logged.low, logged.fill, logged.high), (-np.log(10), 0, np.log(100_000)))
     matrix = world.encode(world.cast_rows(pl.DataFrame({"even": [0.0], "skewed": [-9.0]}), encoding), encoding)
     assert np.isclose(matrix[0, 1], (logged.low - logged.mean) / logged.scale)
-
-
-NUMBERS = st.floats(-1e200, 1e200) | st.floats(-1, 1) | st.sampled_from([1e16, -1e16, 1.0, 2.0**-53, 5e-324])
-
-
-@given(st.lists(NUMBERS, max_size=50))
-def test_a_sum_is_the_exact_one_rounded_once(numbers: list[float]) -> None:
-    assert world.exact_sum(np.array(numbers)) == math.fsum(numbers)
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
