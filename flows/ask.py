@@ -21,7 +21,7 @@ from concord.flows.admit import admit, begin, open_together
 from concord.flows.console import err
 from concord.flows.home import plan_and_home
 from concord.flows.operation import PlanOrFile, operation
-from concord.flows.private_stages import StudentFile, blocks, count_units, measure, split
+from concord.flows.private_stages import StudentFile, count_units, measure, split
 from concord.flows.public_stages import encode
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure
@@ -89,8 +89,8 @@ def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Q
         return ExactNumbers(digests, ())
 
     (opened,), _ = open_together(run, [admitted], [count])
-    by_block, session = blocks(run.plan, shards), opened.session.id
-    run.stages.uncached("ask", lambda: (ask_shards(run.stores, session, question, by_block, encoding), False))
+    session = opened.session.id
+    run.stages.uncached("ask", lambda: (ask_shards(run.stores, session, question, shards, encoding), False))
     return opened.session
 
 
@@ -159,7 +159,7 @@ def estimate(
 
         def errors(admitted: Admitted[Any], private: PrivateFiles) -> ExactNumbers:
             shards = split(run, run.plan, private.read_by(public.encoding), aside=share)
-            files = measure(run, blocks(run.plan, shards), run.plan, public.encoding)
+            files = measure(run, shards, run.plan, public.encoding)
             digests = [ref.digest for ref in files]
             check_ensemble(run.stores, admitted.session, digests)
             return ExactNumbers(digests, files, steps=partial(admitted.ask.steps, exact=files))

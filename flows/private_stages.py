@@ -35,20 +35,12 @@ from concord.tasks.units import sums as units_sums
 from concord.tasks.units import teachers as units_teachers
 from concord.tasks.units.counts import Confusion, NumberErrors, Predictor
 from concord.tasks.units.relabel import RelabelledRows
-from concord.tasks.units.teachers import Block
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
 """Fields of the plan that determine the private rows and their units."""
 
 
-def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
-    """The blocks of shards in those files."""
-    count, size = plan.teachers.count, plan.teachers.block
-    firsts = range(0, count, size)
-    return [Block((first, min(first + size, count)), rows) for first, rows in zip(firsts, files, strict=True)]
-
-
-@stage("split", version=2, reads=(*UNITS, "teachers.count", "teachers.block"))
+@stage("split", version=3, reads=(*UNITS, "teachers.count", "teachers.block"))
 def split(
     place: PrivatePlace, plan: Plan, private: PrivateInput, *, share: float | None = None, aside: float | None = None
 ) -> list[Ref]:
@@ -57,7 +49,7 @@ def split(
     return list(units_split.split(private.at(place, plan), folder, share, aside))
 
 
-@stage("relabel", version=2, reads=("privacy.domain", "teachers.count", "teachers.block"))
+@stage("relabel", version=3, reads=("privacy.domain",))
 def relabel(
     place: PrivatePlace,
     plan: Plan,
@@ -69,31 +61,31 @@ def relabel(
     """Label the secret subset by one hypothesis, chosen once; one file a block of shards."""
     domain, vault = plan.privacy.domain, place.vault
     folder, secret = f"relabelled/{domain}/{place.key[:24]}", derive(vault.secret(f"domains/{domain}"), "resample")
-    return units_relabel.relabel(shards, plan.teachers, encoding, space, settings, vault, folder, secret)
+    return units_relabel.relabel(shards, encoding, space, settings, vault, folder, secret)
 
 
-@mapped("teach", reads=("teachers.estimator", "teachers.params"))
-def teach(place: PrivatePlace, block: Block, plan: Plan, encoding: Encoding) -> Ref:
+@mapped("teach", version=2, reads=("teachers.estimator", "teachers.params"))
+def teach(place: PrivatePlace, block: Ref, plan: Plan, encoding: Encoding) -> Ref:
     """Train one teacher per shard, for one block of shards."""
-    path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}"
+    path = f"teachers/{owner(block)}/{place.key}"
     return units_teachers.teach(block, plan.teachers, encoding, place.vault, path)
 
 
-@mapped("poll")
+@mapped("poll", version=2)
 def poll(place: PrivatePlace, batch: PublicBatch, teachers: Sequence[Ref], encoding: Encoding) -> Ref:
     """Count all teachers' votes on one batch of public rows."""
     path = f"{votes_folder(place.vault, teachers)}/{place.key}"
     return units_teachers.poll(batch, tuple(teachers), encoding, place.vault, path)
 
 
-@mapped("measure", version=2, reads=("teachers.estimator", "teachers.params"))
-def measure(place: PrivatePlace, block: Block, plan: Plan, encoding: Encoding) -> Ref:
+@mapped("measure", version=3, reads=("teachers.estimator", "teachers.params"))
+def measure(place: PrivatePlace, block: Ref, plan: Plan, encoding: Encoding) -> Ref:
     """Test the teachers of one block of shards on the rows set aside in each."""
-    path = f"measured/{owner(block.rows)}/{place.key[:20]}/{block.shards[0]:06d}"
+    path = f"measured/{owner(block)}/{place.key}"
     return units_teachers.measure(block, plan.teachers, encoding, place.vault, path)
 
 
-@stage("count", version=2, reads=(*UNITS, "student", "privacy.epsilon"))
+@stage("count", version=3, reads=(*UNITS, "student", "privacy.epsilon"))
 def count(place: PrivatePlace, plan: Plan, private: PrivateInput, batches: Sequence[PublicBatch]) -> Ref:
     """Count the errors of every candidate for the student on the private rows, except those of erased units."""
     candidates = asks_hypothesis.HypothesisAsk.of(plan, private.encoding, batches, place.vault.staged).candidates
@@ -101,13 +93,13 @@ def count(place: PrivatePlace, plan: Plan, private: PrivateInput, batches: Seque
     return units_counts.count_errors(private.at(place, plan), candidates, folder)
 
 
-@stage("gather", version=3, reads=UNITS)
+@stage("gather", version=4, reads=UNITS)
 def gather(place: PrivatePlace, plan: Plan, private: PrivateInput, codes: Codes) -> list[Ref]:
     """Write private rows as codes and classes, whole units together."""
     return gather_in(f"units/{plan.privacy.domain}/{place.key[:16]}", place, plan, private, codes)
 
 
-@stage("gather", version=3, reads=UNITS)
+@stage("gather", version=4, reads=UNITS)
 def recode(place: PrivatePlace, plan: Plan, private: PrivateInput, codes: Codes, units: Sequence[Ref]) -> list[Ref]:
     """Write private rows by codes learned from released rounds, in the folder of `units`' sums, to go with them."""
     return gather_in(f"{sums_folder(units[0])}/{place.key[:16]}", place, plan, private, codes)
@@ -132,7 +124,7 @@ def gather_part(
     return step(units_blocks.Coding(private.at(place, plan), codes), *call)
 
 
-@mapped("tally")
+@mapped("tally", version=2)
 def sum_block(
     place: PrivatePlace, block: Ref, question: Mapping[str, Any], codes: Codes | None = None, grid: Codes | None = None
 ) -> Ref:
@@ -174,7 +166,7 @@ class StudentFile:
         return student_model.load(place.published(self.ref), self.estimator)["student"].predict, self.codes
 
 
-@stage("try", reads=UNITS)
+@stage("try", version=2, reads=UNITS)
 def count_units(
     place: PrivatePlace, plan: Plan, private: PrivateInput, student: StudentFile, constant: float | None = None
 ) -> Ref:

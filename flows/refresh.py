@@ -52,7 +52,6 @@ from concord.tasks.asks.stream import (
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.door.admit import claim, opening_of, planned_domain, sessions_for
-from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.door.door import Step
 from concord.tasks.door.keys import ready_stream
 from concord.tasks.mechanisms.contributions import RoundQuestion
@@ -67,21 +66,29 @@ from concord.tasks.units.sums import count
 from concord.tasks.units.units import names_held
 
 
-@stage("gather", reads=UNITS)
+@stage("gather", version=2, reads=UNITS)
 def arrive(
-    place: PrivatePlace, plan: Plan, private: PrivateInput, codes: Codes, stream: str, before: Sequence[Ref]
+    place: PrivatePlace,
+    plan: Plan,
+    private: PrivateInput,
+    codes: Codes,
+    stream: str,
+    before: Sequence[Ref],
+    period: int,
 ) -> list[Ref]:
-    """Write the rows of a period's new units as codes and classes: BLOCKS files; and the names of all units so far.
+    """Write the rows of a period's new units, of whom there may be none, as codes and classes: BLOCKS files; and the
+    names of all units so far.
 
     before  files of the names of all units up to the period before
+    period  its number in its stream
     """
     rows, folder = private.at(place, plan), f"{plan.privacy.domain}/{stream}/{place.key[:16]}"
-    arriving = Arriving(private.table, arrivals_key(rows.vault, stream), before, f"arrived/{folder}")
+    arriving = Arriving(private.table, stream, period, before, f"arrived/{folder}")
     blocks = gather(Coding(rows, codes, arriving), f"units/{folder}")
     return [*blocks, *arriving.names]
 
 
-@mapped("tally")
+@mapped("tally", version=2)
 def tally_period(
     place: PrivatePlace,
     at: int,
@@ -90,8 +97,8 @@ def tally_period(
     domain: str,
     session: str,
 ) -> Ref:
-    """The sum over a period's new units, of whom there may be none, that answers the question at that place. It stays
-    as long as the season, while the blocks go once the period is released."""
+    """The sum over a period's new units that answers the question at that place. It stays as long as the season, while
+    the blocks go once the period is released."""
     question, path = RoundQuestion.from_record(dict(questions[at])), f"sums/{domain}/{session}/{place.key}.npy"
     return count(blocks, question, place.vault, path)
 
@@ -149,7 +156,7 @@ class Periods:
         stores = self.run.stores
         counted = list(periods_counted(stores.vault, session))
         if due is not None:
-            made = self._count(session, due, _names_of([*self._past, *counted]))
+            made = self._count(session, due, [*self._past, *counted])
             if contents_by_place(self.run.plan, stores.vault, due.files) != due.files:
                 raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
             counted.append(keep_counted(stores.vault, session, session.asked, made))
@@ -170,10 +177,10 @@ class Periods:
         if not run.erased:
             return []  # which stops
         err.print(f"{'erased':>8} the season is counted again without the units that were")
-        sums, before = [], _names_of(self._past)
+        again = list[PeriodCounts]()
         for period in counted:
-            made = self._count(session, period.period, before)
-            sums, before = [*sums, made.sums], made.names
+            again.append(self._count(session, period.period, [*self._past, *again]))
+        sums = [period.sums for period in again]
         keep_again(vault, session, erased, sums)
         return sums
 
@@ -196,16 +203,14 @@ class Periods:
         vault = self.run.stores.vault
         return [period for season in self.ended for period in islice(periods_counted(vault, season), season.batches)]
 
-    def _count(self, session: Session, period: Period, before: Sequence[Ref]) -> PeriodCounts:
-        run, vault = self.run, self.run.stores.vault
-        arrived, names = list[Ref](), tuple(before)
-        if period.files:
-            private = PrivateInput(table_of(run.plan, vault, period), self.beginning.encoding, run.erased)
-            arrived = arrive(run, run.plan, private, self.ask.coded, session.stream, names)
-            names = tuple(arrived[BLOCKS:])
+    def _count(self, session: Session, period: Period, before: Sequence[PeriodCounts]) -> PeriodCounts:
+        """The sums of a period after those."""
+        run, erased = self.run, self.run.erased
+        private = PrivateInput(table_of(run.plan, run.stores.vault, period), self.beginning.encoding, erased)
+        arrived = arrive(run, run.plan, private, self.ask.coded, session.stream, _names_of(before), len(before))
         questions = [question.record() for question in self.ask.questions]
         sums = tally_period(run, range(len(questions)), questions, arrived[:BLOCKS], session.domain, session.id)
-        return PeriodCounts(period=period, sums=tuple(sums), names=names, erased=len(run.erased))
+        return PeriodCounts(period=period, sums=tuple(sums), names=tuple(arrived[BLOCKS:]), erased=len(erased))
 
 
 def check_periods(session: Session, counted: Sequence[PeriodCounts]) -> None:

@@ -15,7 +15,7 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.admit import Opened
-from concord.flows.private_stages import blocks, poll, relabel, split, teach
+from concord.flows.private_stages import poll, relabel, split, teach
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.steps import Learned, rehearse_published
 from concord.tasks.asks.hypothesis_space import candidates
@@ -52,7 +52,7 @@ def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateF
         shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
     private_digests = training(plan, shards)
     check_ensemble(run.stores, admitted.session, private_digests)
-    return ExactNumbers(private_digests, teach(run, blocks(plan, shards), plan, encoding), relabelled)
+    return ExactNumbers(private_digests, teach(run, shards, plan, encoding), relabelled)
 
 
 def release(run: RunContext, opened: Opened[VotesAsk]) -> Learned:

@@ -37,7 +37,7 @@ BESIDE = {
 }
 """Files of those folders that no guarantee hangs on."""
 CORE = {path for path in HOUSE.rooms if path.startswith(FOLDERS)} - BESIDE.keys() | NAMED
-CEILING = 8_870
+CEILING = 9_002
 """Lines of the core. The aim is 4,500: more than it today is a decision that somebody sees here."""
 
 VALUES = {
@@ -52,8 +52,8 @@ ROWS_ARE_READ = {
     "tasks/units/counts.py": {"codes", "matrix"},
     "tasks/units/identifiers.py": {"concord_student"},
     "tasks/units/parts.py": {"tables"},
-    "tasks/units/relabel.py": {"encode", "matrix"},
-    "tasks/units/split.py": {"cells", "encode", "matrix", "sources", "tables"},
+    "tasks/units/relabel.py": {"matrix"},
+    "tasks/units/split.py": {"cells", "matrix", "sources", "tables"},
     "tasks/units/sums.py": {"codes", "grid"},
     "tasks/units/teachers.py": {"encode", "matrix"},
     "tasks/units/units.py": {"cells", "files", "tables"},

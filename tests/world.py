@@ -150,7 +150,7 @@ if TYPE_CHECKING:
     from concord.tasks.asks.kinds import (
         asks_shards, delta_of, looks_before, mechanism_of, outcomes_of, remarks_of
     )
-    from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, check_code, keep_answers
+    from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, answers_path, check_code
     from concord.tasks.asks.sketch import SketchAsk
     from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, counted_again, keep_counted, periods_counted
     from concord.tasks.asks.student_test import StudentTestAsk
@@ -345,7 +345,7 @@ if TYPE_CHECKING:
     )
     from concord.tasks.units.linear import LACKS, LINEAR, LinearTeachers, weights_of
     from concord.tasks.units.teachers import (
-        answers, Block, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, measure, poll,
+        answer, Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, load_teachers, measure, poll,
         teach, votes_schema
     )
     from concord.tasks.units.blocks import (
@@ -359,7 +359,8 @@ if TYPE_CHECKING:
     from concord.tasks.units.relabel import RelabelledRows, relabel, resampled
     from concord.tasks.units.spill import SPILLS, spilling
     from concord.tasks.units.split import ASIDE, SHARD, one_row_a_unit, split, with_public
-    from concord.tasks.units.sums import count, keep_sums, total_of
+    from concord.tasks.units.provenance import LENGTH, Provenance, read_made, read_shards
+    from concord.tasks.units.sums import count, keep_sums, summed
     from concord.tasks.units.units import (
         NOBODY, UNIT, Erased, PrivateRows, keyed_bits, names_held, private_table, rows_with_units,
         sampled, shards_of, unit_names

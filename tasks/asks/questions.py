@@ -26,7 +26,7 @@ import numpy as np
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref, canonical_json
+from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asking.questions import Question, answer_of, forking_helper
@@ -36,7 +36,8 @@ from concord.tasks.door.exact import Exact
 from concord.tasks.mechanisms.calibration import calibrated_stable
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.units.teachers import Block, answers
+from concord.tasks.units.provenance import read_made
+from concord.tasks.units.teachers import answer
 
 ANSWER_FORMAT = "concord answer 2"
 ANSWER_FILE = "answers/answer-{:05d}.json"
@@ -118,7 +119,7 @@ class QuestionsAsk(Ask[SingleRelease | StableVoting]):
         if recorded is not None and recorded.outcome is not None:
             yield self._step(ShardAnswers(name, "", None))
             return
-        kept = stores.vault.find(_kept(stores.vault, session.id, name))
+        kept = stores.vault.find(answers_path(stores.vault, session.id, name))
         if kept is None:
             raise NotVerified(f"what shards answered to question {name!r} of session {session.id} is not in the vault")
         yield self._step(ShardAnswers.read(stores.vault, kept))
@@ -145,7 +146,7 @@ class ShardAnswers:
     @classmethod
     def read(cls, vault: Vault, ref: Ref) -> "ShardAnswers":
         """What a file of the vault holds the answers to."""
-        kept = json.loads(vault.read(ref))
+        kept = json.loads(bytes(read_made(ref, vault)[1]))
         return cls(kept["question"], kept["code"], ref)
 
     def result(self, drawn: Drawn) -> dict[str, Any]:
@@ -163,19 +164,12 @@ class ShardAnswers:
         }
 
 
-def keep_answers(vault: Vault, session: str, question: Question, answers: Sequence[str]) -> Ref:
-    """Store the shards' answers to a question that is not begun yet, replacing earlier ones."""
-    kept = {"question": question.name, "code": question.code, "answers": list(answers)}
-    with vault.create(_kept(vault, session, question.name)) as sink:
-        sink.write(canonical_json(kept).encode())
-    return sink.ref
-
-
-def ask_shards(stores: Stores, session: str, question: Question, blocks: Sequence[Block], encoding: Encoding) -> Ref:
-    """Ask every shard of these blocks, and store their answers as `keep_answers` does."""
+def ask_shards(stores: Stores, session: str, question: Question, blocks: Sequence[Ref], encoding: Encoding) -> Ref:
+    """Ask every shard of these blocks a question that is not begun yet, and store their answers in place of earlier
+    ones."""
+    path, about = answers_path(stores.vault, session, question.name), {"question": question.name, "code": question.code}
     with forking_helper() as helper:
-        answered = answers(partial(answer_of, helper, question.portable), blocks, encoding, stores.vault)
-    return keep_answers(stores.vault, session, question, answered)
+        return answer(partial(answer_of, helper, question.portable), blocks, encoding, stores.vault, path, about)
 
 
 def check_code(question: Question, released: bytes, session: str) -> bool:
@@ -205,5 +199,6 @@ def _pending(stores: Stores, session: str) -> Iterator[ShardAnswers]:
     raise NotVerified(f"session {session} has a question begun, and what shards answered to it is not in the vault")
 
 
-def _kept(vault: Vault, session: str, question: str) -> str:
+def answers_path(vault: Vault, session: str, question: str) -> str:
+    """Where the answers of shards to a question lie in the vault."""
     return f"sessions/{session}/questions/{vault.digest('question', question)[:32]}.json"

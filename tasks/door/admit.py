@@ -28,7 +28,7 @@ from concord.tasks.door.randomness import commitment, session_key
 from concord.tasks.mechanisms.catalogue import recorded
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.units.parts import division_of
-from concord.tasks.units.units import names_held
+from concord.tasks.units.units import names_held, unit_of
 from concord.tasks.verify.recompute import SLACK, charge, least_delta, read_settings
 
 Asking = TypeVar("Asking", bound=Ask[Any])
@@ -193,11 +193,10 @@ def is_clean(stores: Stores, plan: Plan, learned: Session) -> bool:
 
 def terms_of(plan: Plan) -> dict[str, Any]:
     """What a domain promises that the plan names: unit, neighbours and cap."""
-    lifetime, secret = plan.privacy.lifetime, plan.privacy.secret
-    unit = "one row" if plan.data.unit is None else f"all rows with one {plan.data.unit}"
+    lifetime = plan.privacy.lifetime
     return {
-        "unit": unit if secret == "rows" else f"the labels of {unit}",
-        "neighbours": NEIGHBOURS[secret],
+        "unit": unit_of(plan),
+        "neighbours": NEIGHBOURS[plan.privacy.secret],
         "epsilon": lifetime.epsilon,
         "delta": lifetime.delta,
     }

@@ -18,16 +18,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.guarantee import unasked_in_words
-from concord.artifacts.home.vault import Vault, derive, owner
+from concord.artifacts.home.vault import Vault, owner
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-
-
-def arrivals_key(vault: Vault, stream: str) -> bytes:
-    """The key by which a stream knows the units that its seasons have asked."""
-    return derive(vault.secret(f"streams/{stream}"), "arrivals")
 
 
 def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:

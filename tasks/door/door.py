@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import PurePath
 from typing import Any
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.vault import derive, keyed_digest, owner
-from concord.artifacts.parts import EVERY
+from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.artifacts.stores import Stores
@@ -155,14 +155,14 @@ def _opened(stores: Stores, before: Session, step: Step, on_record: Batch | None
         raise NotVerified(f"the periods of session {before.id} are not those that its releases were drawn for")
     if any(batch.question_digest != question for batch in earlier):
         raise NotVerified(f"the questions of a season stay those of its first release: {NOTHING_DRAWN}")
-    if {owner(file) for group in step.exact.files for file in group} - {before.domain, before.id}:
-        raise NotVerified(f"session {before.id} is charged to another domain than its numbers are of: {NOTHING_DRAWN}")
     numbers = opened(step.exact, stores.vault)
-    if before.part not in (EVERY, numbers.part):
-        raise NotVerified(f"session {before.id} is charged to other units than its numbers are of: {NOTHING_DRAWN}")
+    seasons = takewhile(lambda other: other.id != before.id, stores.ledger.sessions(before.domain))
+    periods = sum(season.batches for season in seasons if before.stream and season.stream == before.stream)
+    mechanism: Any = recorded(before.mechanism)
+    numbers.check_made(mechanism, before, stores.ledger.domain_of(before).unit, periods)
     exact = digest_in(stores, before.id, "exact", *numbers.content)
     batch = Batch(index=index, first=first, rows=step.rows, question_digest=question, exact_digest=exact)
-    numbers.check(recorded(before.mechanism), step.asked, before, batch)
+    numbers.check(mechanism, step.asked, before, batch)
     return batch, numbers
 
 

@@ -11,8 +11,9 @@
 
 Assumes      files are those that `tasks.units` wrote; a mechanism is the one its session was opened with
 Guarantees   numbers are opened at the door, and handed to a mechanism and nothing else. Each form is checked first, by
-             facts that no row decides: every teacher voted once on a row, sums are those of the question that is asked,
-             which its round paid for, and every shard answered
+             facts that no row decides: they are made of what the session is charged for (`tasks.units.provenance`),
+             every teacher voted once on a row, and sums are those of the question that is asked, which its round paid
+             for
 Not covered  what the numbers are of: `tasks.units` bounds what a unit adds. Checked by tests/test_core.py and, with
              planted faults, tests/privacy/test_outside_the_core.py
 """
@@ -22,6 +23,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -29,12 +31,13 @@ import pyarrow as pa
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.parts import LEARNING, TEST
+from concord.artifacts.parts import EVERY
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import REFUSED, Ints, RandomSource
 from concord.tasks.mechanisms.queries import leaders, release_answers
+from concord.tasks.units.provenance import Provenance, read_made, whole
 from concord.tasks.units.sums import npy_bytes, question_digest, summed
 
 FormName = Literal["votes", "sums", "periods", "answers", "counts", "errors", "scores"]
@@ -60,12 +63,12 @@ class OpenedNumbers(ABC):
     """Numbers that were opened.
 
     keyed    whether what a keyed mechanism draws from them need not be kept
-    part     of the private units that `tasks.units` counts them from, if units are divided
+    made     how they were made, of each period
     content  of which the ledger has a keyed digest
     """
 
     keyed = False
-    part = LEARNING
+    made: Sequence[Provenance]
     content: Sequence[bytes | str]
 
     @abstractmethod
@@ -75,34 +78,53 @@ class OpenedNumbers(ABC):
     def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: B027
         """Raise NotVerified if the numbers are not those of the question, or if the step did not pay for it."""
 
+    def check_made(self, mechanism: Any, before: Session, unit: str, periods: int) -> None:
+        """Raise NotVerified if they are not made of what the session is charged for.
+
+        unit, periods   its domain's privacy unit, and the number of periods that seasons of its stream before it asked
+        """
+        charged = {
+            "domain": before.domain,
+            "unit": unit,
+            "stream": before.stream,
+            "subset": getattr(mechanism, "subset", ()),
+            **({} if before.part == EVERY else {"part": before.part}),
+            **({} if before.teachers == 0 else {"pieces": before.teachers}),
+        }
+        for made, (name, value) in [*product(self.made, charged.items()), (self.made[0], ("period", periods))]:
+            if (given := getattr(made, name)) != value:
+                facts = f"session {before.id} is charged for numbers of {name} {value!r}, and these are of {given!r}"
+                raise NotVerified(f"{facts}: {NOTHING_DRAWN}")
+
     def outcome(self, batch: Batch, file: Ref, drawn: Sequence[Ints]) -> BatchOutcome:  # noqa: ARG002
         """The outcome of the batch, released as that file: how many of its rows were answered, and refused."""
         return batch.released_as(file)
 
 
 def opened(exact: Exact, vault: Vault) -> OpenedNumbers:
-    """The numbers behind a handle, for the door alone. Raises NotVerified if a file is not what was written."""
-    groups = [[vault.read(file) for file in group] for group in exact.files]
+    """The numbers behind a handle, for the door alone. Raises NotVerified if a file is not what was written, or if they
+    are not those of each shard or block once."""
+    match exact.form:
+        case "sums":
+            return _Sums(*summed(exact.files[0], vault))
+        case "periods":
+            return _Periods([summed(files, vault) for files in exact.files], exact.record)
+    parts = [read_made(file, vault) for file in exact.files[0]]
+    made, content = whole([made for made, _ in parts]), b"".join(content for _, content in parts)
     match exact.form:
         case "votes":
-            return _Votes(read_votes(groups[0][0]))
-        case "sums":
-            return _Sums(groups[0])
-        case "periods":
-            return _Periods(groups, exact.record)
+            return _Votes(made, read_votes(content))
         case "answers":
-            return _Answers(json.loads(groups[0][0]))
+            return _Answers(made, json.loads(content))
         case "counts" | "errors" | "scores":
-            if len({file.path for file in exact.files[0]}) < len(exact.files[0]):
-                raise NotVerified(f"the {exact.form} of some shards would be added twice: {NOTHING_DRAWN}")
-            return _Numbers(exact.form, b"".join(groups[0]))
+            return _Numbers(made, exact.form, content)
 
 
 class _Votes(OpenedNumbers):
     keyed = True
 
-    def __init__(self, votes: Ints) -> None:
-        self.votes = votes
+    def __init__(self, made: Provenance, votes: Ints) -> None:
+        self.made, self.votes = [made], votes
         self.content = [np.ascontiguousarray(votes, dtype="<u4").tobytes()]
 
     def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
@@ -123,46 +145,46 @@ class _Votes(OpenedNumbers):
 
 
 class _Sums(OpenedNumbers):
-    def __init__(self, files: Sequence[bytes]) -> None:
-        self.sums, self.questions = summed(files)
-        self.content = [npy_bytes(self.sums)]
+    def __init__(self, made: Provenance, sums: Ints) -> None:
+        self.made, self.sums = [made], sums
+        self.content = [npy_bytes(sums)]
 
     def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
-        _check_paid(mechanism, batch.index, question["question"], (self.sums, self.questions))
+        _check_paid(mechanism, batch.index, question["question"], (self.made[0], self.sums))
 
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
         return [mechanism.release(batch.index, self.sums, source)]
 
 
 class _Periods(OpenedNumbers):
-    def __init__(self, groups: Sequence[Sequence[bytes]], record: str) -> None:
-        self.arrived = [summed(files) for files in groups]
+    def __init__(self, arrived: Sequence[tuple[Provenance, Ints]], record: str) -> None:
+        self.made, self.arrived = [made for made, _ in arrived], arrived
         self.content = [record]
 
     def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
         questions = question["questions"]
         if len(questions) != len(mechanism.rounds) or len(self.arrived) != len(questions) * (batch.index + 1):
             raise NotVerified(f"a release asks every question of its season, of every period: {NOTHING_DRAWN}")
+        first = self.made[0].period
+        if [made.period for made in self.made] != [first + at // len(questions) for at in range(len(self.made))]:
+            raise NotVerified(f"a release adds the sums of each period once: {NOTHING_DRAWN}")
         for at, record in enumerate(questions):
             _check_paid(mechanism, at, record, *self.arrived[at :: len(questions)])
 
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
         rounds = len(mechanism.rounds)
-        mixed = [mechanism.mixed([sums for sums, _ in self.arrived[at::rounds]]) for at in range(rounds)]
+        mixed = [mechanism.mixed([sums for _, sums in self.arrived[at::rounds]]) for at in range(rounds)]
         return [mechanism.release(batch.index * rounds + at, sums, source) for at, sums in enumerate(mixed)]
 
 
 class _Answers(OpenedNumbers):
-    def __init__(self, kept: Mapping[str, Any]) -> None:
+    def __init__(self, made: Provenance, kept: Mapping[str, Any]) -> None:
         self.question, self.answers = str(kept["question"]), [str(answer) for answer in kept["answers"]]
-        self.content = self.answers
+        self.made, self.content = [made], self.answers
 
     def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
-        if len(self.answers) != before.teachers or self.question != question:
-            raise NotVerified(
-                f"{len(self.answers)} shards answered question {self.question!r}, but session {before.id} was opened "
-                f"for {before.teachers}: a shard must not be left out"
-            )
+        if self.question != question:
+            raise NotVerified(f"shards answered question {self.question!r}, and {question!r} is asked: {NOTHING_DRAWN}")
 
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:
         """One for an answer and zero for a refusal, and the bytes of what was answered."""
@@ -177,9 +199,8 @@ class _Answers(OpenedNumbers):
 
 
 class _Numbers(OpenedNumbers):
-    def __init__(self, form: str, content: bytes) -> None:
-        self.form, self.bytes, self.content = form, content, [content]
-        self.part = TEST if form == "counts" else LEARNING
+    def __init__(self, made: Provenance, form: str, content: bytes) -> None:
+        self.form, self.made, self.bytes, self.content = form, [made], content, [content]
 
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
         if self.form == "scores":
@@ -191,7 +212,7 @@ class _Numbers(OpenedNumbers):
         return [np.array([mechanism.release(mechanism.total(errors, tested), source)])]
 
 
-def _check_paid(mechanism: Any, number: int, record: Mapping[str, Any], *counted: tuple[Ints, set[str]]) -> None:
+def _check_paid(mechanism: Any, number: int, record: Mapping[str, Any], *counted: tuple[Provenance, Ints]) -> None:
     """Raise NotVerified if round `number` did not pay for the question, or if sums of another one were counted."""
     question = RoundQuestion.from_record(dict(record))
     try:
@@ -199,7 +220,7 @@ def _check_paid(mechanism: Any, number: int, record: Mapping[str, Any], *counted
     except ValueError as wrong:
         raise NotVerified(f"{wrong}: {NOTHING_DRAWN}") from None
     digest = question_digest(record)
-    if any(questions != {digest} or sums.shape != (question.size,) for sums, questions in counted):
+    if any(made.question != digest or sums.shape != (question.size,) for made, sums in counted):
         raise NotVerified(f"round {number} was counted for another question than it asks: {NOTHING_DRAWN}")
 
 

@@ -123,6 +123,11 @@ class Relabelled(Frozen):
         return self.inner.name
 
     @property
+    def subset(self) -> tuple[float, float]:
+        """Share of the secret subset, and ε of the choice of its labels."""
+        return self.relabelling.share, self.relabelling.choice_epsilon
+
+    @property
     def keyed(self) -> bool:
         """As the inner mechanism."""
         return self.inner.keyed

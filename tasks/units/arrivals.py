@@ -8,7 +8,7 @@ with another type of the column is refused, since its numbers might be names tha
 Units that came before are known by 16 keyed bytes of their names, in NAMES files of the vault that hold all names up to
 a period, sorted: one file at a time is in memory.
 
-Assumes      the key is the stream's own; `before` holds the names up to the period before, and no others
+Assumes      files of names up to the period before are those of the files that it took
 Guarantees   a unit's rows pass in the first period in which the unit has a row, and in no other, whatever other rows
              there are. Counting a period again gives the same rows and names, to the bit
 Not covered  two units with the same 16 bytes: the later one is left out; without a column of units, rows that are
@@ -25,14 +25,15 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.vault import Vault, hashed
+from concord.artifacts.home.vault import Vault, derive, hashed
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.tasks.data.files import PRIVATE, TableFile
 from concord.tasks.data.places import files_of
 from concord.tasks.data.tables import UNIT_FIELD, Table, plain_type
+from concord.tasks.units.provenance import read_made
 from concord.tasks.units.spill import PARTS
-from concord.tasks.units.units import UNIT, names_held, private_table
+from concord.tasks.units.units import UNIT, PrivateRows, names_held, private_table
 
 NAMES = 8
 """Files of names."""
@@ -59,34 +60,45 @@ class Period(BaseModel):
 class Arriving:
     """Rows of one period, while they are read.
 
+    period  its number in its stream
     before  files of names up to the period before; none in the first
     folder  for files of names up to this period, which are added to `names`
     """
 
     table: Table
-    key: bytes = field(repr=False)
+    stream: str
+    period: int
     before: Sequence[Ref]
     folder: str
     names: list[Ref] = field(default_factory=list)
 
-    def new_units(self, parts: Iterator[pl.DataFrame], vault: Vault) -> Iterator[pl.DataFrame]:
-        """The rows of units that are new, part by part of PARTS, each with all rows of its units."""
+    def key(self, vault: Vault) -> bytes:
+        """The key by which the stream knows the units that its seasons have asked."""
+        return derive(vault.secret(f"streams/{self.stream}"), "arrivals")
+
+    def new_units(self, parts: Iterator[pl.DataFrame], private: PrivateRows) -> Iterator[pl.DataFrame]:
+        """The rows of units that are new, part by part of PARTS, each with all rows of its units. Raises NotVerified if
+        names are not those up to the period before."""
+        vault, key = private.vault, self.key(private.vault)
         for number in range(NAMES):
-            before = _names([vault.read(self.before[number])] if self.before else [])
-            by_part = [before]
+            made = private.provenance.with_(stream=self.stream, pieces=NAMES, span=(number, number + 1))
+            none = made.with_(period=-1), memoryview(b"")
+            last, before = read_made(self.before[number], vault) if self.before else none
+            if last != made.with_(period=self.period - 1):
+                raise NotVerified(f"period {self.period} would ask units again: names are not those up to the last one")
+            by_part = [_names(before)]
             for part in islice(parts, PARTS // NAMES):
                 units = part[UNIT].unique()
-                names = _names(hashed(units.to_list(), self.key, b"arrived", NAME.itemsize))
-                new = ~np.isin(names, before)
+                names = _names(b"".join(hashed(units.to_list(), key, b"arrived", NAME.itemsize)))
+                new = ~np.isin(names, by_part[0])
                 by_part.append(names[new])
                 yield part.filter(part[UNIT].is_in(units.filter(pl.Series(new)).implode()))
-            with vault.create(f"{self.folder}/names-{number}") as sink:
+            with made.with_(period=self.period).file(vault, f"{self.folder}/names-{number}") as sink:
                 sink.write(np.unique(np.concatenate(by_part)).tobytes())
             self.names.append(sink.ref)
 
 
-def _names(parts: Sequence[bytes]) -> NDArray[np.bytes_]:
-    joined = b"".join(parts)
+def _names(joined: bytes | memoryview) -> NDArray[np.bytes_]:
     return np.ndarray(len(joined) // NAME.itemsize, NAME, joined)
 
 

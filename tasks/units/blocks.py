@@ -41,6 +41,7 @@ from concord.tasks.mechanisms.tallies import STEPS
 from concord.tasks.units.arrivals import Arriving
 from concord.tasks.units.guard import private_stage
 from concord.tasks.units.parts import columns_asked, columns_of_names, of_part
+from concord.tasks.units.provenance import read_made
 from concord.tasks.units.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
 from concord.tasks.units.units import UNIT, PrivateRows, private_table, rows_with_units, shards_of
 
@@ -147,7 +148,7 @@ def spread_units(coding: Coding, share: Slice, files: Sequence[str], folder: str
     _check_same(coding, files)
     allow_open_files()
     with closing(Spill(coding.private.vault, folder, coding.schema)) as spill:
-        key = coding.private.key if coding.arriving is None else coding.arriving.key
+        key = coding.private.key if coding.arriving is None else coding.arriving.key(coding.private.vault)
         for rows in coding.rows(share):
             spill.add(rows, shards_of(rows[UNIT], key, SPILLS) // (SPILLS // PARTS))
         return spill.files()
@@ -163,7 +164,7 @@ def meet(coding: Coding, parts: Sequence[Sequence[Ref]], folder: str, number: in
 @private_stage
 def write_new(coding: Coding, parts: Sequence[Sequence[Ref]], arriving: Arriving, folder: str) -> tuple[Ref, ...]:
     """Write the units that are new in a period, as BLOCKS files."""
-    return _in_blocks(map(_numbered, arriving.new_units(_joined(coding, parts), coding.private.vault)), coding, folder)
+    return _in_blocks(map(_numbered, arriving.new_units(_joined(coding, parts), coding.private)), coding, folder)
 
 
 def _joined(coding: Coding, parts: Sequence[Sequence[Ref]]) -> Iterator[pl.DataFrame]:
@@ -185,7 +186,7 @@ def known_codes(plan: Plan, blocks: Sequence[Ref], codes: Codes, vault: Vault) -
     if plan.privacy.secret != "labels":
         raise NotVerified("features of units were asked for, and they are secret: nothing is handed on")
     parts = []
-    for batch in chain.from_iterable(batches_of(block, vault) for block in blocks):
+    for batch in chain.from_iterable(batches_of(read_made(block, vault)[1]) for block in blocks):
         first = np.unique(batch[UNIT], return_index=True)[1] if UNIT in batch.schema.names else slice(None)
         parts.append(codes_in(batch)[first])
     units = sum(map(len, parts))
@@ -193,9 +194,9 @@ def known_codes(plan: Plan, blocks: Sequence[Ref], codes: Codes, vault: Vault) -
     return together[:: max(1, -(-units // MOST_DECODED))], units
 
 
-def batches_of(block: Ref, vault: Vault) -> Iterator[pa.RecordBatch]:
-    """The record batches of a block, each of whole units."""
-    with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
+def batches_of(block: memoryview) -> Iterator[pa.RecordBatch]:
+    """The record batches of a block's content, each of whole units."""
+    with pa.ipc.open_stream(pa.BufferReader(block)) as batches:
         yield from batches
 
 
@@ -246,8 +247,13 @@ def _in_blocks(
 
     kinds = {**coding.schema, UNIT: pl.Int64()} if coding.table.unit else coding.schema
     vault, schema = coding.private.vault, together(pl.DataFrame(schema=kinds)).schema
+    arriving = {} if (new := coding.arriving) is None else {"stream": new.stream, "period": new.period}
+    made = coding.private.provenance.with_(reading=folder, pieces=BLOCKS, **arriving)
     with ExitStack() as held:
-        sinks = [held.enter_context(vault.create(f"{folder}/block-{number:05d}.arrow")) for number in numbers]
+        sinks = []
+        for number in numbers:
+            block = made.with_(span=(number, number + 1))
+            sinks.append(held.enter_context(block.file(vault, f"{folder}/block-{number:05d}.arrow")))
         writers = [held.enter_context(pa.ipc.new_stream(sink, schema)) for sink in sinks]
         for frame, writer in zip(frames, cycle(writers), strict=False):
             for batch in together(frame).to_batches():

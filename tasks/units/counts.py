@@ -117,11 +117,11 @@ class NumberErrors:
 @private_stage
 def count_units(private: PrivateRows, counts: Confusion | NumberErrors, folder: str) -> Ref:
     """Write the counts of the units of the test part to a file of the vault."""
-    total = np.zeros(counts.shape, dtype=np.int64)
+    tested, total = replace(private, part=TEST), np.zeros(counts.shape, dtype=np.int64)
     with silenced():
-        for rows in one_row_a_unit(replace(private, part=TEST), folder, copies=counts.by_unit):
+        for rows in one_row_a_unit(tested, folder, copies=counts.by_unit):
             total += counts.counted(rows, private.encoding)
-    with private.vault.create(f"{folder}/{counts.name}") as sink:
+    with tested.provenance.file(private.vault, f"{folder}/{counts.name}") as sink:
         sink.write(total.astype("<i8").tobytes())
     return sink.ref
 
@@ -135,6 +135,6 @@ def count_errors(private: PrivateRows, candidates: Hypotheses, folder: str) -> R
         errors += candidates.errors(X, rows[LABEL].to_numpy().astype(np.int64))
     buffer = io.BytesIO()
     np.save(buffer, errors, allow_pickle=False)
-    with private.vault.create(f"{folder}/errors.npy") as sink:
+    with private.provenance.file(private.vault, f"{folder}/errors.npy") as sink:
         sink.write(buffer.getvalue())
     return sink.ref

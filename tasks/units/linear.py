@@ -125,7 +125,7 @@ class LinearTeachers:
         return file.getvalue()
 
     @classmethod
-    def load(cls, file: bytes) -> "LinearTeachers":
+    def load(cls, file: memoryview) -> "LinearTeachers":
         """The teachers that `save` wrote."""
         return cls.joined([np.load(io.BytesIO(file), allow_pickle=False)])
 

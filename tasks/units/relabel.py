@@ -28,16 +28,14 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.vault import Vault, owner
-from concord.artifacts.learners import TeachersPlan
+from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import LABEL, Encoding, Ref
-from concord.tasks.data.encode import read_frame, write_frame
 from concord.tasks.data.matrix import encode
 from concord.tasks.mechanisms.hypotheses import Box, HypothesisClass
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis
 from concord.tasks.units.guard import private_stage
+from concord.tasks.units.provenance import read_shards, whole
 from concord.tasks.units.split import SHARD
 
 STREAM = 32
@@ -65,7 +63,6 @@ class RelabelledRows(BaseModel):
 @private_stage
 def relabel(
     blocks: Sequence[Ref],
-    teachers: TeachersPlan,
     encoding: Encoding,
     space: HypothesisClass,
     settings: Relabelling,
@@ -77,16 +74,15 @@ def relabel(
 
     blocks   the subset by shard, as split wrote it
     key      for resampling
-    Raises NotVerified if a block is given twice.
+    Raises NotVerified if they are not those of each shard once.
     """
-    if len({block.path for block in blocks}) < len(blocks):
-        raise NotVerified("the units of a block would choose twice")
-    rows = pl.concat(read_frame(block, vault) for block in blocks)
+    parts = [read_shards(block, vault) for block in blocks]
+    made, rows = whole([part for part, _ in parts]), pl.concat(rows for _, rows in parts)
     X = encode(rows, encoding).astype(np.float64)
 
     space_drawn = settings.model_dump(mode="json", exclude={"epsilon", "delta"})
     drawn_from = json.dumps([space_drawn, [block.digest for block in blocks]])
-    path = f"choices/{owner(blocks[0])}/{vault.digest('choice', drawn_from)}.json"
+    path = f"choices/{made.domain}/{vault.digest('choice', drawn_from)}.json"
     choice = vault.kept(path)
     if choice is None:
         hypotheses, y = space.dichotomies(X), rows[LABEL].to_numpy().astype(np.int64)
@@ -94,8 +90,9 @@ def relabel(
         choice = vault.keep(path, json.dumps(hypotheses.describe(chosen)).encode())
     labels = Box.rebuilt(json.loads(vault.read(choice))).predict(X)
     relabelled = rows.with_columns(pl.Series(LABEL, labels, rows.schema[LABEL]))
-    labelled, written = resampled(relabelled, key), []
-    for index in range(-(-teachers.count // teachers.block)):
-        block = labelled.filter(labelled[SHARD] // teachers.block == index)
-        written.append(write_frame(block, vault, f"{folder}/block-{index:05d}.arrow"))
+    drawn, written = resampled(relabelled, key), list[Ref]()
+    for part, _ in parts:
+        block = drawn.filter(drawn[SHARD].is_between(*part.span, closed="left"))
+        labelled = part.with_(subset=(*part.subset, settings.choice_epsilon))
+        written.append(labelled.rows(block, vault, f"{folder}/block-{len(written):05d}.arrow"))
     return RelabelledRows(choice=choice, blocks=tuple(written))

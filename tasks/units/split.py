@@ -44,7 +44,6 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sources import TableSource
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import write_frame
 from concord.tasks.data.matrix import row_digests
 from concord.tasks.data.sources import SnapshotWriter, snapshot_at, snapshot_place
 from concord.tasks.data.tables import kind_in
@@ -95,14 +94,16 @@ def split(private: PrivateRows, folder: str, share: float | None = None, aside: 
                 is_aside = sampled(subset[UNIT], derive(key, "aside"), aside)
                 with_shard = with_shard.with_columns(is_aside.alias(ASIDE))
             spill.add(with_shard, with_shard[SHARD] // (block * blocks_per_spill))
-        written = []
+        written, drawn_at = [], () if share is None else (share,)
+        made = private.provenance.with_(pieces=shards, subset=drawn_at)
         for first, part in enumerate(spill.read(-(-blocks // blocks_per_spill))):
             for index in range(first * blocks_per_spill, min((first + 1) * blocks_per_spill, blocks)):
                 block_rows = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT, UNIT)
                 if share is not None:
                     block_rows = block_rows.unique(UNIT, keep="first", maintain_order=True)
                 block_rows = block_rows.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
-                written.append(write_frame(block_rows, vault, f"{folder}/block-{index:05d}.arrow"))
+                of_block = made.with_(span=(index * block, min((index + 1) * block, shards)))
+                written.append(of_block.rows(block_rows, vault, f"{folder}/block-{index:05d}.arrow"))
         return tuple(written)
 
 

@@ -2,28 +2,26 @@
 
 Assumes      all rows of a unit are in one block (tasks.units.blocks); a question is public
 Guarantees   sums are int64 and the same to the bit however rows lie in blocks, whichever worker counts which. What a
-             unit adds is bounded, whatever its codes are (tasks.mechanisms.contributions). No more blocks are added
-             than there are
+             unit adds is bounded, whatever its codes are (tasks.mechanisms.contributions). Each block is added once
 Not covered  whether the question was paid for: the door asks that. Checked by tests/tasks/units/test_tally.py
 """
 
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import LABEL, Ref, canonical_json
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.grid import recoded
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.units.blocks import BLOCKS, batches_of, codes_in
+from concord.tasks.units.blocks import batches_of, codes_in
 from concord.tasks.units.guard import private_stage
+from concord.tasks.units.provenance import Provenance, read_made, whole
 from concord.tasks.units.units import UNIT
 
 
@@ -40,50 +38,39 @@ def count(
     (question.size,). The question is about the blocks' own codes; or about `codes`, which follow from those of single
     columns or, with a `grid`, from its cells.
 
-    Raises NotVerified if a block is given twice.
+    Raises NotVerified unless it is one block, or all of a table in order.
     """
-    if len({block.path for block in blocks}) < len(blocks):
-        raise NotVerified("the units of a block would be counted twice")
-    total = np.zeros(question.size, dtype=np.int64)
-    for batch in chain.from_iterable(batches_of(block, vault) for block in blocks):
-        units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
-        rows, labels = codes_in(batch), batch[LABEL].to_numpy().astype(np.int64)
-        if codes is not None:
-            rows = codes.completed(rows) if grid is None else recoded(rows, grid, codes)
-        total += tally(question, rows, labels, units)
-    return keep_sums(vault, path, question, total)
+    made, total = list[Provenance](), np.zeros(question.size, dtype=np.int64)
+    for block in blocks:
+        of_block, content = read_made(block, vault)
+        made.append(of_block)
+        for batch in batches_of(content):
+            units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
+            rows, labels = codes_in(batch), batch[LABEL].to_numpy().astype(np.int64)
+            if codes is not None:
+                rows = codes.completed(rows) if grid is None else recoded(rows, grid, codes)
+            total += tally(question, rows, labels, units)
+    return keep_sums(vault, path, question, total, made[0] if len(made) == 1 else whole(made))
 
 
-def keep_sums(vault: Vault, path: str, question: RoundQuestion, sums: Ints) -> Ref:
-    """Write exact sums int64 (question.size,), with a digest of their question, to a file of the vault."""
-    with vault.create(path) as sink:
-        sink.write(npy_bytes(sums) + question_digest(question.record()).encode())
+def keep_sums(vault: Vault, path: str, question: RoundQuestion, sums: Ints, made: Provenance) -> Ref:
+    """Write exact sums int64 (question.size,) of units of that provenance to a file of the vault."""
+    with made.with_(question=question_digest(question.record())).file(vault, path) as sink:
+        sink.write(npy_bytes(sums))
     return sink.ref
 
 
-def summed(files: Sequence[bytes]) -> tuple[Ints, set[str]]:
-    """The sum of what `keep_sums` wrote, int64 (size,), and the digests of the questions that it is of.
-
-    Blocks of equal content have one file, which is then given for each. Raises NotVerified if there are more files than
-    a table has blocks.
-    """
-    if len(files) > BLOCKS:
-        raise NotVerified(f"a table has {BLOCKS} blocks, and sums of {len(files)} were given: nothing was drawn")
-    sums, questions = list[Ints](), set[str]()
-    for file in map(io.BytesIO, files):
-        sums.append(np.load(file, allow_pickle=False).astype(np.int64))
-        questions.add(file.read().decode())
-    return sum(sums[1:], sums[0]), questions
-
-
-def total_of(blocks: Sequence[Ref], vault: Vault) -> Ints:
-    """The sums of all blocks, int64 (size,). Raises NotVerified if a file is not what was written."""
-    return summed([vault.read(block) for block in blocks])[0]
+def summed(blocks: Sequence[Ref], vault: Vault) -> tuple[Provenance, Ints]:
+    """The sum of what `keep_sums` wrote for all blocks of a table in order, int64 (size,). Raises NotVerified if they
+    are others, or if a file is not what was written."""
+    parts = [read_made(block, vault) for block in blocks]
+    sums = [np.load(io.BytesIO(content), allow_pickle=False).astype(np.int64) for _, content in parts]
+    return whole([made for made, _ in parts]), sum(sums[1:], sums[0])
 
 
 def sums_digest(blocks: Sequence[Ref], vault: Vault) -> str:
     """Keyed digest of the sums of all blocks; it does not depend on how rows are spread over them."""
-    return vault.digest("sums", npy_bytes(total_of(blocks, vault)))
+    return vault.digest("sums", npy_bytes(summed(blocks, vault)[1]))
 
 
 def npy_bytes(sums: Ints) -> bytes:

@@ -5,7 +5,7 @@ time, so that memory is bounded by one block and one slice of rows.
 """
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -16,14 +16,15 @@ import pyarrow as pa
 from numpy.lib.format import MAGIC_PREFIX
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.schemas import LABEL, Encoding, PublicBatch, Ref
+from concord.artifacts.schemas import LABEL, Encoding, PublicBatch, Ref, canonical_json
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.units.guard import PRIVATE_FAILURES, private_stage, silenced
 from concord.tasks.units.linear import MOST_HELD, Classes, LinearTeachers, Weights, aligned, is_linear, weights_of
+from concord.tasks.units.provenance import Provenance, read_made, read_shards, whole
 from concord.tasks.units.split import ASIDE, SHARD
 
 Cell = TypeVar("Cell", bound=np.generic)
@@ -54,64 +55,62 @@ class Teacher:
         return np.where(np.isin(answers, np.arange(classes)), answers, fixed).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Block:
-    """A block of shards: the index of the first, the index after the last, and the file of their rows."""
-
-    shards: tuple[int, int]
-    rows: Ref
-
-
 @private_stage
-def teach(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
+def teach(block: Ref, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
     """Train the teachers of one block of shards, and write them to the vault in one file: linear ones as an array.
 
     Raises WrongInput if the estimator cannot be fitted to simulated rows, which are tried first.
     """
     rehearse_teachers(teachers, encoding)
-    classes, shards = len(encoding.classes), range(*block.shards)
+    classes = len(encoding.classes)
     with silenced():
-        rows = read_frame(block.rows, vault)
+        made, rows = read_shards(block, vault)
         X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
         fitted = [
             fitted_teacher(teachers, shard, aligned_copy(X[mine]), aligned_copy(y[mine]), classes)
-            for shard, mine in by_shard(rows, shards)
+            for shard, mine in by_shard(rows, made)
         ]
         if is_linear(teachers):
             weights = [weights_of(teacher.model, teacher.fixed, encoding.width, classes) for teacher in fitted]
             file = LinearTeachers(np.stack(weights, axis=1)).save()
         else:
             file = pickle.dumps(fitted)
-    with vault.create(path) as sink:
+    with made.file(vault, path) as sink:
         sink.write(file)
     return sink.ref
 
 
-def by_shard(rows: pl.DataFrame, shards: range) -> list[tuple[int, slice]]:
-    """Where the rows of each of these shards lie among rows in the order of shards. Raises NotVerified if one is of
-    another shard, or out of order: a row would reach another teacher."""
-    numbers = rows[SHARD].to_numpy()
-    if len(numbers) and (numbers[0] < shards.start or numbers[-1] >= shards.stop or (numbers[1:] < numbers[:-1]).any()):
-        raise NotVerified(f"a block of shards {shards.start} to {shards.stop - 1} holds rows of others")
-    bounds = np.searchsorted(numbers, [*shards, shards.stop]).tolist()
-    return [(shard, slice(*pair)) for shard, pair in zip(shards, pairwise(bounds), strict=True)]
+def by_shard(rows: pl.DataFrame, made: Provenance) -> list[tuple[int, slice]]:
+    """Where the rows of each shard lie in a block of that provenance."""
+    bounds = np.searchsorted(rows[SHARD].to_numpy(), range(made.span[0], made.span[1] + 1)).tolist()
+    return [(shard, slice(*pair)) for shard, pair in zip(range(*made.span), pairwise(bounds), strict=True)]
 
 
 @private_stage
-def answers(ask: Callable[[pl.DataFrame], str], blocks: Sequence[Block], encoding: Encoding, vault: Vault) -> list[str]:
-    """What `ask` answers of the rows of each shard by themselves, in order of shards. Raises NotVerified if the blocks
-    are not of each shard once."""
-    asked = [shard for block in blocks for shard in range(*block.shards)]
-    if asked != [*range(len(asked))]:
-        raise NotVerified("a shard would answer twice, or none in its place")
-    shards = (rows_by_shard(read_frame(block.rows, vault), range(*block.shards), encoding) for block in blocks)
-    return [ask(rows) for block in shards for rows in block]
+def answer(
+    ask: Callable[[pl.DataFrame], str],
+    blocks: Sequence[Ref],
+    encoding: Encoding,
+    vault: Vault,
+    path: str,
+    about: Mapping[str, str],
+) -> Ref:
+    """Write what `ask` answers of the rows of each shard by themselves to a file of the vault, JSON: `about`, and the
+    answers in order of shards. Raises NotVerified if the blocks are not those of each shard once."""
+    made, answers = [], []
+    for block in blocks:
+        of_block, rows = read_shards(block, vault)
+        made.append(of_block)
+        answers += [ask(own) for own in rows_by_shard(rows, of_block, encoding)]
+    with whole(made).file(vault, path) as sink:
+        sink.write(canonical_json({**about, "answers": answers}).encode())
+    return sink.ref
 
 
-def rows_by_shard(rows: pl.DataFrame, shards: range, encoding: Encoding) -> list[pl.DataFrame]:
+def rows_by_shard(rows: pl.DataFrame, made: Provenance, encoding: Encoding) -> list[pl.DataFrame]:
     """The private rows of each shard, as a question sees them."""
     cells = as_asked(rows.drop(SHARD), encoding)
-    return [cells[mine] for _, mine in by_shard(rows, shards)]
+    return [cells[mine] for _, mine in by_shard(rows, made)]
 
 
 def as_asked(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
@@ -123,20 +122,18 @@ def as_asked(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
 Ensemble = Sequence[Teacher] | LinearTeachers
 
 
-def load_teachers(ref: Ref, vault: Vault) -> Ensemble:
+def load_teachers(ref: Ref, vault: Vault) -> tuple[Provenance, Ensemble]:
     """The teachers of one block. A file is unpickled only after the vault has verified it."""
-    file = vault.read(ref)
-    if file.startswith(MAGIC_PREFIX):
-        return LinearTeachers.load(file)
-    loads: list[Teacher] = pickle.loads(file)
-    return loads
+    made, file = read_made(ref, vault)
+    if bytes(file[: len(MAGIC_PREFIX)]) == MAGIC_PREFIX:
+        return made, LinearTeachers.load(file)
+    return made, pickle.loads(file)
 
 
-def ensembles(blocks: Iterable[Ref], vault: Vault) -> Iterator[Ensemble]:
+def ensembles(blocks: Iterable[Ensemble]) -> Iterator[Ensemble]:
     """The teachers of those blocks: arrays of several blocks joined up to MOST_HELD bytes, models block by block."""
     held: list[Weights] = []
-    for block in blocks:
-        loaded = load_teachers(block, vault)
+    for loaded in blocks:
         if not isinstance(loaded, LinearTeachers):
             yield loaded
             continue
@@ -203,18 +200,24 @@ SLICE = 1 << 13
 
 @private_stage
 def poll(batch: PublicBatch, teachers: tuple[Ref, ...], encoding: Encoding, vault: Vault, path: str) -> Ref:
-    """Count the votes of all teachers on a batch, and write them to the vault: uint32 (rows, classes)."""
-    if len({block.path for block in teachers}) < len(teachers):
-        raise NotVerified("a block of teachers would vote twice")
-    rows = read_frame(batch.ref, vault)
+    """Count the votes of all teachers on a batch, and write them to the vault: uint32 (rows, classes). Raises
+    NotVerified if they are not those of each shard once."""
+    rows, made = read_frame(batch.ref, vault), list[Provenance]()
     counts = np.zeros((rows.height, len(encoding.classes)), dtype=np.uint32)
+
+    def loaded() -> Iterator[Ensemble]:
+        for block in teachers:
+            of_block, ensemble = load_teachers(block, vault)
+            made.append(of_block)
+            yield ensemble
+
     with silenced():
-        for ensemble in ensembles(teachers, vault):
+        for ensemble in ensembles(loaded()):
             for first in range(0, rows.height, SLICE):
                 X = read_only(encode(rows.slice(first, SLICE), encoding))
                 add_votes(counts[first : first + len(X)], ensemble, X)
     schema = votes_schema(classes := counts.shape[1])
-    with vault.create(path) as sink, pa.ipc.new_file(sink, schema) as writer:
+    with whole(made).file(vault, path) as sink, pa.ipc.new_file(sink, schema) as writer:
         writer.write_table(pa.table([pa.array(counts[:, index]) for index in range(classes)], schema=schema))
     return sink.ref
 
@@ -236,20 +239,21 @@ def votes_schema(classes: int) -> pa.Schema:
 
 
 @private_stage
-def measure(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
+def measure(block: Ref, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
     """Write the numbers of errors and of tested rows of one block's teachers, (shards, 2), to a file of the vault."""
-    rows, shards = read_frame(block.rows, vault), range(*block.shards)
+    made, rows = read_shards(block, vault)
     X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
     aside = rows[ASIDE].to_numpy().astype(bool)
+    shards = by_shard(rows, made)
     errors = np.zeros((len(shards), 2), dtype=np.int64)
     with silenced():
-        for at, (shard, mine) in enumerate(by_shard(rows, shards)):
+        for at, (shard, mine) in enumerate(shards):
             out = aside[mine]
             teacher = fitted_teacher(
                 teachers, shard, aligned_copy(X[mine][~out]), aligned_copy(y[mine][~out]), len(encoding.classes)
             )
             votes = teacher.votes(read_only(aligned_copy(X[mine][out])), len(encoding.classes))
             errors[at] = np.count_nonzero(votes != y[mine][out]), len(votes)
-    with vault.create(path) as sink:
+    with made.file(vault, path) as sink:
         sink.write(errors.tobytes())
     return sink.ref

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from tests import world
 from tests.benchmarks.runs import tables, voting
 from tests.benchmarks.speed import Benchmark, Measured
-from tests.support.at_door import TEACHERS, files_of, labels_by, opened, write
+from tests.support.at_door import TEACHERS, files_of, labels_by, opened, write_votes
 from tests.support.openings import batch, named, opening
 
 Matrix = NDArray[np.float32]
@@ -79,12 +79,12 @@ class Stream:
             ref = world.write_frame(frame, door.vault, f"public/{at}")
             batches.append(world.PublicBatch(ref=ref, first=first, rows=len(frame)))
             ones = np.random.default_rng(at).choice([3, TEACHERS - 3], size=len(frame))
-            write(door, f"votes/d/{at}", world.votes_schema(2), np.column_stack([TEACHERS - ones, ones]))
+            write_votes(door, f"{at}", np.column_stack([TEACHERS - ones, ones]))
         return cls(door, opened(door, mechanism), mechanism, batches)
 
     def answer(self) -> int:
         """Rows that were answered."""
-        votes = {batch: self.door.vault.find(f"votes/d/{at}") for at, batch in enumerate(self.batches)}
+        votes = {batch: self.door.vault.find(f"votes/d/{at}.arrow") for at, batch in enumerate(self.batches)}
         files_of(self.door, self.session, labels_by(self.mechanism), self.batches, votes.__getitem__)
         return self.door.ledger.session(self.session.id).asked
 
@@ -159,8 +159,8 @@ FOREST = world.TeachersPlan(
 )
 
 
-def teach_block(block: world.Ref, first: int, encoding: world.Encoding, vault: str, path: str) -> world.Ref:
-    return world.teach(world.Block((first, first + BLOCK), block), FOREST, encoding, world.Vault(Path(vault)), path)
+def teach_block(block: world.Ref, encoding: world.Encoding, vault: str, path: str) -> world.Ref:
+    return world.teach(block, FOREST, encoding, world.Vault(Path(vault)), path)
 
 
 def dask(folder: Path) -> Iterator[Measured]:
@@ -177,7 +177,7 @@ def dask(folder: Path) -> Iterator[Measured]:
 
     def calls(to: str) -> list[tuple[Any, ...]]:
         places = [f"teachers/scale/{to}/{at}" for at in range(len(blocks))]
-        return [(block, at * BLOCK, encoding, str(vault.root), places[at]) for at, block in enumerate(blocks)]
+        return [(block, encoding, str(vault.root), places[at]) for at, block in enumerate(blocks)]
 
     warm = calls("warm")[0]  # so that nobody loads packages while the time is taken
     teach_block(*warm)

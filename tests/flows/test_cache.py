@@ -48,7 +48,6 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     world.RowTable | None: (None, files("00")),
     world.Encoding: (encoding("s"), encoding("m")),
     world.Ref: (ONE, OTHER),
-    world.Block: (world.Block((0, 5), ONE), world.Block((0, 5), OTHER)),
     world.PublicBatch: (BATCH, world.PublicBatch(ref=ONE, first=1, rows=1)),
     world.HypothesisClass: (world.Stumps((0,)), world.Stumps((1,))),
     world.Relabelling: (relabelling(0.1), relabelling(0.2)),
@@ -160,8 +159,7 @@ def test_a_field_that_is_not_in_the_view_cannot_be_read(plan: world.Plan) -> Non
     ):
         with pytest.raises(AttributeError):
             read()
-    teach, block = world.flows_private_stages.teach, world.Block((0, 5), ONE)
-    view = teach.arguments(block=block, plan=plan, encoding=encoding("s"))["plan"]
+    view = world.flows_private_stages.teach.arguments(block=ONE, plan=plan, encoding=encoding("s"))["plan"]
     assert view.teachers.estimator == plan.teachers.estimator
     for part, field in ((view.teachers, "count"), (view, "student"), (view, "data")):
         with pytest.raises(AttributeError):
@@ -171,17 +169,11 @@ def test_a_field_that_is_not_in_the_view_cannot_be_read(plan: world.Plan) -> Non
 def test_what_moved_keeps_its_key(plan: world.Plan, tmp_path: Path) -> None:
     """Files, a block within the vault, and a home."""
     assert world.digested(files("00", "here.csv")) == world.digested(files("00", "there.csv"))
-    moved = world.Ref(path="elsewhere/a/b", digest=ONE.digest)
-    blocks = [
-        world.Block((0, 5), ONE),
-        world.Block((0, 5), moved),
-        world.Block((0, 5), OTHER),
-        world.Block((0, 6), ONE),
-    ]
+    blocks = [ONE, world.Ref(path="elsewhere/a/b", digest=ONE.digest), OTHER]
     teach = world.flows_private_stages.teach
     keys = [key(teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
     assert keys[0] == keys[1]
-    assert len(set(keys)) == 3
+    assert len(set(keys)) == 2
 
     def split_key(home: Path, path: str) -> str:
         return key(world.flows_private_stages.split, home, plan=plan, private=replace(INPUT, table=files("00", path)))

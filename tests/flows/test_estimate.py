@@ -14,6 +14,7 @@ from mlflow.tracking import MlflowClient
 
 from tests import world
 from tests.support.homes import certificate_of
+from tests.support.made import content_of, frame_of
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
 
 ASKED: dict[str, Any] = {"epsilon": 0.5, "share": 0.3, "beta": 0.05}
@@ -88,9 +89,9 @@ def test_errors_are_those_of_rows_set_aside(plan: world.Plan, tmp_path: Path) ->
     encoding, vault = world.learn_encoding(plan), world.Vault(tmp_path / "vault")
     teachers = world.TeachersPlan(count=60, estimator="sklearn.dummy.DummyClassifier")
     (first, _) = world.split(world.PrivateRows(plan, encoding, vault, bytes(32)), "shards", aside=0.3)
-    rows = world.read_frame(first, vault)
+    rows = frame_of(first, vault)
     assert rows[world.ASIDE].mean() == pytest.approx(0.3, abs=0.05)
-    counted = vault.read(world.measure(world.Block((0, 30), first), teachers, encoding, vault, "m"))
+    counted = content_of(world.measure(first, teachers, encoding, vault, "m"), vault)
     wrong, tested = np.frombuffer(counted, np.int64).reshape(-1, 2).T
     for shard in range(30):
         mine = rows.filter(pl.col(world.SHARD) == shard)
@@ -100,6 +101,6 @@ def test_errors_are_those_of_rows_set_aside(plan: world.Plan, tmp_path: Path) ->
         assert wrong[shard] == (tried["concord.label"] != common).sum()
     for share in (1e-12, 1 - 1e-12):
         (block, _) = world.split(world.PrivateRows(plan, encoding, vault, bytes(32)), f"shards-{share}", aside=share)
-        measured = vault.read(world.measure(world.Block((0, 30), block), teachers, encoding, vault, f"m-{share}"))
+        measured = content_of(world.measure(block, teachers, encoding, vault, f"m-{share}"), vault)
         wrong, of = np.frombuffer(measured, np.int64).reshape(-1, 2).T
         assert np.all(wrong <= of)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests import world
-from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, labels_by, make_case, write
+from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, labels_by, make_case, write_votes
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -66,9 +66,7 @@ def on_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
 
 def torn(case: Case) -> Case:
     """The same, with votes of which the first is refused."""
-    case.votes = [
-        write(case.door, f"votes/d/tie-{at}", world.votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)
-    ]
+    case.votes = [write_votes(case.door, f"tie-{at}", np.full((ROWS, 2), 300)) for at in range(3)]
     return case
 
 

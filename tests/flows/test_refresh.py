@@ -335,7 +335,7 @@ def again_in(home: Path, session: str) -> list[tuple[world.Ref, ...]]:
 
 def sums_of(home: Path, periods: Sequence[Sequence[world.Ref]]) -> list[list[int]]:
     """The exact sums of labels of each period."""
-    return [world.total_of([each[1]], world.Vault(home / "vault")).tolist() for each in periods]
+    return [world.summed([each[1]], world.Vault(home / "vault"))[1].tolist() for each in periods]
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from tests import world
+from tests.support.made import content_of
 from tests.support.processes import FRESH
 from tests.support.rules import CODES, COLUMNS, ENCODING, GRID, SCHEMA
 from tests.support.shards import LEARNERS, features, learner, plain_encoding, write_block
@@ -112,14 +113,14 @@ def taught(name: str, vault: world.Vault, company: Company, block: Block) -> Any
         group: (frame.drop("y").to_numpy().astype(np.float32), frame["y"].to_numpy())
         for group, frame in sorted(groups(company, block, numbers), key=lambda part: part[0])
     }
-    written = write_block(given, block, vault)
+    written = write_block(given, block, GROUPS, vault)
     return world.teach(written, learner(name, GROUPS), ENCODES, vault, f"teachers-{block[0]}")
 
 
 def learned(name: str, folder: Path, company: Company, block: Block) -> bytes:
     """The teacher of OWN: its weights, or its votes on public rows."""
     vault = world.Vault(folder / "vault")
-    found = world.load_teachers(taught(name, vault, company, block), vault)
+    _, found = world.load_teachers(taught(name, vault, company, block), vault)
     if isinstance(found, world.LinearTeachers):
         return found.weights[:, OWN - block[0]].tobytes()
     public = np.random.default_rng(9).normal(size=(200, WIDTH)).astype(np.float32)
@@ -133,9 +134,8 @@ def voted(name: str, folder: Path, company: Company, block: Block) -> bytes:
     parts = groups(company, WHOLE, numbers)
     rows = pl.concat(frame.drop("y") for _, frame in parts)
     batch = world.PublicBatch(ref=world.write_frame(rows, vault, "batch.arrow"), first=0, rows=rows.height)
-    return world.read_votes(vault.read(world.poll(batch, tuple(blocks), ENCODES, vault, "votes")))[
-        own_of(parts)
-    ].tobytes()
+    votes = content_of(world.poll(batch, tuple(blocks), ENCODES, vault, "votes"), vault)
+    return world.read_votes(votes)[own_of(parts)].tobytes()
 
 
 # The law --------------------------------------------------------------------------------------------------------------

@@ -62,8 +62,10 @@ def test_a_row_of_one_shard_changes_one_teacher(
     vault, plan = world.Vault(tmp_path / "vault"), learner(estimator, COUNT)
 
     def taught(shards: Sequence[Shard], classes: int) -> list[bytes]:
-        block = write_block(dict(enumerate(shards)), (0, COUNT), vault)
-        found = world.load_teachers(world.teach(block, plan, plain_encoding(WIDTH, classes), vault, "teachers"), vault)
+        block = write_block(dict(enumerate(shards)), (0, COUNT), COUNT, vault)
+        _, found = world.load_teachers(
+            world.teach(block, plan, plain_encoding(WIDTH, classes), vault, "teachers"), vault
+        )
         assert isinstance(found, world.LinearTeachers)
         return [found.weights[:, at].tobytes() for at in range(COUNT)]
 

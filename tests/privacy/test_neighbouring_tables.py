@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from tests import world
 from tests.support.doors import Row, Stored, storings
+from tests.support.made import frame_of
 from tests.support.raw import cells_of, exact
 
 KEY = bytes(range(32))
@@ -58,7 +59,7 @@ def plan_of(table: Path, *, unit: bool) -> world.Plan:
 def shards(table: Path, vault: world.Vault, *, unit: bool, **how: Any) -> list[object]:
     """The bits of every cell of every shard in order, and of the matrix that its teacher learns from."""
     (ref,) = world.split(world.PrivateRows(plan_of(table, unit=unit), ENCODING, vault, KEY), "shards", **how)
-    block = world.read_frame(ref, vault)
+    block = frame_of(ref, vault)
     block = world.resampled(block, KEY) if "share" in how else block
     matrix = world.encode(block, ENCODING)
     own = [(block[world.SHARD] == shard).to_numpy() for shard in range(SHARDS)]

@@ -4,6 +4,8 @@ The worst that was thought of for each file that handles codes, votes, labels or
 neither refused nor bounded would be one that ε does not cover.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,11 +28,12 @@ from tests.support.at_door import (
     labels_by,
     make_case,
     opened,
-    write,
+    write_votes,
 )
+from tests.support.made import made
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.recorded import DRAWN
-from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, question
+from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, Season, question
 from tests.support.sums import ROWS as CODED
 
 NOTHING = "nothing was drawn"
@@ -61,9 +64,8 @@ def sums_of(coding: world.Coding, asked: world.RoundQuestion) -> world.Ints:
     """Of codes that follow from those of single columns."""
     vault = coding.private.vault
     blocks = world.gather(coding, "units/d/here")
-    return world.total_of(
-        [world.count([block], asked, vault, f"sums/{at}", coding.codes) for at, block in enumerate(blocks)], vault
-    )
+    files = [world.count([block], asked, vault, f"sums/{at}", coding.codes) for at, block in enumerate(blocks)]
+    return world.summed(files, vault)[1]
 
 
 MAKES_CODES = {"encoder": "of_raw", "recoder": "completed"}
@@ -108,56 +110,71 @@ COLUMN = world.Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-1,
 ENCODING = world.Encoding(columns=(COLUMN,), label="y", classes=("a", "b"))
 
 
-@pytest.mark.parametrize("shards", [(0, 2), (1, 3), (2, 4)])
-def test_a_row_of_another_shard_reaches_no_teacher(tmp_path: Path, shards: tuple[int, int]) -> None:
-    """The block says other shards than its rows are of: a row would be in two teachers, or in none."""
-    vault = world.Vault(tmp_path / "vault")
-    schema = {world.SHARD: pl.UInt32(), "x": pl.Float64(), world.LABEL: pl.UInt16()}
-    rows = world.write_frame(pl.DataFrame([(0, 1.0, 0), (3, 2.0, 1)], schema, orient="row"), vault, "block.arrow")
-    with pytest.raises(world.NotVerified, match="holds rows of others"):
-        world.teach(world.Block(shards, rows), world.TeachersPlan(count=4), ENCODING, vault, "teachers")
-    world.teach(world.Block((0, 4), rows), world.TeachersPlan(count=4), ENCODING, vault, "teachers")
+RELABELLING = world.Relabelling(hypotheses="stumps", features=("size",), grid="6f", share=0.3, epsilon=2.0, delta=1e-5)
 
 
-def split_in(folder: Path, **given: float) -> tuple[world.Plan, world.Encoding, world.Vault, list[world.Block]]:
-    """People in four shards, in two blocks."""
-    plan = changed(tables_of_plan(write_tables(folder, people(60, 1))), teachers__count=4, teachers__block=2)
-    encoding, vault = world.learn_encoding(plan), world.Vault(folder / "vault")
-    vault.make_secret("domains/people")
-    files = world.units_split.split(world.PrivateRows.of(plan, encoding, vault, ()), "shards/people/here", **given)
-    return plan, encoding, vault, [world.Block((2 * at, 2 * at + 2), file) for at, file in enumerate(files)]
+@dataclass(frozen=True)
+class Shards:
+    """People in four shards, in two blocks of files; as another split has them, if they are other people."""
+
+    plan: world.Plan
+    encoding: world.Encoding
+    vault: world.Vault
+    blocks: tuple[world.Ref, ...]
+
+    @classmethod
+    def of(cls, folder: Path, seed: int = 1, unit: str | None = "person", **given: Any) -> "Shards":
+        tables = tables_of_plan(write_tables(folder / f"{seed}", people(60, seed)))
+        plan = changed(tables, teachers__count=4, teachers__block=2, data__unit=unit)
+        encoding, vault = world.learn_encoding(plan), world.Vault(folder / "vault")
+        vault.make_secret("domains/people")
+        rows = world.PrivateRows.of(plan, encoding, vault, ())
+        return cls(
+            plan, encoding, vault, world.units_split.split(rows, f"shards/people/{seed}-{unit}-{[*given]}", **given)
+        )
+
+    def answered(self, blocks: Sequence[world.Ref]) -> world.Ref:
+        return world.units_teachers.answer(str, blocks, self.encoding, self.vault, "answers", {})
+
+    def relabelled(self, blocks: Sequence[world.Ref]) -> world.RelabelledRows:
+        space = world.hypothesis_class("stumps", columns=[0], grid=[[-1.0, 0.0, 1.0]])
+        place = self.vault, "relabelled/people/here", bytes(32)
+        return world.units_relabel.relabel(blocks, self.encoding, space, RELABELLING, *place)
+
+    def polled(self, blocks: Sequence[world.Ref]) -> world.Ref:
+        plan, vault = self.plan.teachers, self.vault
+        taught = [world.teach(block, plan, self.encoding, vault, f"teachers/people/{block.digest}") for block in blocks]
+        rows = world.write_frame(pl.read_parquet(self.plan.path("public")).head(3), vault, "public/rows")
+        batch = world.PublicBatch(ref=rows, first=0, rows=3)
+        return world.units_teachers.poll(batch, tuple(taught), self.encoding, vault, "votes/people/here")
+
+    def measured(self, blocks: Sequence[world.Ref]) -> object:
+        plan = self.plan.teachers
+        errors = [world.measure(block, plan, self.encoding, self.vault, f"errors/{block.digest}") for block in blocks]
+        return world.opened(world.Exact("errors", (tuple(errors),)), self.vault)
 
 
-@pytest.mark.parametrize("given", [(0, 0), (1, 0), (0,) * 3, (1,)])
-def test_blocks_that_are_not_of_each_shard_once_answer_nothing(tmp_path: Path, given: tuple[int, ...]) -> None:
-    """One block twice in place of the other: a unit would have two answers among as many."""
-    _, encoding, vault, blocks = split_in(tmp_path)
-    assert len(world.units_teachers.answers(str, blocks, encoding, vault)) == 4
-    with pytest.raises(world.NotVerified, match="a shard would answer twice"):
-        world.units_teachers.answers(str, [blocks[at] for at in given], encoding, vault)
+@pytest.mark.parametrize("given", [(0, 0), (1, 0), (0,) * 3, (1,), ()])
+@pytest.mark.parametrize("what", ["answered", "relabelled", "polled", "measured"])
+def test_blocks_that_are_not_of_each_shard_once_are_refused(tmp_path: Path, what: str, given: tuple[int, ...]) -> None:
+    """One block twice in place of the other: a unit would have two answers, votes or errors among as many, or choose
+    labels twice."""
+    given_to: dict[str, Any] = {"relabelled": {"share": 0.5}, "measured": {"aside": 0.3}}
+    shards = Shards.of(tmp_path, **given_to.get(what, {}))
+    do = getattr(shards, what)
+    do(shards.blocks)
+    with pytest.raises(world.NotVerified, match="a unit would be in two"):
+        do([shards.blocks[at] for at in given])
 
 
-def test_errors_of_one_block_twice_are_refused(tmp_path: Path) -> None:
-    """In place of another's: a unit would move the sum of rates twice."""
-    plan, encoding, vault, blocks = split_in(tmp_path, aside=0.3)
-    errors = [
-        world.units_teachers.measure(block, plan.teachers, encoding, vault, f"measured/people/{at}")
-        for at, block in enumerate(blocks)
-    ]
-    world.opened(world.Exact("errors", (tuple(errors),)), vault)
-    with pytest.raises(world.NotVerified, match="added twice"):
-        world.opened(world.Exact("errors", ((errors[0], errors[0]),)), vault)
-
-
-def test_a_block_of_the_secret_subset_chooses_labels_once(tmp_path: Path) -> None:
-    """Twice, each of its units would count two errors in the choice."""
-    plan, encoding, vault, blocks = split_in(tmp_path, share=0.5)
-    space = world.hypothesis_class("stumps", columns=[0], grid=[[-1.0, 0.0, 1.0]])
-    settings = world.Relabelling(hypotheses="stumps", features=("size",), grid="6f", share=0.5, epsilon=1, delta=1e-6)
-    given = (plan.teachers, encoding, space, settings, vault, "relabelled/people/here", bytes(32))
-    world.units_relabel.relabel([block.rows for block in blocks], *given)
-    with pytest.raises(world.NotVerified, match="choose twice"):
-        world.units_relabel.relabel([blocks[0].rows, blocks[0].rows], *given)
+@pytest.mark.parametrize("other", [{"unit": None}, {"share": 0.5}])
+def test_shards_of_two_splits_that_are_as_many_as_of_one_are_refused(tmp_path: Path, other: dict[str, Any]) -> None:
+    """Of rows and of people, and of the secret subset and of all: a person would vote in two of them."""
+    shards, others = Shards.of(tmp_path), Shards.of(tmp_path, **other)
+    with pytest.raises(world.NotVerified, match="a unit would be in two"):
+        shards.polled([shards.blocks[0], others.blocks[1]])
+    later = Shards.of(tmp_path, seed=2)
+    shards.polled([shards.blocks[0], later.blocks[1]])  # a person is in one shard, whatever else the table holds
 
 
 VOTES: dict[str, Any] = {
@@ -182,11 +199,32 @@ def test_a_voter_votes_once_on_each_row_whatever_it_says(vote: str) -> None:
     assert counts.sum(axis=1).tolist() == [2] * 5
 
 
-def test_votes_on_the_rows_of_another_domain_are_refused(tmp_path: Path) -> None:
-    """As if its teachers were those of another session: their units would pay nothing."""
+CHARGED: dict[str, Any] = {"domain": "other", "unit": "all rows with one x", "subset": (0.5, 1.0), "pieces": 599}
+
+
+@pytest.mark.parametrize("fact", CHARGED)
+def test_votes_made_of_what_the_session_is_not_charged_for_are_refused(tmp_path: Path, fact: str) -> None:
+    """Teachers of another domain, whose units would pay nothing; of other units; of a secret subset where all are
+    charged for; and more votes than there are teachers."""
     case = make_case(tmp_path / "home", STABLE)
-    case.votes[0] = write(case.door, "votes/other/0.arrow", world.votes_schema(2), counts_of(0))
-    refused(case, "another domain")
+    votes = pl.DataFrame(counts_of(0), world.votes_schema(2).names, orient="row").cast(pl.UInt32)
+    planted = made(**{"pieces": TEACHERS} | {fact: CHARGED[fact]})
+    case.votes[0] = planted.rows(votes, case.door.vault, "votes/d/planted.arrow")
+    refused(case, f"is charged for numbers of {fact} .*, and these are of {re.escape(repr(CHARGED[fact]))}")
+
+
+@pytest.mark.parametrize("subset", [(), (0.3,), (0.3, 2.0), (0.5, 1.0), (0.3, 1.0, 1.0)])
+def test_votes_of_another_subset_or_choice_than_on_record_are_refused(
+    tmp_path: Path, subset: tuple[float, ...]
+) -> None:
+    """The session claims what a subset of share .3 is worth, labelled by a choice of ε = 1."""
+    epsilon, delta = RELABELLING.inner
+    inner = world.calibrated_votes(world.NoisyVotes, epsilon=epsilon, delta=delta, queries=3 * ROWS, classes=2)
+    case = make_case(tmp_path / "home", world.Relabelled(inner=inner, relabelling=RELABELLING))
+    case.votes = [write_votes(case.door, f"planted-{at}", counts_of(at), subset=subset) for at in range(3)]
+    refused(case, "is charged for numbers of subset")
+    case.votes = [write_votes(case.door, f"{at}", counts_of(at), subset=(0.3, 1.0)) for at in range(3)]
+    case.run()
 
 
 @pytest.mark.parametrize("planted", ["one voter twice", "one voter less", "a row less", "a row more"])
@@ -231,19 +269,38 @@ def test_sums_of_another_question_are_refused_though_they_are_as_many(rounds: Ro
     asked = question(0, None)
     other = replace(asked, least=0)
     assert other.size == asked.size
-    sums = world.keep_sums(rounds.door.vault, "sums/d/other", other, world.tally(other, CODED, LABELS))
+    sums = world.keep_sums(rounds.door.vault, "sums/d/other", other, world.tally(other, CODED, LABELS), made())
     refuses(rounds, rounds.step(0, asked, [sums]), "another question")
     refuses(rounds, rounds.step(0, other, [sums]), NOTHING)
 
 
-def test_more_sums_than_a_table_has_blocks_are_refused(rounds: Rounds) -> None:
-    """A block is added twice, or blocks of two readings of a table: a unit would be in both."""
+@pytest.mark.parametrize("given", [(0, 0), (0, 1, 0), (1,), (1, 0), ()])
+def test_sums_that_are_not_of_each_block_once_are_refused(rounds: Rounds, given: tuple[int, ...]) -> None:
+    """A block is added twice, or in place of another: a unit would count twice."""
     asked = question(0, None)
-    blocks = [*rounds.blocks(0, asked)] * (world.BLOCKS // 2)
-    step = rounds.step(0, asked, [*blocks, blocks[0]])
-    refuses(rounds, step, "blocks")
-    equal = rounds.step(0, asked, blocks)
-    assert len(world.release(rounds.door, rounds.session, [equal])) == 1  # blocks of equal content have one file
+    blocks = rounds.blocks(0, asked)
+    refuses(rounds, rounds.step(0, asked, [blocks[at] for at in given]), "a unit would be in two")
+    assert len(world.release(rounds.door, rounds.session, [rounds.step(0, asked, blocks)])) == 1
+
+
+def test_people_whose_rows_were_read_as_units_of_their_own_are_refused(tmp_path: Path) -> None:
+    """As if a flow had read the table without its column of units: a person would add as much as all of their rows."""
+    rounds, asked = Rounds.in_home(tmp_path), question(0, None)
+    of_people = made(unit="all rows with one person")
+    sums = world.keep_sums(rounds.door.vault, "sums/d/0", asked, world.tally(asked, CODED, LABELS), of_people)
+    refuses(rounds, rounds.step(0, asked, [sums]), "is charged for numbers of unit 'one row'")
+
+
+@pytest.mark.parametrize(("place", "why"), [(0, "not those that its releases were drawn for"), (1, "each period once")])
+def test_a_period_s_sums_in_the_place_of_another_s_are_refused(tmp_path: Path, place: int, why: str) -> None:
+    """Its units would be added twice."""
+    season = Season.in_home(tmp_path)
+    counted = season.counted(2)
+    season.release(0)
+    counted[place] = counted[place].model_copy(update={"sums": counted[1 - place].sums})
+    with pytest.raises(world.NotVerified, match=why):
+        season.release(1, counted)
+    season.release(1)
 
 
 def test_a_block_is_not_counted_twice_into_one_sum(tmp_path: Path) -> None:
@@ -251,7 +308,7 @@ def test_a_block_is_not_counted_twice_into_one_sum(tmp_path: Path) -> None:
     coding, asked = coded(tmp_path)
     blocks, vault = world.gather(coding, "units/d/here"), coding.private.vault
     world.count(blocks, asked, vault, "sums/d/s/0")
-    with pytest.raises(world.NotVerified, match="twice"):
+    with pytest.raises(world.NotVerified, match="a unit would be in two"):
         world.count([*blocks, blocks[0]], asked, vault, "sums/d/s/1")
 
 
@@ -260,7 +317,7 @@ def test_a_question_that_its_round_did_not_pay_for_is_refused(rounds: Rounds) ->
     asked = world.RoundQuestion(
         classes=2, steps=1 << 12, what="labels", least=0, count=0, fields=(0,), spans=(SPANS[0],)
     )
-    sums = world.keep_sums(rounds.door.vault, "sums/d/0", asked, world.tally(asked, CODED, LABELS))
+    sums = world.keep_sums(rounds.door.vault, "sums/d/0", asked, world.tally(asked, CODED, LABELS), made())
     refuses(rounds, rounds.step(0, asked, [sums]), "paid for")
 
 
@@ -396,7 +453,7 @@ def test_a_session_that_is_charged_to_other_units_than_it_reads_draws_nothing(tm
     home = tmp_path / "home"
     home.mkdir()
     opened(world.Stores.of(home), STABLE, part=world.TEST)
-    refused(make_case(home, STABLE), "charged to other units")
+    refused(make_case(home, STABLE), "is charged for numbers of part 'test'")
 
 
 # Publishing -----------------------------------------------------------------------------------------------------------

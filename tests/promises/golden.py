@@ -22,6 +22,7 @@ import polars as pl
 import pytest
 
 from tests import world
+from tests.support.made import content_of
 from tests.support.people import people, tables_of_plan, write_tables
 
 FILE, LEDGER_FILE = (Path(__file__).with_name(name) for name in ("golden.json", "golden_ledger.json"))
@@ -167,10 +168,10 @@ def noise_of(scale: float, size: int) -> world.Ints:
 
 
 def contents(vault: world.Vault, folder: str) -> str:
-    """One digest of all files of a folder, whatever their names are."""
+    """One digest of what all files of a folder hold, whatever their names are."""
     found = sorted(file for file in (vault.root / folder).rglob("*") if file.is_file())
-    each = (vault.take(str(file.relative_to(vault.root))) for file in found)
-    digests = sorted(hashlib.sha256(taken[1]).hexdigest() for taken in each if taken is not None)
+    refs = filter(None, (vault.find(str(file.relative_to(vault.root))) for file in found))
+    digests = sorted(hashlib.sha256(content_of(ref, vault)).hexdigest() for ref in refs)
     return _digest(digests) if digests else ""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tests.world import ASIDE, LABEL, SEAL_BYTES, SHARD, Vault, read_votes
+from tests.world import ASIDE, LABEL, LENGTH, SEAL_BYTES, SHARD, Vault, read_votes
 
 KINDS = (
     "shards",
@@ -27,13 +27,18 @@ KINDS = (
     "tested",
 )
 """Folders of the vault that hold what was made of private rows."""
+BARE = ("choices", "arrived")
+"""Those of files without provenance."""
 
 
 def kept(home: Path, kind: str) -> dict[str, bytes]:
     """The contents of a kind of vault file, by path, in the order they were written; damaged files too."""
-    vault = Vault(home / "vault")
-    paths = sorted(files(home, kind), key=lambda path: path.stat().st_mtime_ns)
-    return {str(path.relative_to(vault.root)): path.read_bytes()[:-SEAL_BYTES] for path in paths}
+    contents, vault = dict[str, bytes](), Vault(home / "vault")
+    for path in sorted(files(home, kind), key=lambda path: path.stat().st_mtime_ns):
+        data = path.read_bytes()[:-SEAL_BYTES]
+        made = 0 if kind in BARE else LENGTH + int.from_bytes(data[-LENGTH:], "little")
+        contents[str(path.relative_to(vault.root))] = data[: len(data) - made]
+    return contents
 
 
 def files(home: Path, kind: str) -> list[Path]:

@@ -27,6 +27,7 @@ from tests.support.at_door import (
     make_case,
     opened,
 )
+from tests.support.made import answered, keep, made
 from tests.support.sums import Rounds, Season, Sketched
 
 VOTES: dict[str, world.Mechanism] = {
@@ -118,27 +119,25 @@ def ask_question(home: Path, other: bool = False, *, name: str) -> None:
 
 
 def _answered(home: Path, question: str, one_in: int) -> None:
-    answers = [world.canonical("dark" if at % one_in else "light") for at in range(TEACHERS)]
-    world.keep_answers(world.Stores.of(home).vault, "d-1", world.Question(question, str), answers)
+    answers = ["dark" if at % one_in else "light" for at in range(TEACHERS)]
+    answered(world.Stores.of(home).vault, question, answers)
 
 
 def open_counted(home: Path, name: str) -> None:
     door = world.Stores.of(home)
     opened(door, SINGLE[name].asked)
-    _counted(door, "counts/d/counted", SINGLE[name].exact)
+    _counted(door, "counts/d/counted", SINGLE[name].exact, SINGLE[name].asked)
 
 
-def _counted(door: world.Stores, path: str, counts: bytes) -> world.Ref:
-    with door.vault.create(path) as sink:
-        sink.write(counts)
-    return sink.ref
+def _counted(door: world.Stores, path: str, counts: bytes, asked: world.SingleAsk[Any]) -> world.Ref:
+    return keep(door.vault, path, counts, made(asked.teachers or 1, part=asked.part))
 
 
 def ask_once(home: Path, other: bool = False, *, name: str) -> None:
     door, single = world.Stores.of(home), SINGLE[name]
     found = door.vault.find("counts/d/counted")
     assert found is not None
-    exact = _counted(door, "counts/d/others", single.others) if other else found
+    exact = _counted(door, "counts/d/others", single.others, single.asked) if other else found
     files_of(door, opened(door, single.asked), single.asked, [exact])
 
 

@@ -4,17 +4,19 @@ The kinds are those of tests/promises/kinds.py, asked through the flows; and aga
 after a relabelling. A run makes its private numbers, releases what follows from them, or replays it.
 """
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from tests import world
 from tests.promises.canary import marked_labels, relabelling
-from tests.promises.kept import files, sequences, set_aside
+from tests.promises.kept import kept, sequences, set_aside
 from tests.promises.kinds import VOTES
 from tests.promises.marks import FEWEST, Marks
 from tests.support.people import changed
@@ -187,11 +189,14 @@ def far_off(patch: pytest.MonkeyPatch) -> list[int]:
 
 def parts_of_sums(home: Path, marks: Marks) -> Marks:
     """With the sums over all blocks."""
-    vault, rounds = world.Vault(home / "vault"), dict[str, list[Any]]()
-    for path in files(home, "sums"):
-        rounds.setdefault(path.name, []).append(vault.find(str(path.relative_to(vault.root))))
-    for name, blocks in rounds.items():
-        marks = marks.with_sequence(f"all of {name}", world.total_of(blocks, vault))
+    vault, questions = world.Vault(home / "vault"), dict[str, list[Any]]()
+    for path in kept(home, "sums"):
+        file = vault.find(path)
+        assert file is not None
+        made, content = world.read_made(file, vault)
+        questions.setdefault(made.question, []).append(np.load(io.BytesIO(content)))
+    for question, sums in questions.items():
+        marks = marks.with_sequence(f"the sums of {question}", sum(sums[1:], sums[0]))
     return marks
 
 
@@ -222,7 +227,7 @@ def labels_of_table(_: Path, marks: Marks) -> Marks:
 
 SHARDS = ("rows by shard of shards/", "labels of shards/")
 ASIDE, PREDICTS = "tests.world.units_counts.one_row_a_unit", "tests.world.units_counts.classes_given"
-RELABELS = tuple(f"tests.world.units_relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
+RELABELS = tuple(f"tests.world.units_relabel.{name}" for name in ("choose_hypothesis", "resampled", "read_shards"))
 ASKED: dict[str, Any] = {"tables": surely, "works": ("tests.world.units_teachers.rows_by_shard",), "made": SHARDS}
 RUNS = (
     *(Run(name, name, by(name)) for name in VOTES),

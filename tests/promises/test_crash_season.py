@@ -10,8 +10,9 @@ import pytest
 
 from tests.promises.commands import Commands, killed
 from tests.promises.walks import files
+from tests.support.made import sums_of
 from tests.support.people import Weeks, changed, tables_of_plan
-from tests.world import Ints, Ledger, PeriodCounts, Randomness, Vault, flows_refresh, periods_counted, total_of, verify
+from tests.world import Ints, Ledger, PeriodCounts, Randomness, Vault, flows_refresh, periods_counted, verify
 
 STEPS = {
     "tests.world.flows_refresh.arrive": "before it is counted",
@@ -35,7 +36,7 @@ def counted(home: Path) -> list[PeriodCounts]:
 
 def units_of(home: Path, periods: Sequence[PeriodCounts]) -> list[int]:
     """The exact sums of the constant, which each unit moves alike."""
-    return [int(total_of([each.sums[1]], Vault(home / "vault"))[-1]) for each in periods]
+    return [int(sums_of([each.sums[1]], Vault(home / "vault"))[-1]) for each in periods]
 
 
 def drawn(home: Path) -> dict[str, bytes]:

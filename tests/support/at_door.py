@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from tests import world
 from tests.support import openings
+from tests.support.made import made
 from tests.support.people import changed, tables_of_plan
 
 CLASSES = ("no", "yes")
@@ -40,14 +42,13 @@ class Case:
         return self.votes[self.batches.index(batch)]
 
     def recount(self, at: int, counts: world.Ints) -> None:
-        self.votes[at] = write(self.door, f"votes/d/changed-{at}.arrow", world.votes_schema(2), counts)
+        self.votes[at] = write_votes(self.door, f"changed-{at}", counts)
 
 
-def write(door: world.Stores, path: str, schema: pa.Schema, columns: world.Ints) -> world.Ref:
-    table = pa.table([pa.array(column, field.type) for column, field in zip(columns.T, schema, strict=True)], schema)
-    with door.vault.create(path) as sink, pa.ipc.new_file(sink, schema) as file:
-        file.write_table(table)
-    return sink.ref
+def write_votes(door: world.Stores, name: str, counts: world.Ints, **other: Any) -> world.Ref:
+    """Votes (rows, 2) of TEACHERS; `other` is what else their provenance says than that of the session."""
+    votes = pl.DataFrame(counts, world.votes_schema(2).names, orient="row").cast(pl.UInt32)
+    return made(TEACHERS, **other).rows(votes, door.vault, f"votes/d/{name}.arrow")
 
 
 def counts_of(batch: int) -> world.Ints:
@@ -62,9 +63,9 @@ def make_case(home: Path, mechanism: world.Mechanism) -> Case:
     door = world.Stores.of(home)
     case = Case(door, mechanism, opened(door, mechanism))
     for at in range(3):
-        rows = write(door, f"public/{at}.arrow", pa.schema([("x", pa.int64())]), np.arange(ROWS).reshape(-1, 1) + at)
+        rows = world.write_frame(pl.DataFrame({"x": np.arange(ROWS) + at}), door.vault, f"public/{at}.arrow")
         case.batches.append(world.PublicBatch(ref=rows, first=at * ROWS, rows=ROWS))
-        case.votes.append(write(door, f"votes/d/{at}.arrow", world.votes_schema(2), counts_of(at)))
+        case.votes.append(write_votes(door, f"{at}", counts_of(at)))
     return case
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from tests import world
+from tests.support.made import frame_of
 from tests.support.people import changed, tables_of_plan, write_tables
 
 KEY = bytes(range(32))
@@ -38,7 +39,7 @@ class Small:
 
     def subset(self, share: float | None) -> pl.DataFrame:
         """Rows of the secret subset, by shard."""
-        return pl.concat([world.read_frame(ref, self.vault) for ref in self.blocks(share)])
+        return pl.concat([frame_of(ref, self.vault) for ref in self.blocks(share)])
 
     def blocks(self, share: float | None) -> tuple[world.Ref, ...]:
         """The files of the subset."""
@@ -46,9 +47,9 @@ class Small:
 
     def relabelled(self, share: float = 0.3) -> world.RelabelledRows:
         """The relabelled subset."""
-        given = (self.blocks(share), self.plan.teachers, self.encoding, self.space, self.settings)
+        given = (self.blocks(share), self.encoding, self.space, self.settings)
         return world.relabel(*given, self.vault, "relabelled/people", KEY)
 
     def resampled(self, share: float = 0.3) -> pl.DataFrame:
         """The rows that teachers learn from."""
-        return pl.concat([world.read_frame(ref, self.vault) for ref in self.relabelled(share).blocks])
+        return pl.concat([frame_of(ref, self.vault) for ref in self.relabelled(share).blocks])

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from tests import world
+from tests.support.made import frame_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 Rows = list[tuple[Any, ...]]
@@ -54,7 +55,7 @@ def parted(
     public = public_rows(made)
     key = world.derive(vault.secret("domains/people"), "split")
     refs = world.split(world.PrivateRows(made, world.learn_encoding(made), vault, key), "shards")
-    shards = pl.concat([world.read_frame(ref, vault) for ref in refs])
+    shards = pl.concat([frame_of(ref, vault) for ref in refs])
     return public.rows(), shards.select(world.SHARD, "size", "shade", "visits", world.LABEL).rows()
 
 

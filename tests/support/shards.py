@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tests.world import LABEL, LINEAR, SHARD, Block, Encoding, Scaled, TeachersPlan, Vault, write_frame
+from tests.support.made import made
+from tests.world import LABEL, LINEAR, SHARD, Encoding, Ref, Scaled, TeachersPlan, Vault
 
 SHRUNK = {"solver": "lsqr", "shrinkage": "auto"}
 OTHERS: dict[str, dict[str, Any]] = {
@@ -37,10 +38,10 @@ def features(X: np.ndarray) -> pl.DataFrame:
     return pl.DataFrame({f"x{at}": X[:, at].astype(np.float64) for at in range(X.shape[1])})
 
 
-def write_block(shards: Mapping[int, Shard], block: tuple[int, int], vault: Vault) -> Block:
-    """The block of these shards, which are in order; one that is left out has no rows."""
+def write_block(shards: Mapping[int, Shard], block: tuple[int, int], count: int, vault: Vault) -> Ref:
+    """The block of these shards among `count`, which are in order; one that is left out has no rows."""
     here = {shard: rows for shard, rows in shards.items() if block[0] <= shard < block[1]}
     numbers = np.repeat(np.array([*here], np.uint32), [len(y) for _, y in here.values()])
     X, y = np.vstack([X for X, _ in here.values()]), np.concatenate([y for _, y in here.values()])
     frame = features(X).with_columns(pl.Series(LABEL, y.astype(np.uint16)), pl.Series(SHARD, numbers))
-    return Block(block, write_frame(frame, vault, "rows.arrow"))
+    return made(count, span=block).rows(frame, vault, "rows.arrow")

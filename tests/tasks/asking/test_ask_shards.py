@@ -23,6 +23,7 @@ import polars as pl
 import pytest
 
 from tests import world
+from tests.support.made import content_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.processes import FRESH
 
@@ -36,15 +37,14 @@ class Table:
         tables = tables_of_plan(write_tables(folder / "data", people(700, 1) if private is None else private))
         self.plan: world.Plan = changed(tables, teachers__count=SHARDS, teachers__block=BLOCK)
         self.vault, self.encoding = world.Vault(folder / "vault"), world.learn_encoding(self.plan)
-        firsts = range(0, SHARDS, BLOCK)
-        files = world.split(world.PrivateRows(self.plan, self.encoding, self.vault, bytes(32)), "shards")
-        self.blocks = [world.Block((at, min(at + BLOCK, SHARDS)), ref) for at, ref in zip(firsts, files, strict=True)]
+        self.blocks = world.split(world.PrivateRows(self.plan, self.encoding, self.vault, bytes(32)), "shards")
 
     def ask(self, function: Callable[[pl.DataFrame], Any]) -> list[str]:
         portable = world.Question("q", function).portable
         with world.asking_questions.forking_helper() as helper:
             ask = partial(world.answer_of, helper, portable)
-            return world.answers(ask, self.blocks, self.encoding, self.vault)
+            kept = content_of(world.answer(ask, self.blocks, self.encoding, self.vault, "answers", {}), self.vault)
+        return list(json.loads(kept)["answers"])
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from tests import world
+from tests.support.made import content_of
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, public_rows, tables, vault_of
 
@@ -29,7 +30,7 @@ def counted(plan: world.Plan, vault: world.Vault) -> tuple[world.HypothesisAsk, 
     batches = world.stage_public(plan.path("public"), encoding, vault, "public", 1000)
     ask = world.HypothesisAsk.of(plan, encoding, batches, vault)
     rows = world.PrivateRows(plan, encoding, vault, world.derive(vault.secret("domains/people"), "split"))
-    return ask, np.load(io.BytesIO(vault.read(world.count_errors(rows, ask.candidates, "counts"))))
+    return ask, np.load(io.BytesIO(content_of(world.count_errors(rows, ask.candidates, "counts"), vault)))
 
 
 def of_labels(folder: Path, private: pl.DataFrame, unit: str | None) -> Counts:

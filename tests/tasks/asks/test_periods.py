@@ -27,7 +27,7 @@ def test_totals_are_those_of_all_rows_so_far_and_the_noise_that_is_said(season: 
             assert np.abs(np.array(released["totals"][at]) - exact).max() < 6 * sd
         assert (released["release"], released["season"]) == (number, STREAM.season)
     with pytest.raises(world.BudgetRefused, match=r"has ended \(spent\)"):
-        season.release(3, [*season.counted(3), season.counted(1)[0]])
+        season.release(3, season.counted(4))
 
 
 def test_a_question_that_follows_what_was_released_draws_nothing(season: Season) -> None:

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests import world
+from tests.support.made import content_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 CLASSES = ("no", "yes")
@@ -72,7 +73,7 @@ def counted(plan: world.Plan, door: world.Stores) -> world.Ref:
 
 
 def matrix(door: world.Stores, counts: world.Ref) -> NDArray[np.int64]:
-    return np.frombuffer(door.vault.read(counts), "<i8").reshape(2, 2)
+    return np.frombuffer(content_of(counts, door.vault), "<i8").reshape(2, 2)
 
 
 def test_a_unit_more_changes_one_count_by_one(plan: world.Plan, door: world.Stores) -> None:
@@ -101,7 +102,7 @@ def errors_counted(plan: world.Plan, door: world.Stores) -> NDArray[np.int64]:
     assert encoding.bounds is not None
     counts = world.NumberErrors((says, None), encoding.bounds, 4.5, key)
     ref = world.count_units(world.PrivateRows(plan, encoding, door.vault, key), counts, "tested/d/3")
-    return np.frombuffer(door.vault.read(ref), "<i8").reshape(2, -1)
+    return np.frombuffer(content_of(ref, door.vault), "<i8").reshape(2, -1)
 
 
 @pytest.mark.parametrize("unit", ["person", None])

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from tests import world
+from tests.support.made import frame_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.relabelling import KEY, K, Small
 
@@ -47,7 +48,7 @@ def left(small: Small, table: pl.DataFrame) -> dict[str, Shards]:
         "split": by_shard(small.subset(None)),
         "a secret subset": by_shard(small.subset(0.7)),
         "relabelled": by_shard(small.resampled(0.7)),
-        "without those set aside": by_shard(pl.concat(world.read_frame(ref, small.vault) for ref in aside)),
+        "without those set aside": by_shard(pl.concat(frame_of(ref, small.vault) for ref in aside)),
     }
 
 

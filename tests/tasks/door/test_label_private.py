@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from tests import world
+from tests.support.made import frame_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, parted, public_rows, tables, vault_of
 from tests.support.sentences import facts
@@ -72,7 +73,7 @@ def shards_of_csv(folder: Path, table: pl.DataFrame, unit: str | None) -> list[R
     table.select("size", "shade", "visits", "outcome", "person").write_csv(folder / "private.csv")
     plan, vault = changed(found, teachers__count=10), world.Vault(folder / "vault")
     refs = world.split(world.PrivateRows(plan, world.learn_encoding(plan), vault, KEY), "shards")
-    rows = pl.concat([world.read_frame(ref, vault) for ref in refs])
+    rows = pl.concat([frame_of(ref, vault) for ref in refs])
     return [rows.filter(rows[world.SHARD] == shard).drop(world.SHARD).rows() for shard in range(10)]
 
 
@@ -145,7 +146,7 @@ def test_by_content_a_label_would_move_its_row(tmp_path: Path) -> None:
         plan = changed(tables_of_plan(write_tables(tmp_path, table)), data__unit=None)
         vault = world.Vault(tmp_path / "vault")
         refs = world.split(world.PrivateRows(plan, world.learn_encoding(plan), vault, KEY), "shards")
-        moved.append(sorted(pl.concat([world.read_frame(ref, vault) for ref in refs]).drop(world.LABEL).rows()))
+        moved.append(sorted(pl.concat([frame_of(ref, vault) for ref in refs]).drop(world.LABEL).rows()))
     assert moved[0] != moved[1]
 
 

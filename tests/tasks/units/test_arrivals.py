@@ -1,7 +1,7 @@
 """Arrivals: a unit counts in its first period alone, whatever is beside it; each rule with the case that it is for."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import world
+from tests.support.made import content_of, sums_of
 from tests.support.people import people, tallied, write_tables
 from tests.support.sentences import facts
 
@@ -31,6 +32,7 @@ class Weeks:
         cells = world.cast_rows(public.select(self.encoding.features), self.encoding)
         self.codes = world.learn_codes([cells], self.encoding.columns, coarse=8)
         self.vault, self.folder = world.Vault(folder / "vault"), folder / "arriving"
+        self.vault.make_secret("streams/s")
         self.folder.mkdir()
         self.periods, self.names = list[world.Period](), list[tuple[world.Ref, ...]]()
         rounds = world.planned_rounds(classes=2, fields=len(self.codes.coarse), codes=self.codes.size, rounds=1)
@@ -67,14 +69,13 @@ class Weeks:
     def count(self, number: int) -> world.Ints:
         """The sums of that period, counted once more."""
         before = self.names[number - 1] if number else ()
-        arriving = world.Arriving(
-            world.table_of(self.plan, self.vault, self.periods[number]), KEY, before, f"arrived/d/{number}"
-        )
+        table = world.table_of(self.plan, self.vault, self.periods[number])
+        arriving = world.Arriving(table, "s", number, before, f"arrived/d/{number}")
         coding = world.Coding(self.private, self.codes, arriving)
         blocks = world.gather(coding, f"units/d/{number}")
         self.names[number:] = [tuple(arriving.names)]
         sums = [world.count([block], self.question, self.vault, f"sums/d/{at}") for at, block in enumerate(blocks)]
-        return world.total_of(sums, self.vault)
+        return sums_of(sums, self.vault)
 
     def units(self, sums: world.Ints) -> int:
         return int(sums[-1]) // self.question.count
@@ -118,8 +119,27 @@ def test_a_unit_counts_in_its_first_period_and_in_no_other_and_counting_again_gi
         assert np.array_equal(weeks.count(number), sums)
         seen += new
         assert (weeks.units(sums), weeks.names[number]) == (new, names)
-        assert sum(len(weeks.vault.read(ref)) for ref in names) == (seen * world.NAME.itemsize if unit else 0)
+        assert sum(len(content_of(ref, weeks.vault)) for ref in names) == (seen * world.NAME.itemsize if unit else 0)
         weeks.check()
+
+
+NAMES: dict[str, Callable[[Sequence[tuple[world.Ref, ...]]], tuple[world.Ref, ...]]] = {
+    "nobody's": lambda _: (),
+    "those up to an earlier period": lambda names: names[0],
+    "some of them, twice": lambda names: (names[1][0], *names[1][:-1]),
+    "those of some of them alone": lambda names: names[1][:-1],
+}
+"""By what a flow hands on: planted bugs, by which units would be asked again."""
+
+
+@pytest.mark.parametrize("planted", NAMES)
+def test_names_other_than_those_up_to_the_last_period_count_nothing(weeks: Weeks, planted: str) -> None:
+    for number, person in enumerate("abc"):
+        weeks.arrive(str(number), of(person))
+        weeks.next()
+    weeks.names[1] = NAMES[planted](weeks.names)
+    with pytest.raises((world.NotVerified, world.EnvironmentFailed), match=r"ask units again|failed"):
+        weeks.count(2)
 
 
 def test_a_new_unit_adds_what_it_adds_alone(weeks: Weeks) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import world
+from tests.support.made import content_of, keep, made
 
 LOGISTIC, RIDGE = "sklearn.linear_model.LogisticRegression", "sklearn.linear_model.RidgeClassifier"
 LDA, SVC = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis", "sklearn.svm.LinearSVC"
@@ -127,25 +128,25 @@ def test_a_block_votes_as_the_same_teachers_one_by_one(
     vault = world.Vault(tmp_path / "vault")
     encoding = world.Encoding(columns=(COLUMN,), label="y", classes=("a", "b", "c")[:classes])
     labels = {shard: [min(y, classes - 1) for y in own] for shard, own in SHARDS.items()}
-    block = world.write_frame(block_of(labels), vault, "block")
+    block = made(5).rows(block_of(labels), vault, "block")
     plan = world.TeachersPlan(count=5)
-    array = world.teach(world.Block((0, 5), block), plan, encoding, vault, "array")
+    array = world.teach(block, plan, encoding, vault, "array")
     with monkeypatch.context() as one_by_one:
         one_by_one.setattr(world.units_teachers, "is_linear", lambda _: False)
-        models = world.teach(world.Block((0, 5), block), plan, encoding, vault, "models")
-    assert isinstance(pickle.loads(vault.read(models))[0], world.Teacher)
+        models = world.teach(block, plan, encoding, vault, "models")
+    assert isinstance(pickle.loads(content_of(models, vault))[0], world.Teacher)
     assert np.load(vault.root / "array", allow_pickle=False).shape == ((1, 5, 2) if classes == 2 else (3, 5, 2))
     values = pl.DataFrame({"x": np.linspace(-4, 5, 1_201)})
     batch = world.PublicBatch(ref=world.write_frame(values, vault, "batch"), first=0, rows=values.height)
 
     def votes(name: str, *ensembles: Any) -> np.ndarray:
-        table = pa.ipc.open_file(vault.read(world.poll(batch, ensembles, encoding, vault, name))).read_all()
+        table = pa.ipc.open_file(content_of(world.poll(batch, ensembles, encoding, vault, name), vault)).read_all()
         return np.column_stack([column.to_numpy() for column in table.columns])
 
     single, product = votes("single", models), votes("product", array)
     assert (single != product).any(axis=1).mean() < 0.005  # rows near a boundary
-    with vault.create("again") as other:
-        other.write(vault.read(array))
-    assert np.array_equal(votes("twice", array, other.ref), 2 * product)
-    with pytest.raises(world.NotVerified, match="vote twice"):
+    first, second = (made(10, span=(at, at + 5)) for at in (0, 5))
+    parts = [keep(vault, f"{part.span}", content_of(array, vault), part) for part in (first, second)]
+    assert np.array_equal(votes("twice", *parts), 2 * product)
+    with pytest.raises(world.NotVerified, match="would be in two"):
         votes("the same", array, array)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import world
+from tests.support.made import frame_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts
 
@@ -46,7 +47,7 @@ def rows_of(plan: world.Plan, vault: world.Vault, part: str) -> pl.DataFrame:
 
 def shards(plan: world.Plan, encoding: world.Encoding, vault: world.Vault, **how: Any) -> pl.DataFrame:
     refs = world.split(world.PrivateRows(plan, encoding, vault, key_in(vault)), "shards", **how)
-    return pl.concat([world.read_frame(ref, vault) for ref in refs])
+    return pl.concat([frame_of(ref, vault) for ref in refs])
 
 
 def aside_of(plan: world.Plan, vault: world.Vault, private: pl.DataFrame) -> list[bool]:

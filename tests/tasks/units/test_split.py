@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from tests import world
+from tests.support.made import frame_of
 
 KEY = bytes(range(32))
 K, BLOCK = 7, 3
@@ -65,7 +66,7 @@ def contents(made: world.Plan, encoding: world.Encoding, folder: Path, key: byte
     vault = world.Vault(folder / "vault")
     refs = world.split(world.PrivateRows(made, encoding, vault, key), "shards")
     assert len(refs) == 3  # ceil(7 / 3), whatever the rows
-    rows = pl.concat(world.read_frame(ref, vault) for ref in refs)
+    rows = pl.concat(frame_of(ref, vault) for ref in refs)
     return {shard: rows.filter(pl.col(world.SHARD) == shard).drop(world.SHARD).rows() for shard in range(K)}
 
 
@@ -84,7 +85,7 @@ def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(
     made = plan(tmp_path, lines)
     encoding = world.learn_encoding(made)
     files = world.split(world.PrivateRows(made, encoding, world.Vault(tmp_path / "vault"), KEY), "shards")
-    rows = pl.concat(world.read_frame(ref, world.Vault(tmp_path / "vault")) for ref in files)
+    rows = pl.concat(frame_of(ref, world.Vault(tmp_path / "vault")) for ref in files)
     named = Counter[bytes]()
     expected = list[int]()
     for digest in (digests := digests_of(rows.drop(world.SHARD), encoding, KEY)):

@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 
 from tests import world
+from tests.support.at_door import PLAN
+from tests.support.made import sums_of
 from tests.support.people import people, tallied, write_tables
 
 KEY = bytes(32)
@@ -58,7 +60,7 @@ class Counted:
         assert len(blocks) == world.BLOCKS
         given = [([block], self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]
         sums = [world.count(*each, self.asked) for each in given]
-        return world.total_of(sums, self.vault)
+        return sums_of(sums, self.vault)
 
 
 @pytest.fixture(params=["a row", "a person", "a number", "pairs of columns"])
@@ -126,16 +128,16 @@ def test_a_unit_in_several_chunks_of_a_frame_counts_once(tmp_path: Path, chunks:
     """What is counted together lies in one record batch, however its frame was put together."""
     codes = world.Codes(fields=(world.WordField(name="word", start=0, words=("a",)),), coarse=(0,), fine=(0,))
     asked = world.RoundQuestion(classes=2, steps=64, what="labels", least=32, count=7, fields=(0,), spans=((0, 3),))
-    arriving = world.Arriving(world.RowTable("", (), world.PRIVATE, "person"), KEY, (), "arrived")
+    arriving = world.Arriving(world.RowTable("", (), world.PRIVATE, "person"), "s", 0, (), "arrived")
     vault, encoding = world.Vault(tmp_path), world.Encoding.model_construct(bounds=None)
-    coding = world.Coding(world.PrivateRows(world.Plan.model_construct(), encoding, vault, KEY), codes, arriving)
+    coding = world.Coding(world.PrivateRows(PLAN, encoding, vault, KEY), codes, arriving)
     schema = {"0": pl.UInt8, world.LABEL: pl.UInt16, world.UNIT: pl.Int64}
     rows = pl.DataFrame({"0": [0, 0], world.LABEL: [1, 1], world.UNIT: [0, 0]}, schema)
     frame = pl.concat([rows] * chunks, rechunk=False)
     assert frame.n_chunks() == chunks
     blocks = world._in_blocks([frame], coding, "blocks")
     sums = [world.count([block], asked, vault, f"sums/{at}.npy") for at, block in enumerate(blocks)]
-    assert world.total_of(sums, vault).tolist() == [32, 0, 0, 7]
+    assert sums_of(sums, vault).tolist() == [32, 0, 0, 7]
 
 
 def test_cuts_of_private_rows_would_be_seen(tmp_path: Path) -> None:

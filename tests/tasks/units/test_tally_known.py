@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from tests import world
+from tests.support.made import content_of, sums_of
 from tests.support.people import changed, people
 from tests.support.secret_labels import flipped, public_rows, tables, vault_of
 
@@ -46,10 +47,10 @@ class Asked:
     def sums(self) -> world.Ints:
         places = [f"sums/{block.path}" for block in self.blocks]
         parts = [world.count([b], self.question, self.vault, at) for b, at in zip(self.blocks, places, strict=True)]
-        return world.total_of(parts, self.vault)
+        return sums_of(parts, self.vault)
 
     def rows(self, block: world.Ref) -> pl.DataFrame:
-        return pl.read_ipc_stream(self.vault.read(block))
+        return pl.read_ipc_stream(content_of(block, self.vault))
 
     @property
     def unlabelled(self) -> list[pl.DataFrame]:

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from tests import world
+from tests.support.made import content_of
 from tests.support.people import people, tallied, write_tables
 from tests.support.processes import FRESH
 
@@ -30,7 +31,7 @@ def coding_of(folder: Path, unit: str | None, groups: int) -> world.Coding:
 
 
 def rows_of(coding: world.Coding, blocks: tuple[world.Ref, ...]) -> list[pl.DataFrame]:
-    return [pl.read_ipc_stream(coding.private.vault.read(block)) for block in blocks]
+    return [pl.read_ipc_stream(content_of(block, coding.private.vault)) for block in blocks]
 
 
 def worked(root: Path, coding: world.Coding, step: world.BlockStep, call: tuple[Any, ...]) -> Any:
@@ -53,7 +54,8 @@ def test_workers_write_the_same_blocks(tmp_path: Path, unit: str | None, pool: t
         return found[::-1]
 
     there = world.gather(coding, "units/d/there", run=each)
-    assert [coding.private.vault.read(ref) for ref in there] == [coding.private.vault.read(ref) for ref in here]
+    vault = coding.private.vault
+    assert [content_of(ref, vault) for ref in there] == [content_of(ref, vault) for ref in here]
     assert len(here) == world.BLOCKS
 
 

@@ -13,6 +13,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from tests import world
+from tests.support.made import content_of, keep, made
 
 X = world.Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
 ENCODING = world.Encoding(columns=(X,), label="y", classes=("a", "b", "c"))
@@ -61,10 +62,10 @@ def trained(folder: Path, shards: Shards, plan: world.TeachersPlan) -> list[worl
     vault = world.Vault(folder / "vault")
     schema = {world.SHARD: pl.UInt32(), "x": pl.Float64(), world.LABEL: pl.UInt16()}
     rows = [(shard, *row) for shard, of in shards.items() for row in zip(*of, strict=True)]
-    ref = world.write_frame(pl.DataFrame(rows, schema, orient="row"), vault, "block.arrow")
+    ref = made(5).rows(pl.DataFrame(rows, schema, orient="row"), vault, "block.arrow")
     with pytest.MonkeyPatch.context() as one_by_one:
         one_by_one.setattr(world.units_teachers, "is_linear", lambda _: False)
-        found = world.load_teachers(world.teach(world.Block((0, 5), ref), plan, ENCODING, vault, "teachers"), vault)
+        _, found = world.load_teachers(world.teach(ref, plan, ENCODING, vault, "teachers"), vault)
     assert not isinstance(found, world.LinearTeachers)
     return list(found)
 
@@ -130,15 +131,15 @@ def test_a_foreign_file_is_never_unpickled(tmp_path: Path) -> None:
 
 def polled(vault: world.Vault, *ensembles: list[world.Teacher]) -> pa.Table:
     """The votes of blocks of teachers."""
-    refs = list[world.Ref]()
-    for index, ensemble in enumerate(ensembles):
-        with vault.create(f"teachers/{index}") as sink:
-            pickle.dump(ensemble, sink)
-        refs.append(sink.ref)
+    refs, first, teachers = list[world.Ref](), 0, sum(map(len, ensembles))
+    for ensemble in ensembles:
+        span = first, first + len(ensemble)
+        refs.append(keep(vault, f"teachers/{span}", pickle.dumps(ensemble), made(teachers, span=span)))
+        first += len(ensemble)
     batch = world.PublicBatch(
         ref=world.write_frame(pl.DataFrame({"x": ROWS[:, 0]}), vault, "batch"), first=0, rows=len(ROWS)
     )
-    votes = vault.read(world.poll(batch, tuple(refs), ENCODING, vault, "votes"))
+    votes = content_of(world.poll(batch, tuple(refs), ENCODING, vault, "votes"), vault)
     return pa.ipc.open_file(pa.BufferReader(votes)).read_all()
 
 

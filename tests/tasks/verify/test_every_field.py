@@ -27,6 +27,7 @@ from tests import world
 from tests.promises.kinds import KINDS, TESTING, Kind
 from tests.support.at_door import files_of, opened
 from tests.support.edited import LAST_MODEL, MODEL, missed
+from tests.support.made import keep, made
 from tests.support.published import World
 from tests.support.recorded import RECORDED
 from tests.support.sums import SCHEMA
@@ -74,9 +75,8 @@ def ask_number(
     ask: world.StudentTestAsk = OF_A_NUMBER,
 ) -> None:
     door = world.Stores.of(home)
-    with door.vault.create("counts/d/counted") as sink:
-        sink.write(np.arange(800, 0, -50).tobytes())
-    files_of(door, opened(door, ask), ask, [sink.ref])
+    counted = keep(door.vault, "counts/d/counted", np.arange(800, 0, -50).tobytes(), made(part="test"))
+    files_of(door, opened(door, ask), ask, [counted])
 
 
 def test_a_test_of_units_that_nobody_set_aside_is_not_clean(tmp_path: Path) -> None:
