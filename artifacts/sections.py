@@ -27,8 +27,8 @@ OPERATOR = Field(json_schema_extra={"x-known-to": "the operator"})
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
-Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), in_units("ε")]
-Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), in_units("probability")]
+Epsilon = Annotated[float, Field(strict=True, gt=0, le=1000, allow_inf_nan=False), in_units("ε")]
+Delta = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False), in_units("probability")]
 Share = Annotated[float, Field(gt=0, lt=1), in_units("share of units")]
 CellShare = Annotated[float, Field(gt=0, lt=1), in_units("share of cells")]
 Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)

@@ -41,6 +41,7 @@ PLANS: dict[str, list[Changes]] = {
         {"data.text": ["shade"], "labeling": {"mechanism": "auto", "rows": 9000}},
         {"privacy.domain": "my {clinic}"},
         {"privacy.epsilon": "one"},
+        {"privacy.epsilon": True},
         {"privacy.epsilon": 0},
         {"privacy.epsilon": 10.0},
         {"privacy.delta": 2},
