@@ -62,11 +62,13 @@ class Exact:
 class OpenedNumbers(ABC):
     """Numbers that were opened.
 
+    form     of their files
     keyed    whether what a keyed mechanism draws from them need not be kept
     made     how they were made, of each period
     content  of which the ledger has a keyed digest
     """
 
+    form: str
     keyed = False
     made: Sequence[Provenance]
     content: Sequence[bytes | str]
@@ -84,6 +86,7 @@ class OpenedNumbers(ABC):
         unit, periods   its domain's privacy unit, and the number of periods that seasons of its stream before it asked
         """
         charged = {
+            "form": self.form,
             "domain": before.domain,
             "unit": unit,
             "stream": before.stream,
@@ -121,6 +124,7 @@ def opened(exact: Exact, vault: Vault) -> OpenedNumbers:
 
 
 class _Votes(OpenedNumbers):
+    form = "votes"
     keyed = True
 
     def __init__(self, made: Provenance, votes: Ints) -> None:
@@ -145,6 +149,8 @@ class _Votes(OpenedNumbers):
 
 
 class _Sums(OpenedNumbers):
+    form = "sums"
+
     def __init__(self, made: Provenance, sums: Ints) -> None:
         self.made, self.sums = [made], sums
         self.content = [npy_bytes(sums)]
@@ -157,6 +163,8 @@ class _Sums(OpenedNumbers):
 
 
 class _Periods(OpenedNumbers):
+    form = "sums"
+
     def __init__(self, arrived: Sequence[tuple[Provenance, Ints]], record: str) -> None:
         self.made, self.arrived = [made for made, _ in arrived], arrived
         self.content = [record]
@@ -178,6 +186,8 @@ class _Periods(OpenedNumbers):
 
 
 class _Answers(OpenedNumbers):
+    form = "answers"
+
     def __init__(self, made: Provenance, kept: Mapping[str, Any]) -> None:
         self.question, self.answers = str(kept["question"]), [str(answer) for answer in kept["answers"]]
         self.made, self.content = [made], self.answers

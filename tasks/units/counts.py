@@ -121,7 +121,7 @@ def count_units(private: PrivateRows, counts: Confusion | NumberErrors, folder: 
     with silenced():
         for rows in one_row_a_unit(tested, folder, copies=counts.by_unit):
             total += counts.counted(rows, private.encoding)
-    with tested.provenance.file(private.vault, f"{folder}/{counts.name}") as sink:
+    with tested.provenance.with_(form="counts").file(private.vault, f"{folder}/{counts.name}") as sink:
         sink.write(total.astype("<i8").tobytes())
     return sink.ref
 
@@ -135,6 +135,6 @@ def count_errors(private: PrivateRows, candidates: Hypotheses, folder: str) -> R
         errors += candidates.errors(X, rows[LABEL].to_numpy().astype(np.int64))
     buffer = io.BytesIO()
     np.save(buffer, errors, allow_pickle=False)
-    with private.provenance.file(private.vault, f"{folder}/errors.npy") as sink:
+    with private.provenance.with_(form="scores").file(private.vault, f"{folder}/errors.npy") as sink:
         sink.write(buffer.getvalue())
     return sink.ref

@@ -34,6 +34,7 @@ class Provenance(Frozen):
     span      those that are here: the index of the first, and the index after the last
     reading   folder of the blocks that were written together; empty of shards, which are the same whenever they are
     subset    share of the secret subset, and ε of the choice of its labels; empty if all units are there
+    form      in which the door draws from it; empty of what it does not draw from
     question  digest of the question that sums answer
     stream    of which units arrived in a period, and its number
     """
@@ -45,6 +46,7 @@ class Provenance(Frozen):
     span: tuple[int, int] = (0, 1)
     reading: str = ""
     subset: tuple[float, ...] = ()
+    form: str = ""
     question: str = ""
     stream: str = ""
     period: int = 0
@@ -54,7 +56,7 @@ class Provenance(Frozen):
         """A file of the vault, as `Vault.create`, that ends in this provenance."""
         with vault.create(path) as sink:
             yield sink
-            record = self.model_dump_json().encode()
+            record = self.model_dump_json(exclude_defaults=True).encode()
             sink.write(record + len(record).to_bytes(LENGTH, "little"))
 
     def rows(self, frame: pl.DataFrame, vault: Vault, path: str) -> Ref:

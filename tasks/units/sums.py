@@ -55,7 +55,7 @@ def count(
 
 def keep_sums(vault: Vault, path: str, question: RoundQuestion, sums: Ints, made: Provenance) -> Ref:
     """Write exact sums int64 (question.size,) of units of that provenance to a file of the vault."""
-    with made.with_(question=question_digest(question.record())).file(vault, path) as sink:
+    with made.with_(form="sums", question=question_digest(question.record())).file(vault, path) as sink:
         sink.write(npy_bytes(sums))
     return sink.ref
 

@@ -102,7 +102,7 @@ def answer(
         of_block, rows = read_shards(block, vault)
         made.append(of_block)
         answers += [ask(own) for own in rows_by_shard(rows, of_block, encoding)]
-    with whole(made).file(vault, path) as sink:
+    with whole(made).with_(form="answers").file(vault, path) as sink:
         sink.write(canonical_json({**about, "answers": answers}).encode())
     return sink.ref
 
@@ -217,7 +217,7 @@ def poll(batch: PublicBatch, teachers: tuple[Ref, ...], encoding: Encoding, vaul
                 X = read_only(encode(rows.slice(first, SLICE), encoding))
                 add_votes(counts[first : first + len(X)], ensemble, X)
     schema = votes_schema(classes := counts.shape[1])
-    with whole(made).file(vault, path) as sink, pa.ipc.new_file(sink, schema) as writer:
+    with whole(made).with_(form="votes").file(vault, path) as sink, pa.ipc.new_file(sink, schema) as writer:
         writer.write_table(pa.table([pa.array(counts[:, index]) for index in range(classes)], schema=schema))
     return sink.ref
 
@@ -254,6 +254,6 @@ def measure(block: Ref, teachers: TeachersPlan, encoding: Encoding, vault: Vault
             )
             votes = teacher.votes(read_only(aligned_copy(X[mine][out])), len(encoding.classes))
             errors[at] = np.count_nonzero(votes != y[mine][out]), len(votes)
-    with made.file(vault, path) as sink:
+    with made.with_(form="errors").file(vault, path) as sink:
         sink.write(errors.tobytes())
     return sink.ref

@@ -199,16 +199,25 @@ def test_a_voter_votes_once_on_each_row_whatever_it_says(vote: str) -> None:
     assert counts.sum(axis=1).tolist() == [2] * 5
 
 
-CHARGED: dict[str, Any] = {"domain": "other", "unit": "all rows with one x", "subset": (0.5, 1.0), "pieces": 599}
+CHARGED: dict[str, Any] = {
+    "domain": "other",
+    "unit": "all rows with one x",
+    "subset": (0.5, 1.0),
+    "pieces": 599,
+    "form": "errors",
+    "stream": "d-stream",
+    "period": 1,
+}
 
 
 @pytest.mark.parametrize("fact", CHARGED)
 def test_votes_made_of_what_the_session_is_not_charged_for_are_refused(tmp_path: Path, fact: str) -> None:
     """Teachers of another domain, whose units would pay nothing; of other units; of a secret subset where all are
-    charged for; and more votes than there are teachers."""
+    charged for; of fewer shards, each of which would have several votes; numbers that are no votes; and so on."""
     case = make_case(tmp_path / "home", STABLE)
     votes = pl.DataFrame(counts_of(0), world.votes_schema(2).names, orient="row").cast(pl.UInt32)
-    planted = made(**{"pieces": TEACHERS} | {fact: CHARGED[fact]})
+    honest: dict[str, Any] = {"pieces": TEACHERS, "form": "votes"}
+    planted = made(**honest | {fact: CHARGED[fact]})
     case.votes[0] = planted.rows(votes, case.door.vault, "votes/d/planted.arrow")
     refused(case, f"is charged for numbers of {fact} .*, and these are of {re.escape(repr(CHARGED[fact]))}")
 

@@ -130,7 +130,7 @@ def open_counted(home: Path, name: str) -> None:
 
 
 def _counted(door: world.Stores, path: str, counts: bytes, asked: world.SingleAsk[Any]) -> world.Ref:
-    return keep(door.vault, path, counts, made(asked.teachers or 1, part=asked.part))
+    return keep(door.vault, path, counts, made(asked.teachers or 1, part=asked.part, form=asked.form))
 
 
 def ask_once(home: Path, other: bool = False, *, name: str) -> None:

@@ -48,7 +48,7 @@ class Case:
 def write_votes(door: world.Stores, name: str, counts: world.Ints, **other: Any) -> world.Ref:
     """Votes (rows, 2) of TEACHERS; `other` is what else their provenance says than that of the session."""
     votes = pl.DataFrame(counts, world.votes_schema(2).names, orient="row").cast(pl.UInt32)
-    return made(TEACHERS, **other).rows(votes, door.vault, f"votes/d/{name}.arrow")
+    return made(TEACHERS, form="votes", **other).rows(votes, door.vault, f"votes/d/{name}.arrow")
 
 
 def counts_of(batch: int) -> world.Ints:

@@ -25,7 +25,7 @@ def answered(vault: world.Vault, question: str, answers: Sequence[Any], code: st
     """What so many shards answered to a question of the session d-1."""
     kept = {"question": question, "code": code, "answers": [world.canonical(answer) for answer in answers]}
     content = world.canonical_json(kept).encode()
-    return keep(vault, world.answers_path(vault, "d-1", question), content, made(len(answers)))
+    return keep(vault, world.answers_path(vault, "d-1", question), content, made(len(answers), form="answers"))
 
 
 def content_of(ref: world.Ref, vault: world.Vault) -> bytes:
