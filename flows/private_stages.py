@@ -136,7 +136,7 @@ def sum_block(
 
 def known_codes(run: RunContext, units: Sequence[Ref], codes: Codes) -> tuple[CodeMatrix, int]:
     """The codes of the units' features, which are public if only labels are secret; as `tasks.units.blocks`."""
-    return units_blocks.known_codes(run.plan, units, codes, run.stores.vault)
+    return units_blocks.known_codes(units, codes, run.stores.vault)
 
 
 def first_sums(

@@ -40,6 +40,7 @@ from uuid import UUID
 
 import polars as pl
 
+from concord.artifacts.domains import LABELS_OF
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, keyed_digest
 from concord.artifacts.schemas import NO_NAMES, Ref, TextFormat
@@ -155,7 +156,7 @@ def _digests(stores: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
     if recorded is None:
         raise WrongInput(f"the ledger has no domain {domain!r}")
     if unit is not None:
-        if recorded.unit.removeprefix("the labels of ") == "one row":
+        if recorded.unit.removeprefix(LABELS_OF) == "one row":
             raise WrongInput(
                 f"the privacy unit of domain {domain!r} is {recorded.unit}, which has no name that --unit could give: "
                 "leave --unit out, and all rows of the domain are erased"

@@ -29,9 +29,9 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from concord.artifacts.domains import LABELS_OF
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import LABEL, Encoding, Ref
 from concord.tasks.data.cells import cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
@@ -179,16 +179,17 @@ def _check_same(coding: Coding, files: Sequence[str]) -> None:
 
 
 @private_stage
-def known_codes(plan: Plan, blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[CodeMatrix, int]:
+def known_codes(blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[CodeMatrix, int]:
     """If only labels are secret: the codes (m, F) of one row of each unit, or of every n-th unit if there are more than
     MOST_DECODED units; and the number of units. No label is read. Raises NotVerified if rows are secret.
     """
-    if plan.privacy.secret != "labels":
-        raise NotVerified("features of units were asked for, and they are secret: nothing is handed on")
     parts = []
-    for batch in chain.from_iterable(batches_of(read_made(block, vault)[1]) for block in blocks):
-        first = np.unique(batch[UNIT], return_index=True)[1] if UNIT in batch.schema.names else slice(None)
-        parts.append(codes_in(batch)[first])
+    for made, content in (read_made(block, vault) for block in blocks):
+        if not made.unit.startswith(LABELS_OF):
+            raise NotVerified("features of units were asked for, and they are secret: nothing is handed on")
+        for batch in batches_of(content):
+            first = np.unique(batch[UNIT], return_index=True)[1] if UNIT in batch.schema.names else slice(None)
+            parts.append(codes_in(batch)[first])
     units = sum(map(len, parts))
     together = np.concatenate([np.empty((0, codes.width), np.int32), *parts])
     return together[:: max(1, -(-units // MOST_DECODED))], units

@@ -25,6 +25,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from concord.artifacts.domains import LABELS_OF
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
 from concord.artifacts.parts import LEARNING
@@ -118,7 +119,7 @@ class PrivateRows:
 def unit_of(plan: Plan) -> str:
     """The privacy unit of a plan, in the ledger's words."""
     unit = "one row" if plan.data.unit is None else f"all rows with one {plan.data.unit}"
-    return unit if plan.privacy.secret == "rows" else f"the labels of {unit}"
+    return unit if plan.privacy.secret == "rows" else f"{LABELS_OF}{unit}"
 
 
 def private_table(plan: Plan, *, arriving: bool = False) -> Table:

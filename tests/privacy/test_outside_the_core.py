@@ -101,7 +101,7 @@ def test_features_of_units_are_not_handed_on_where_rows_are_secret(tmp_path: Pat
     coding, _ = coded(tmp_path)
     blocks, private = world.gather(coding, "units/d/here"), coding.private
     with pytest.raises(world.NotVerified, match="nothing is handed on"):
-        world.known_codes(private.plan, blocks, coding.codes, private.vault)
+        world.known_codes(blocks, coding.codes, private.vault)
 
 
 # Learners and voters --------------------------------------------------------------------------------------------------

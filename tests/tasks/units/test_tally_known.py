@@ -78,8 +78,8 @@ def test_changed_labels_move_no_row_and_the_sums_within_what_is_paid(
     for here, there in zip(one.unlabelled, other.unlabelled, strict=True):
         assert here.equals(there)
     assert (
-        world.known_codes(one.plan, one.blocks, one.codes, one.vault)[0].tobytes()
-        == world.known_codes(other.plan, other.blocks, other.codes, other.vault)[0].tobytes()
+        world.known_codes(one.blocks, one.codes, one.vault)[0].tobytes()
+        == world.known_codes(other.blocks, other.codes, other.vault)[0].tobytes()
     )
     moved = one.sums - other.sums
     ((bound, _),) = world.planned_tallies(one.plan, one.codes, 100).squares_by_round
@@ -94,7 +94,7 @@ def test_where_pieces_of_a_file_end_decides_nothing(tmp_path: Path, monkeypatch:
             pl.DataFrame, "write_parquet", partialmethod(pl.DataFrame.write_parquet, row_group_size=rows)
         )
         one = Asked(tmp_path / f"{rows}", PEOPLE, "person")
-        known, _ = world.known_codes(one.plan, one.blocks, one.codes, one.vault)
+        known, _ = world.known_codes(one.blocks, one.codes, one.vault)
         found.append((known.tobytes(), [*map(repr, one.unlabelled)]))
         monkeypatch.undo()
     assert found == [found[0]] * 3
@@ -103,7 +103,7 @@ def test_where_pieces_of_a_file_end_decides_nothing(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("unit", ["person", None])
 def test_it_knows_one_row_of_each_unit_and_how_many_there_are(tmp_path: Path, unit: str | None) -> None:
     one = Asked(tmp_path / "one", PEOPLE, unit)
-    rows, units = world.known_codes(one.plan, one.blocks, one.codes, one.vault)
+    rows, units = world.known_codes(one.blocks, one.codes, one.vault)
     names = world.unit_names(PEOPLE["person"].unique()) if unit else places(PEOPLE.height)
     key = world.public_key(world.derive(one.vault.secret("domains/people"), "split"))
     assert len(rows) == units == (~world.sampled(names, key, SHARE)).sum()
@@ -114,7 +114,7 @@ def test_it_knows_one_row_of_each_unit_and_how_many_there_are(tmp_path: Path, un
 def test_of_many_units_it_knows_every_so_manieth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.units_blocks, "MOST_DECODED", 100)
     one = Asked(tmp_path / "one", PEOPLE, None)
-    rows, units = world.known_codes(one.plan, one.blocks, one.codes, one.vault)
+    rows, units = world.known_codes(one.blocks, one.codes, one.vault)
     assert 50 < len(rows) <= 100 < units
 
 
