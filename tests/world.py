@@ -354,7 +354,7 @@ if TYPE_CHECKING:
     from concord.tasks.units.guard import private_stage, silenced
     from concord.tasks.units.identifiers import LONGEST_TEXT, PLAIN, _named, name_of
     from concord.tasks.units.parts import (
-        NULL_CELL, columns_asked, division_of, naming_rule, of_part, public_key, row_names
+        NULL_CELL, columns_asked, division_of, naming_rule, of_part, provenance_of, public_key, row_names
     )
     from concord.tasks.units.relabel import RelabelledRows, relabel, resampled
     from concord.tasks.units.spill import SPILLS, spilling

@@ -41,6 +41,8 @@ from concord.tasks.units.provenance import Provenance, read_made, whole
 from concord.tasks.units.sums import npy_bytes, question_digest, summed
 
 FormName = Literal["votes", "sums", "periods", "answers", "counts", "errors", "scores"]
+FILES = {"periods": "sums"}
+"""Forms of the files of those that have no files of their own form."""
 NOTHING_DRAWN = "nothing was drawn"
 
 
@@ -62,7 +64,7 @@ class Exact:
 class OpenedNumbers(ABC):
     """Numbers that were opened.
 
-    form     of their files
+    form     as of their handle
     keyed    whether what a keyed mechanism draws from them need not be kept
     made     how they were made, of each period
     content  of which the ledger has a keyed digest
@@ -85,13 +87,15 @@ class OpenedNumbers(ABC):
 
         unit, periods   its domain's privacy unit, and the number of periods that seasons of its stream before it asked
         """
+        if self.form not in mechanism.forms:
+            raise NotVerified(f"session {before.id} draws from {' or '.join(mechanism.forms)}, not from {self.form}")
         charged = {
-            "form": self.form,
+            "form": FILES.get(self.form, self.form),
             "domain": before.domain,
             "unit": unit,
             "stream": before.stream,
             "subset": getattr(mechanism, "subset", ()),
-            **({} if before.part == EVERY else {"part": before.part}),
+            **({} if before.part == EVERY else {"part": before.part, "division": before.division}),
             **({} if before.teachers == 0 else {"pieces": before.teachers}),
         }
         for made, (name, value) in [*product(self.made, charged.items()), (self.made[0], ("period", periods))]:
@@ -163,7 +167,7 @@ class _Sums(OpenedNumbers):
 
 
 class _Periods(OpenedNumbers):
-    form = "sums"
+    form = "periods"
 
     def __init__(self, arrived: Sequence[tuple[Provenance, Ints]], record: str) -> None:
         self.made, self.arrived = [made for made, _ in arrived], arrived
@@ -176,6 +180,9 @@ class _Periods(OpenedNumbers):
         first = self.made[0].period
         if [made.period for made in self.made] != [first + at // len(questions) for at in range(len(self.made))]:
             raise NotVerified(f"a release adds the sums of each period once: {NOTHING_DRAWN}")
+        later = zip(self.made, self.made[len(questions) :], strict=False)
+        if any(after.follows not in ("", made.reading) for made, after in later):
+            raise NotVerified(f"a period's units are new by other names than those of the last one: {NOTHING_DRAWN}")
         for at, record in enumerate(questions):
             _check_paid(mechanism, at, record, *self.arrived[at :: len(questions)])
 

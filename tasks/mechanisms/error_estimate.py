@@ -38,6 +38,7 @@ class ErrorEstimate(PublicSettings):
     queries: ClassVar[int] = 1
     per_refusal: ClassVar[None] = None
     of_ask: ClassVar[Collection[str]] = ("share",)
+    forms: ClassVar[Collection[str]] = ("errors",)
 
     epsilon: float
     shards: PositiveInt

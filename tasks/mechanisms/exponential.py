@@ -104,6 +104,7 @@ class Universal(PublicSettings):
     )
 
     releases: ClassVar[str] = "one hypothesis of a class, chosen by its errors on the private rows"
+    forms: ClassVar[Collection[str]] = ("scores",)
     delta: ClassVar[float] = 0.0
     cutoff: ClassVar[None] = None
     queries: ClassVar[int] = 1

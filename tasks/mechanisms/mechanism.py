@@ -31,6 +31,7 @@ class PublicSettings(Frozen):
     calibrated  names of settings that calibration computes in floating point and rounds to whole numbers: another
                 processor may compute another table
     of_ask      names of settings that say what is asked: they are recorded if they are set
+    forms       of exact numbers that it draws from (`tasks.door.exact`)
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
@@ -43,6 +44,7 @@ class PublicSettings(Frozen):
     take_if: ClassVar[str] = ""
     calibrated: ClassVar[Collection[str]] = ()
     of_ask: ClassVar[Collection[str]] = ()
+    forms: ClassVar[Collection[str]] = ("votes",)
 
     @classmethod
     def calibrate(cls, **terms: Any) -> Self:
@@ -97,6 +99,10 @@ class Mechanism(Protocol):
     @property
     def keyed(self) -> bool:
         """Whether its answers follow from the session key alone, so that a retry needs no stored noise."""
+
+    @property
+    def forms(self) -> Collection[str]:
+        """As `PublicSettings.forms`."""
 
     @property
     def counts(self) -> bool:

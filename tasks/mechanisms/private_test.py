@@ -53,6 +53,7 @@ class PrivateTest(Gaussian):
     """
 
     name: ClassVar[str] = "private_test"
+    forms: ClassVar[Collection[str]] = ("counts",)
     cutoff: ClassVar[None] = None
     queries: ClassVar[int] = 1
     per_refusal: ClassVar[None] = None

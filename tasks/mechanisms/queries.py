@@ -77,6 +77,7 @@ class LaplaceRelease(PublicSettings):
     name of the question."""
 
     name: ClassVar[str] = "laplace_release"
+    forms: ClassVar[Collection[str]] = ("answers",)
     counts: ClassVar[bool] = False
     cutoff: ClassVar[None] = None
     queries: ClassVar[int] = 1
@@ -123,6 +124,7 @@ class OptimalRelease(PublicSettings):
     """
 
     name: ClassVar[str] = "optimal_release"
+    forms: ClassVar[Collection[str]] = ("answers",)
     counts: ClassVar[bool] = False
     cutoff: ClassVar[None] = None
     queries: ClassVar[int] = 1

@@ -123,9 +123,14 @@ class Relabelled(Frozen):
         return self.inner.name
 
     @property
-    def subset(self) -> tuple[float, float]:
-        """Share of the secret subset, and ε of the choice of its labels."""
-        return self.relabelling.share, self.relabelling.choice_epsilon
+    def subset(self) -> tuple[float, float, str]:
+        """Share of the secret subset, ε of the choice of its labels, and digest of the class they are chosen from."""
+        return self.relabelling.share, self.relabelling.choice_epsilon, self.relabelling.grid
+
+    @property
+    def forms(self) -> Collection[str]:
+        """As the inner mechanism."""
+        return self.inner.forms
 
     @property
     def keyed(self) -> bool:

@@ -54,6 +54,7 @@ class StableVoting(PublicSettings):
     """
 
     name: ClassVar[str] = "stable"
+    forms: ClassVar[Collection[str]] = ("votes", "answers")
     keyed: ClassVar[bool] = True
     counts: ClassVar[bool] = False
     queries: ClassVar[None] = None

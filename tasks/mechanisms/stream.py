@@ -29,7 +29,7 @@ private rows decides it. Checked by tests/privacy/test_stream.py: the exact law 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -55,6 +55,7 @@ class Stream(Tallies):
     """
 
     name: ClassVar[str] = "stream"
+    forms: ClassVar[Collection[str]] = ("periods",)
     proof: ClassVar[str] = (
         "tasks/mechanisms/stream.py: running sums by a square-root matrix under discrete Gaussian noise "
         "(Fichtenberger, Henzinger & Upadhyay 2023; Canonne, Kamath & Steinke 2020), each unit in one period"

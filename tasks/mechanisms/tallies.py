@@ -77,6 +77,7 @@ class Tallies(Gaussian):
     """
 
     name: ClassVar[str] = "tallies"
+    forms: ClassVar[Collection[str]] = ("sums",)
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
     proof: ClassVar[str] = (

@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.vault import Vault, derive, hashed
+from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.tasks.data.files import PRIVATE, TableFile
 from concord.tasks.data.places import files_of
 from concord.tasks.data.tables import UNIT_FIELD, Table, plain_type
-from concord.tasks.units.provenance import read_made
+from concord.tasks.units.parts import provenance_of
+from concord.tasks.units.provenance import Provenance, read_made
 from concord.tasks.units.spill import PARTS
 from concord.tasks.units.units import UNIT, PrivateRows, names_held, private_table
 
@@ -76,15 +77,22 @@ class Arriving:
         """The key by which the stream knows the units that its seasons have asked."""
         return derive(vault.secret(f"streams/{self.stream}"), "arrivals")
 
+    def made(self, private: PrivateRows) -> Provenance:
+        """The provenance of a file that is made of this period's units; its reading goes on from the period before."""
+        made, key = provenance_of(private), self.key(private.vault)
+        follows = read_made(self.before[0], private.vault)[0].reading if self.before else ""
+        reading = keyed_digest(key, "reading", made.reading, follows, *self.table.digests)
+        return made.with_(stream=self.stream, period=self.period, follows=follows, reading=reading)
+
     def new_units(self, parts: Iterator[pl.DataFrame], private: PrivateRows) -> Iterator[pl.DataFrame]:
         """The rows of units that are new, part by part of PARTS, each with all rows of its units. Raises NotVerified if
         names are not those up to the period before."""
         vault, key = private.vault, self.key(private.vault)
         for number in range(NAMES):
-            made = private.provenance.with_(stream=self.stream, pieces=NAMES, span=(number, number + 1))
-            none = made.with_(period=-1), memoryview(b"")
+            made = self.made(private).with_(pieces=NAMES, span=(number, number + 1))
+            none = made.with_(period=-1, reading=""), memoryview(b"")
             last, before = read_made(self.before[number], vault) if self.before else none
-            if last != made.with_(period=self.period - 1):
+            if last != made.with_(period=self.period - 1, reading=made.follows, follows=last.follows):
                 raise NotVerified(f"period {self.period} would ask units again: names are not those up to the last one")
             by_part = [_names(before)]
             for part in islice(parts, PARTS // NAMES):
@@ -93,7 +101,7 @@ class Arriving:
                 new = ~np.isin(names, by_part[0])
                 by_part.append(names[new])
                 yield part.filter(part[UNIT].is_in(units.filter(pl.Series(new)).implode()))
-            with made.with_(period=self.period).file(vault, f"{self.folder}/names-{number}") as sink:
+            with made.file(vault, f"{self.folder}/names-{number}") as sink:
                 sink.write(np.unique(np.concatenate(by_part)).tobytes())
             self.names.append(sink.ref)
 

@@ -19,9 +19,10 @@ Not covered  rows whose unit is null: they belong to no unit that a guarantee co
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, cycle
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from concord.tasks.data.tables import Slice, Table
 from concord.tasks.mechanisms.tallies import STEPS
 from concord.tasks.units.arrivals import Arriving
 from concord.tasks.units.guard import private_stage
-from concord.tasks.units.parts import columns_asked, columns_of_names, of_part
+from concord.tasks.units.parts import columns_asked, columns_of_names, of_part, provenance_of
 from concord.tasks.units.provenance import read_made
 from concord.tasks.units.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
 from concord.tasks.units.units import UNIT, PrivateRows, private_table, rows_with_units, shards_of
@@ -65,7 +66,8 @@ class Coding:
     @cached_property
     def table(self) -> Table:
         """The private table, in a format in which rows keep their place."""
-        return private_table(self.private.plan) if self.arriving is None else self.arriving.table
+        plan = self.private.plan
+        return private_table(plan) if self.arriving is None else replace(self.arriving.table, unit=plan.data.unit)
 
     @property
     def schema(self) -> pl.Schema:
@@ -157,18 +159,22 @@ def spread_units(coding: Coding, share: Slice, files: Sequence[str], folder: str
 @private_stage
 def meet(coding: Coding, parts: Sequence[Sequence[Ref]], folder: str, number: int) -> Ref:
     """Write a block of whole units: of each of these parts, the rows from all shares."""
-    (block,) = _in_blocks(map(_numbered, _joined(coding, parts)), coding, folder, [number])
+    first = number * (PARTS // BLOCKS)
+    (block,) = _in_blocks(map(_numbered, _joined(coding, parts, first)), coding, folder, [number])
     return block
 
 
 @private_stage
 def write_new(coding: Coding, parts: Sequence[Sequence[Ref]], arriving: Arriving, folder: str) -> tuple[Ref, ...]:
     """Write the units that are new in a period, as BLOCKS files."""
-    return _in_blocks(map(_numbered, arriving.new_units(_joined(coding, parts), coding.private)), coding, folder)
+    return _in_blocks(map(_numbered, arriving.new_units(_joined(coding, parts, 0), coding.private)), coding, folder)
 
 
-def _joined(coding: Coding, parts: Sequence[Sequence[Ref]]) -> Iterator[pl.DataFrame]:
+def _joined(coding: Coding, parts: Sequence[Sequence[Ref]], first: int) -> Iterator[pl.DataFrame]:
+    """The rows of each part, of all shares; a spill names its files by their parts."""
     vault, empty = coding.private.vault, coding.schema.to_frame()
+    if any(int(PurePath(file.path).stem) != at for at, part in enumerate(parts, first) for file in part):
+        raise NotVerified("units of one part were handed on in the place of another's: they would count twice")
     return (pl.concat([empty, *(rows_in(vault, file, coding.schema) for file in part)]) for part in parts)
 
 
@@ -248,12 +254,15 @@ def _in_blocks(
 
     kinds = {**coding.schema, UNIT: pl.Int64()} if coding.table.unit else coding.schema
     vault, schema = coding.private.vault, together(pl.DataFrame(schema=kinds)).schema
-    arriving = {} if (new := coding.arriving) is None else {"stream": new.stream, "period": new.period}
-    made = coding.private.provenance.with_(reading=folder, pieces=BLOCKS, **arriving)
+    if coding.arriving is None:
+        made = provenance_of(coding.private)
+        made = made.with_(reading=f"{made.reading} {folder} {len(numbers)}")
+    else:
+        made = coding.arriving.made(coding.private)
     with ExitStack() as held:
         sinks = []
         for number in numbers:
-            block = made.with_(span=(number, number + 1))
+            block = made.with_(pieces=BLOCKS, span=(number, number + 1))
             sinks.append(held.enter_context(block.file(vault, f"{folder}/block-{number:05d}.arrow")))
         writers = [held.enter_context(pa.ipc.new_stream(sink, schema)) for sink in sinks]
         for frame, writer in zip(frames, cycle(writers), strict=False):

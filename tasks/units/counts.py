@@ -21,6 +21,7 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.hypotheses import Hypotheses
 from concord.tasks.mechanisms.private_test import PLACES, placed
 from concord.tasks.units.guard import private_stage, silenced
+from concord.tasks.units.parts import provenance_of
 from concord.tasks.units.split import one_row_a_unit
 from concord.tasks.units.teachers import aligned_copy, read_only
 from concord.tasks.units.units import UNIT, PrivateRows, keyed_bits
@@ -121,7 +122,7 @@ def count_units(private: PrivateRows, counts: Confusion | NumberErrors, folder: 
     with silenced():
         for rows in one_row_a_unit(tested, folder, copies=counts.by_unit):
             total += counts.counted(rows, private.encoding)
-    with tested.provenance.with_(form="counts").file(private.vault, f"{folder}/{counts.name}") as sink:
+    with provenance_of(tested).with_(form="counts").file(private.vault, f"{folder}/{counts.name}") as sink:
         sink.write(total.astype("<i8").tobytes())
     return sink.ref
 
@@ -135,6 +136,6 @@ def count_errors(private: PrivateRows, candidates: Hypotheses, folder: str) -> R
         errors += candidates.errors(X, rows[LABEL].to_numpy().astype(np.int64))
     buffer = io.BytesIO()
     np.save(buffer, errors, allow_pickle=False)
-    with private.provenance.with_(form="scores").file(private.vault, f"{folder}/errors.npy") as sink:
+    with provenance_of(private).with_(form="scores").file(private.vault, f"{folder}/errors.npy") as sink:
         sink.write(buffer.getvalue())
     return sink.ref

@@ -28,7 +28,8 @@ from concord.artifacts.parts import EVERY, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.tables import CELLS_FIELD, CELLS_IN_SCHEMA, UNIT_FIELD, open_private
-from concord.tasks.units.units import sampled, unit_names
+from concord.tasks.units.provenance import Provenance
+from concord.tasks.units.units import PrivateRows, sampled, unit_names, unit_of
 
 FORMAT_FIELD = "data.format"
 """The field of a plan for the format of CSV files, which also decides names."""
@@ -43,6 +44,18 @@ def division_of(plan: Plan, vault: Vault) -> Division | None:
     naming, key = naming_rule(plan), part_key(derive(vault.secret(f"domains/{plan.privacy.domain}"), "split"))
     share = float(plan.test.share)
     return Division(commitment=keyed_digest(key, "parts", repr(share), naming), share=share, naming=naming)
+
+
+def provenance_of(private: PrivateRows) -> Provenance:
+    """That of a file that is made of these rows."""
+    plan, division = private.plan, division_of(private.plan, private.vault)
+    return Provenance(
+        domain=plan.privacy.domain,
+        unit=unit_of(plan),
+        part=private.part,
+        division="" if division is None else division.commitment,
+        reading=keyed_digest(private.key, "reading", private.encoding.identity, plan.data.format.model_dump_json()),
+    )
 
 
 def part_key(key: bytes) -> bytes:

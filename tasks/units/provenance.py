@@ -29,27 +29,30 @@ class Provenance(Frozen):
     """How a file was made of private rows.
 
     unit      the privacy unit, in the ledger's words
-    part      of the units, if they are divided
+    part      of the units, and the commitment of the division by which they are in it, if there is one
     pieces    number of shards, or of blocks, that units are spread over
     span      those that are here: the index of the first, and the index after the last
-    reading   folder of the blocks that were written together; empty of shards, which are the same whenever they are
-    subset    share of the secret subset, and ε of the choice of its labels; empty if all units are there
+    reading   what a unit's shard or block follows from besides its rows, digested
+    subset    share of the secret subset, ε of the choice of its labels, and digest of the class; empty if all units are
+              there
     form      in which the door draws from it; empty of what it does not draw from
     question  digest of the question that sums answer
-    stream    of which units arrived in a period, and its number
+    stream    of which units arrived in a period, its number, and the reading of the period that it follows
     """
 
     domain: str
     unit: str
     part: str
+    division: str = ""
     pieces: int = 1
     span: tuple[int, int] = (0, 1)
     reading: str = ""
-    subset: tuple[float, ...] = ()
+    subset: tuple[float | str, ...] = ()
     form: str = ""
     question: str = ""
     stream: str = ""
     period: int = 0
+    follows: str = ""
 
     @contextmanager
     def file(self, vault: Vault, path: str) -> Iterator[Sink]:

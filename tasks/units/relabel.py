@@ -93,6 +93,6 @@ def relabel(
     drawn, written = resampled(relabelled, key), list[Ref]()
     for part, _ in parts:
         block = drawn.filter(drawn[SHARD].is_between(*part.span, closed="left"))
-        labelled = part.with_(subset=(*part.subset, settings.choice_epsilon))
+        labelled = part.with_(reading=path, subset=(*part.subset, settings.choice_epsilon, space.digest))
         written.append(labelled.rows(block, vault, f"{folder}/block-{len(written):05d}.arrow"))
     return RelabelledRows(choice=choice, blocks=tuple(written))

@@ -39,6 +39,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
@@ -48,7 +49,7 @@ from concord.tasks.data.matrix import row_digests
 from concord.tasks.data.sources import SnapshotWriter, snapshot_at, snapshot_place
 from concord.tasks.data.tables import kind_in
 from concord.tasks.units.guard import private_stage
-from concord.tasks.units.parts import columns_asked, of_part, public_key
+from concord.tasks.units.parts import columns_asked, of_part, provenance_of, public_key
 from concord.tasks.units.spill import SPILLS, spilling
 from concord.tasks.units.units import (
     UNIT,
@@ -95,7 +96,7 @@ def split(private: PrivateRows, folder: str, share: float | None = None, aside: 
                 with_shard = with_shard.with_columns(is_aside.alias(ASIDE))
             spill.add(with_shard, with_shard[SHARD] // (block * blocks_per_spill))
         written, drawn_at = [], () if share is None else (share,)
-        made = private.provenance.with_(pieces=shards, subset=drawn_at)
+        made = provenance_of(private).with_(pieces=shards, subset=drawn_at)
         for first, part in enumerate(spill.read(-(-blocks // blocks_per_spill))):
             for index in range(first * blocks_per_spill, min((first + 1) * blocks_per_spill, blocks)):
                 block_rows = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT, UNIT)
@@ -197,6 +198,8 @@ def public_by_name(made: Plan) -> TableSource:
 @private_stage
 def set_apart(plan: Plan, key: bytes, reading: SnapshotWriter, erased: Erased) -> None:
     """Write features of the public part of the private rows."""
+    if plan.privacy.secret != "labels":
+        raise NotVerified("features of private units are public if labels alone are secret: nothing is written")
     table = private_table(plan)
     spoken_for = {plan.data.label, plan.data.unit}
     named = {name: "data.features" for file in table.files for name in file.names if name not in spoken_for}

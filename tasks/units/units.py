@@ -34,7 +34,6 @@ from concord.artifacts.schemas import NO_NAMES, Encoding
 from concord.tasks.data.cells import canonical_id
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.tables import UNIT_FIELD, WHOLE, Slice, Table, open_private
-from concord.tasks.units.provenance import Provenance
 
 UNIT = "concord.unit"
 
@@ -109,11 +108,6 @@ class PrivateRows:
     def named_by_content(self) -> bool:
         """Whether a unit is a row, identified by its content and copy number."""
         return self.plan.data.unit is None and self.plan.privacy.secret == "rows"
-
-    @property
-    def provenance(self) -> Provenance:
-        """That of a file that is made of all of them."""
-        return Provenance(domain=self.plan.privacy.domain, unit=unit_of(self.plan), part=self.part)
 
 
 def unit_of(plan: Plan) -> str:

@@ -4,8 +4,6 @@ The worst that was thought of for each file that handles codes, votes, labels or
 neither refused nor bounded would be one that ε does not cover.
 """
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,12 +26,12 @@ from tests.support.at_door import (
     labels_by,
     make_case,
     opened,
-    write_votes,
+    refused,
 )
 from tests.support.made import made
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.recorded import DRAWN
-from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, Season, question
+from tests.support.sums import LABELS, SPANS, TALLIES, Rounds, question, refuses
 from tests.support.sums import ROWS as CODED
 
 NOTHING = "nothing was drawn"
@@ -110,73 +108,6 @@ COLUMN = world.Scaled(kind="numeric", name="x", mean=0, scale=1, fill=0, low=-1,
 ENCODING = world.Encoding(columns=(COLUMN,), label="y", classes=("a", "b"))
 
 
-RELABELLING = world.Relabelling(hypotheses="stumps", features=("size",), grid="6f", share=0.3, epsilon=2.0, delta=1e-5)
-
-
-@dataclass(frozen=True)
-class Shards:
-    """People in four shards, in two blocks of files; as another split has them, if they are other people."""
-
-    plan: world.Plan
-    encoding: world.Encoding
-    vault: world.Vault
-    blocks: tuple[world.Ref, ...]
-
-    @classmethod
-    def of(cls, folder: Path, seed: int = 1, unit: str | None = "person", **given: Any) -> "Shards":
-        tables = tables_of_plan(write_tables(folder / f"{seed}", people(60, seed)))
-        plan = changed(tables, teachers__count=4, teachers__block=2, data__unit=unit)
-        encoding, vault = world.learn_encoding(plan), world.Vault(folder / "vault")
-        vault.make_secret("domains/people")
-        rows = world.PrivateRows.of(plan, encoding, vault, ())
-        return cls(
-            plan, encoding, vault, world.units_split.split(rows, f"shards/people/{seed}-{unit}-{[*given]}", **given)
-        )
-
-    def answered(self, blocks: Sequence[world.Ref]) -> world.Ref:
-        return world.units_teachers.answer(str, blocks, self.encoding, self.vault, "answers", {})
-
-    def relabelled(self, blocks: Sequence[world.Ref]) -> world.RelabelledRows:
-        space = world.hypothesis_class("stumps", columns=[0], grid=[[-1.0, 0.0, 1.0]])
-        place = self.vault, "relabelled/people/here", bytes(32)
-        return world.units_relabel.relabel(blocks, self.encoding, space, RELABELLING, *place)
-
-    def polled(self, blocks: Sequence[world.Ref]) -> world.Ref:
-        plan, vault = self.plan.teachers, self.vault
-        taught = [world.teach(block, plan, self.encoding, vault, f"teachers/people/{block.digest}") for block in blocks]
-        rows = world.write_frame(pl.read_parquet(self.plan.path("public")).head(3), vault, "public/rows")
-        batch = world.PublicBatch(ref=rows, first=0, rows=3)
-        return world.units_teachers.poll(batch, tuple(taught), self.encoding, vault, "votes/people/here")
-
-    def measured(self, blocks: Sequence[world.Ref]) -> object:
-        plan = self.plan.teachers
-        errors = [world.measure(block, plan, self.encoding, self.vault, f"errors/{block.digest}") for block in blocks]
-        return world.opened(world.Exact("errors", (tuple(errors),)), self.vault)
-
-
-@pytest.mark.parametrize("given", [(0, 0), (1, 0), (0,) * 3, (1,), ()])
-@pytest.mark.parametrize("what", ["answered", "relabelled", "polled", "measured"])
-def test_blocks_that_are_not_of_each_shard_once_are_refused(tmp_path: Path, what: str, given: tuple[int, ...]) -> None:
-    """One block twice in place of the other: a unit would have two answers, votes or errors among as many, or choose
-    labels twice."""
-    given_to: dict[str, Any] = {"relabelled": {"share": 0.5}, "measured": {"aside": 0.3}}
-    shards = Shards.of(tmp_path, **given_to.get(what, {}))
-    do = getattr(shards, what)
-    do(shards.blocks)
-    with pytest.raises(world.NotVerified, match="a unit would be in two"):
-        do([shards.blocks[at] for at in given])
-
-
-@pytest.mark.parametrize("other", [{"unit": None}, {"share": 0.5}])
-def test_shards_of_two_splits_that_are_as_many_as_of_one_are_refused(tmp_path: Path, other: dict[str, Any]) -> None:
-    """Of rows and of people, and of the secret subset and of all: a person would vote in two of them."""
-    shards, others = Shards.of(tmp_path), Shards.of(tmp_path, **other)
-    with pytest.raises(world.NotVerified, match="a unit would be in two"):
-        shards.polled([shards.blocks[0], others.blocks[1]])
-    later = Shards.of(tmp_path, seed=2)
-    shards.polled([shards.blocks[0], later.blocks[1]])  # a person is in one shard, whatever else the table holds
-
-
 VOTES: dict[str, Any] = {
     "for two classes": lambda X: np.ones((len(X), 2)),
     "for both at once": lambda X: np.array([[0, 1]] * len(X), object),
@@ -199,43 +130,6 @@ def test_a_voter_votes_once_on_each_row_whatever_it_says(vote: str) -> None:
     assert counts.sum(axis=1).tolist() == [2] * 5
 
 
-CHARGED: dict[str, Any] = {
-    "domain": "other",
-    "unit": "all rows with one x",
-    "subset": (0.5, 1.0),
-    "pieces": 599,
-    "form": "errors",
-    "stream": "d-stream",
-    "period": 1,
-}
-
-
-@pytest.mark.parametrize("fact", CHARGED)
-def test_votes_made_of_what_the_session_is_not_charged_for_are_refused(tmp_path: Path, fact: str) -> None:
-    """Teachers of another domain, whose units would pay nothing; of other units; of a secret subset where all are
-    charged for; of fewer shards, each of which would have several votes; numbers that are no votes; and so on."""
-    case = make_case(tmp_path / "home", STABLE)
-    votes = pl.DataFrame(counts_of(0), world.votes_schema(2).names, orient="row").cast(pl.UInt32)
-    honest: dict[str, Any] = {"pieces": TEACHERS, "form": "votes"}
-    planted = made(**honest | {fact: CHARGED[fact]})
-    case.votes[0] = planted.rows(votes, case.door.vault, "votes/d/planted.arrow")
-    refused(case, f"is charged for numbers of {fact} .*, and these are of {re.escape(repr(CHARGED[fact]))}")
-
-
-@pytest.mark.parametrize("subset", [(), (0.3,), (0.3, 2.0), (0.5, 1.0), (0.3, 1.0, 1.0)])
-def test_votes_of_another_subset_or_choice_than_on_record_are_refused(
-    tmp_path: Path, subset: tuple[float, ...]
-) -> None:
-    """The session claims what a subset of share .3 is worth, labelled by a choice of ε = 1."""
-    epsilon, delta = RELABELLING.inner
-    inner = world.calibrated_votes(world.NoisyVotes, epsilon=epsilon, delta=delta, queries=3 * ROWS, classes=2)
-    case = make_case(tmp_path / "home", world.Relabelled(inner=inner, relabelling=RELABELLING))
-    case.votes = [write_votes(case.door, f"planted-{at}", counts_of(at), subset=subset) for at in range(3)]
-    refused(case, "is charged for numbers of subset")
-    case.votes = [write_votes(case.door, f"{at}", counts_of(at), subset=(0.3, 1.0)) for at in range(3)]
-    case.run()
-
-
 @pytest.mark.parametrize("planted", ["one voter twice", "one voter less", "a row less", "a row more"])
 def test_votes_that_are_not_one_of_each_teacher_are_refused(tmp_path: Path, planted: str) -> None:
     case = make_case(tmp_path / "home", STABLE)
@@ -250,27 +144,12 @@ def test_votes_that_are_not_one_of_each_teacher_are_refused(tmp_path: Path, plan
     refused(case, f"each of {TEACHERS} teachers votes once on each of {ROWS} rows")
 
 
-def refused(case: Case, why: str) -> None:
-    """Nothing of the session is begun, drawn or published."""
-    with pytest.raises(world.NotVerified, match=why):
-        case.run()
-    assert case.door.ledger.batches("d-1") == ()
-    assert not (case.door.released.root / "d-1").exists()
-
-
 # Asks and flows: questions, sums and mechanisms -----------------------------------------------------------------------
 
 
 @pytest.fixture
 def rounds(tmp_path: Path) -> Rounds:
     return Rounds.in_home(tmp_path)
-
-
-def refuses(rounds: Rounds, step: world.SessionStep, why: str) -> None:
-    with pytest.raises(world.NotVerified, match=why):
-        world.release(rounds.door, rounds.session, [step])
-    assert rounds.session.batches == 0
-    assert rounds.followed == []
 
 
 def test_sums_of_another_question_are_refused_though_they_are_as_many(rounds: Rounds) -> None:
@@ -281,35 +160,6 @@ def test_sums_of_another_question_are_refused_though_they_are_as_many(rounds: Ro
     sums = world.keep_sums(rounds.door.vault, "sums/d/other", other, world.tally(other, CODED, LABELS), made())
     refuses(rounds, rounds.step(0, asked, [sums]), "another question")
     refuses(rounds, rounds.step(0, other, [sums]), NOTHING)
-
-
-@pytest.mark.parametrize("given", [(0, 0), (0, 1, 0), (1,), (1, 0), ()])
-def test_sums_that_are_not_of_each_block_once_are_refused(rounds: Rounds, given: tuple[int, ...]) -> None:
-    """A block is added twice, or in place of another: a unit would count twice."""
-    asked = question(0, None)
-    blocks = rounds.blocks(0, asked)
-    refuses(rounds, rounds.step(0, asked, [blocks[at] for at in given]), "a unit would be in two")
-    assert len(world.release(rounds.door, rounds.session, [rounds.step(0, asked, blocks)])) == 1
-
-
-def test_people_whose_rows_were_read_as_units_of_their_own_are_refused(tmp_path: Path) -> None:
-    """As if a flow had read the table without its column of units: a person would add as much as all of their rows."""
-    rounds, asked = Rounds.in_home(tmp_path), question(0, None)
-    of_people = made(unit="all rows with one person")
-    sums = world.keep_sums(rounds.door.vault, "sums/d/0", asked, world.tally(asked, CODED, LABELS), of_people)
-    refuses(rounds, rounds.step(0, asked, [sums]), "is charged for numbers of unit 'one row'")
-
-
-@pytest.mark.parametrize(("place", "why"), [(0, "not those that its releases were drawn for"), (1, "each period once")])
-def test_a_period_s_sums_in_the_place_of_another_s_are_refused(tmp_path: Path, place: int, why: str) -> None:
-    """Its units would be added twice."""
-    season = Season.in_home(tmp_path)
-    counted = season.counted(2)
-    season.release(0)
-    counted[place] = counted[place].model_copy(update={"sums": counted[1 - place].sums})
-    with pytest.raises(world.NotVerified, match=why):
-        season.release(1, counted)
-    season.release(1)
 
 
 def test_a_block_is_not_counted_twice_into_one_sum(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pytest
 
 from tests import world
 from tests.support import openings
@@ -57,16 +58,24 @@ def counts_of(batch: int) -> world.Ints:
     return np.column_stack([TEACHERS - ones, ones])
 
 
-def make_case(home: Path, mechanism: world.Mechanism) -> Case:
-    """The case in that home, with its session opened now or before."""
+def make_case(home: Path, mechanism: world.Mechanism, **changes: Any) -> Case:
+    """The case in that home, with its session opened now or before, as `opened`."""
     home.mkdir(exist_ok=True)
     door = world.Stores.of(home)
-    case = Case(door, mechanism, opened(door, mechanism))
+    case = Case(door, mechanism, opened(door, mechanism, **changes))
     for at in range(3):
         rows = world.write_frame(pl.DataFrame({"x": np.arange(ROWS) + at}), door.vault, f"public/{at}.arrow")
         case.batches.append(world.PublicBatch(ref=rows, first=at * ROWS, rows=ROWS))
         case.votes.append(write_votes(door, f"{at}", counts_of(at)))
     return case
+
+
+def refused(case: Case, why: str) -> None:
+    """Nothing of the session is begun, drawn or published."""
+    with pytest.raises(world.NotVerified, match=why):
+        case.run()
+    assert case.door.ledger.batches("d-1") == ()
+    assert not (case.door.released.root / "d-1").exists()
 
 
 def labels_by(mechanism: world.Mechanism) -> world.VotesAsk:

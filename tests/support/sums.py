@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pytest
 
 from tests import world
 from tests.support.at_door import opened
@@ -121,6 +122,14 @@ class Rounds(SumsSession):
         own = slice(part, rows, 2)
         path, sums = f"sums/d/{number}-{part}.npy", world.tally(asked, ROWS[own], LABELS[own])
         return world.keep_sums(self.door.vault, path, asked, sums, made(2, span=(part, part + 1)))
+
+
+def refuses(rounds: Rounds, step: world.SessionStep, why: str) -> None:
+    """Nothing of the session is begun, drawn or followed."""
+    with pytest.raises(world.NotVerified, match=why):
+        world.release(rounds.door, rounds.session, [step])
+    assert rounds.session.batches == 0
+    assert rounds.followed == []
 
 
 # Steps of a sketch ----------------------------------------------------------------------------------------------------

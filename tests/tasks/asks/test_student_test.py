@@ -100,6 +100,7 @@ def errors_counted(plan: world.Plan, door: world.Stores) -> NDArray[np.int64]:
 
     encoding, key = world.learn_encoding(plan), world.derive(bytes(32), "split")
     assert encoding.bounds is not None
+    door.vault.make_secret("domains/d")
     counts = world.NumberErrors((says, None), encoding.bounds, 4.5, key)
     ref = world.count_units(world.PrivateRows(plan, encoding, door.vault, key), counts, "tested/d/3")
     return np.frombuffer(content_of(ref, door.vault), "<i8").reshape(2, -1)

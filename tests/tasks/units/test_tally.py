@@ -129,7 +129,8 @@ def test_a_unit_in_several_chunks_of_a_frame_counts_once(tmp_path: Path, chunks:
     codes = world.Codes(fields=(world.WordField(name="word", start=0, words=("a",)),), coarse=(0,), fine=(0,))
     asked = world.RoundQuestion(classes=2, steps=64, what="labels", least=32, count=7, fields=(0,), spans=((0, 3),))
     arriving = world.Arriving(world.RowTable("", (), world.PRIVATE, "person"), "s", 0, (), "arrived")
-    vault, encoding = world.Vault(tmp_path), world.Encoding.model_construct(bounds=None)
+    vault, encoding = world.Vault(tmp_path / "vault"), world.Encoding(columns=(), label="y", classes=("a", "b"))
+    vault.make_secret("streams/s")
     coding = world.Coding(world.PrivateRows(PLAN, encoding, vault, KEY), codes, arriving)
     schema = {"0": pl.UInt8, world.LABEL: pl.UInt16, world.UNIT: pl.Int64}
     rows = pl.DataFrame({"0": [0, 0], world.LABEL: [1, 1], world.UNIT: [0, 0]}, schema)
