@@ -87,9 +87,9 @@ class Arriving:
     def new_units(self, parts: Iterator[pl.DataFrame], private: PrivateRows) -> Iterator[pl.DataFrame]:
         """The rows of units that are new, part by part of PARTS, each with all rows of its units. Raises NotVerified if
         names are not those up to the period before."""
-        vault, key = private.vault, self.key(private.vault)
+        vault, key, all_names = private.vault, self.key(private.vault), self.made(private).with_(pieces=NAMES)
         for number in range(NAMES):
-            made = self.made(private).with_(pieces=NAMES, span=(number, number + 1))
+            made = all_names.with_(span=(number, number + 1))
             none = made.with_(period=-1, reading=""), memoryview(b"")
             last, before = read_made(self.before[number], vault) if self.before else none
             if last != made.with_(period=self.period - 1, reading=made.follows, follows=last.follows):

@@ -256,7 +256,7 @@ def _in_blocks(
     vault, schema = coding.private.vault, together(pl.DataFrame(schema=kinds)).schema
     if coding.arriving is None:
         made = provenance_of(coding.private)
-        made = made.with_(reading=f"{made.reading} {folder} {len(numbers)}")
+        made = made.with_(reading=f"{made.reading} {folder} {len(numbers)}")  # as many as a share fills
     else:
         made = coding.arriving.made(coding.private)
     with ExitStack() as held:
