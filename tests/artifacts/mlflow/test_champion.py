@@ -12,6 +12,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from tests import world
+from tests.support.homes import undrawn
 from tests.support.published import SESSION, world_in
 from tests.support.recorded import RECORDED
 from tests.support.tracked import tracked
@@ -104,6 +105,7 @@ def test_the_snippet_named_a_champion_that_was_not_there(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     copy(mlflow_database, tmp_path / "mlflow.db")
     small = world_in(tmp_path)
+    monkeypatch.setattr(world.publish_figures, "_svg", undrawn)
     monkeypatch.setattr(world.mlflow_write, "takes_alias", lambda *_: champion)
     stable = world.calibrated_stable(epsilon=1.0, delta=1e-5, cutoff=20)
     where = tracked(small, stable, small.truth, datetime(2026, 1, 2, tzinfo=UTC))

@@ -14,7 +14,8 @@ from tests.support.published import CLASSES, TEACHERS, World, noisy_votes, world
 
 LOGISTIC = "sklearn.linear_model.LogisticRegression"
 RIDGE = "sklearn.linear_model.Ridge"
-REFUSED: tuple[world.Refused, ...] = ("random", "drop", "soft", "published")
+RULES: tuple[world.Refused, ...] = ("random", "drop", "soft", "published")
+TAUGHT = (*((LOGISTIC, refused) for refused in RULES), (RIDGE, "soft"))
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +40,7 @@ def accuracy_of(student: Any, small: World) -> float:
     return test.accuracy.value
 
 
-@pytest.mark.parametrize("refused", REFUSED)
-@pytest.mark.parametrize("estimator", [LOGISTIC, RIDGE])
+@pytest.mark.parametrize(("estimator", "refused"), TAUGHT)
 def test_right_labels_make_a_student_that_is_right(small: World, refused: world.Refused, estimator: str) -> None:
     labels = small.truth.copy()
     labels[::9] = -1
@@ -119,8 +119,7 @@ def test_a_classifier_without_weights_is_told_what_to_do(small: World) -> None:
         learn(small, small.truth, noisy_votes(small.truth, 10), plan)
 
 
-@pytest.mark.parametrize("refused", REFUSED)
-@pytest.mark.parametrize("estimator", [LOGISTIC, RIDGE])
+@pytest.mark.parametrize(("estimator", "refused"), TAUGHT)
 @pytest.mark.parametrize(
     "labels", [[], [-1] * 300, [1] * 300, [-1] * 299 + [1]], ids=["unasked", "refused", "one", "last"]
 )

@@ -162,6 +162,7 @@ def counted(folder: str) -> list[Check]:
     return []
 
 
+@pytest.mark.slow
 def test_damage_inside_labels_is_found_and_ends_no_process(folder: Path) -> None:
     """Arrow reads offsets as it finds them: a count of damaged words ended the process, as it does here."""
     found = limited((f"{__name__}:verified", (str(folder),)))

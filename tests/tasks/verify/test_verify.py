@@ -89,6 +89,7 @@ def test_a_tracking_store_that_is_none_is_said_so(own: Path) -> None:
     assert set(failures(own)) == {"MLflow store"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("apart")
 def test_an_edit_that_takes_time_without_end_is_broken_off_in_its_home_as_well(
     own: Path, monkeypatch: pytest.MonkeyPatch
