@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -147,12 +148,13 @@ def test_a_table_taken_away_is_not_the_environments_failure(ledger: world.Ledger
 
 
 def test_a_place_that_cannot_hold_a_file_is_refused(tmp_path: Path) -> None:
+    """Nor a link to itself."""
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(world.EnvironmentFailed, match="cannot be opened"):
-        world.Ledger.of(tmp_path / "file")
-    (tmp_path / "ledger.db").mkdir()
-    with pytest.raises(world.EnvironmentFailed, match="cannot be opened"):
-        world.Ledger.of(tmp_path)
+    (tmp_path / "folder/ledger.db").mkdir(parents=True)
+    (tmp_path / "ledger.db").symlink_to(tmp_path / "ledger.db")
+    for place in ("file", "folder", "."):
+        with pytest.raises(world.EnvironmentFailed, match=r"the ledger .* cannot be opened"):
+            world.Ledger.of(tmp_path / place)
 
 
 @pytest.mark.parametrize(
@@ -160,11 +162,7 @@ def test_a_place_that_cannot_hold_a_file_is_refused(tmp_path: Path) -> None:
     [
         *((url, world.WrongInput, "database URL") for url in ("not a url", "nosuch://host/database")),
         ("postgresql+psycopg://nobody@127.0.0.1:1/none", world.EnvironmentFailed, "the ledger's database failed"),
-        (
-            "postgresql+pg8000://host/database",
-            world.EnvironmentFailed,
-            "needs the package pg8000: .* -m pip install pg8000",
-        ),
+        ("postgresql+pg8000://host/database", world.EnvironmentFailed, "the package pg8000: .* -m pip install pg8000"),
     ],
 )
 def test_an_address_by_which_no_database_answers_is_refused(url: str, error: type[Exception], sentence: str) -> None:
@@ -240,14 +238,7 @@ def test_a_thread_that_failed_leaves_the_ledger_to_the_others(ledger: world.Ledg
 
 @pytest.mark.parametrize(
     ("kind", "refused"),
-    [
-        ("nfs4", True),
-        ("cifs", True),
-        ("fuse.s3fs", True),
-        ("ext4", False),
-        ("overlay", False),
-        ("fuse.overlayfs", False),
-    ],
+    [*product(("nfs4", "cifs", "fuse.s3fs"), (True,)), *product(("ext4", "overlay", "fuse.overlayfs"), (False,))],
 )
 def test_a_file_where_locks_may_not_hold_is_refused(
     kind: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -274,9 +265,3 @@ def test_names_of_other_disks_are_no_matter(mounted: bytes, tmp_path: Path, monk
     (tmp_path / "mounts").write_bytes(b"/dev/a / ext4 rw 0 0\n/dev/b " + mounted + b" nfs4 rw 0 0\n")
     monkeypatch.setattr(world.ledger_database, "MOUNTS", tmp_path / "mounts")
     assert named(world.Ledger.of(tmp_path)).domains()
-
-
-def test_a_ledger_that_is_a_link_to_itself_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "ledger.db").symlink_to(tmp_path / "ledger.db")
-    with pytest.raises(world.EnvironmentFailed, match=r"the ledger .* cannot be opened"):
-        world.Ledger.of(tmp_path)
