@@ -89,43 +89,30 @@ def test_rows_in_any_order_are_the_same_bytes(
     assert file_of(plan_over(source, tmp_path, version="planted"), vault) != found[0]
 
 
-@pytest.mark.parametrize(
-    ("address", "query", "error", "says"),
-    [
-        ("", "select 1", world.EnvironmentFailed, facts(VARIABLE, "address")),
-        ("ward", "select 1", world.EnvironmentFailed, "must be sqlite:///…, or postgresql"),
-        (
-            f"mysql://root:{PASSWORD}@localhost/ward",
-            "select 1",
-            world.EnvironmentFailed,
-            "must be sqlite:///…, or postgresql",
-        ),
-        (f"postgresql://u:{PASSWORD}@127.0.0.1:1/ward", "select 1", world.EnvironmentFailed, "cannot be opened"),
-        (f"postgresql://u:{PASSWORD}#more@127.0.0.1:1/ward", "select 1", world.EnvironmentFailed, "cannot be opened"),
-        (f"postgresql://u:1/{PASSWORD}@127.0.0.1:1/ward", "select 1", world.EnvironmentFailed, "cannot be opened"),
-        (f"postgresql://u@127.0.0.1:{PASSWORD}/ward", "select 1", world.EnvironmentFailed, "must be sqlite:///…, or"),
-        ("sqlite:////nowhere/ward.db", "select 1", world.EnvironmentFailed, "cannot be opened"),
-        (
-            "sqlite:///OURS",
-            "select * from absent",
-            world.WrongInput,
-            facts("query", "no such table: absent"),
-        ),
-        ("sqlite:///OURS", "drop table ward", world.WrongInput, "does not understand the query"),
-    ],
-)
+ADDRESSES = {
+    "": facts(VARIABLE, "address"),
+    "ward": "must be sqlite:///…, or postgresql",
+    f"mysql://root:{PASSWORD}@localhost/ward": "must be sqlite:///…, or postgresql",
+    f"postgresql://u:{PASSWORD}@127.0.0.1:1/ward": "cannot be opened",
+    f"postgresql://u:{PASSWORD}#more@127.0.0.1:1/ward": "cannot be opened",
+    f"postgresql://u:1/{PASSWORD}@127.0.0.1:1/ward": "cannot be opened",
+    f"postgresql://u@127.0.0.1:{PASSWORD}/ward": "must be sqlite:///…, or",
+    "sqlite:////nowhere/ward.db": "cannot be opened",
+}
+QUERIES = {
+    "select * from absent": facts("query", "no such table: absent"),
+    "drop table ward": "does not understand the query",
+}
+
+
+@pytest.mark.parametrize("asked", [*ADDRESSES, *QUERIES])
 def test_what_a_database_fails_with_is_one_sentence_without_a_password(
-    tmp_path: Path,
-    vault: world.Vault,
-    monkeypatch: pytest.MonkeyPatch,
-    address: str,
-    query: str,
-    error: type,
-    says: str,
+    tmp_path: Path, vault: world.Vault, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
-    ours = database(tmp_path / "ward.db", ward(4).rows()).removeprefix("sqlite:///")
-    source = asked_of(monkeypatch, address.replace("OURS", ours), query)
-    with pytest.raises(error, match=says) as failed:
+    ours = database(tmp_path / "ward.db", ward(4).rows())
+    source = asked_of(monkeypatch, ours, asked) if asked in QUERIES else asked_of(monkeypatch, asked, "select 1")
+    error = world.WrongInput if asked in QUERIES else world.EnvironmentFailed
+    with pytest.raises(error, match=(ADDRESSES | QUERIES)[asked]) as failed:
         world.with_snapshots(plan_over(source, tmp_path), vault)
     assert PASSWORD not in str(failed.value)
     assert failed.value.__cause__ is None
