@@ -83,13 +83,8 @@ def test_what_a_pool_is_told_fits_its_template_names_a_pinned_image_and_no_secre
         assert not SECRET.search(variable)
         assert not re.search(r"//[^@/]*:[^@/]*@", value)
     if told:
-        assert DEPLOYMENTS[name]["pull"] == [
-            {
-                "prefect.deployments.steps.set_working_directory": {
-                    "directory": DOCKERFILE.split("WORKDIR ")[1].split()[0]
-                }
-            }
-        ]
+        folder = DOCKERFILE.split("WORKDIR ")[1].split()[0]
+        assert DEPLOYMENTS[name]["pull"] == [{"prefect.deployments.steps.set_working_directory": {"directory": folder}}]
 
 
 def test_a_planted_secret_or_an_unpinned_image_would_be_seen() -> None:

@@ -130,11 +130,9 @@ def test_a_run_publishes_labels_and_a_student_by_its_last_round(tmp_path: Path, 
     last_drawn = (home / "vault" / "sessions" / summary.session / rounds[-1]).stat().st_mtime
     assert min((home / "released" / file.path).stat().st_mtime for file in certificate.leading.files) >= last_drawn
     assert "noisy sums were released" in Path(summary.report).read_text()
-    labels, student, public = (
-        world.Run(summary, home).labels,
-        world.Run(summary, home).student,
-        pl.read_parquet(plan.path("public")),
-    )
+    labels = world.Run(summary, home).labels
+    student = world.Run(summary, home).student
+    public = pl.read_parquet(plan.path("public"))
     assert set(labels["outcome"]) == {"inferred"}
     with pytest.raises(world.WrongInput, match=facts(summary.session, "tallies", "concord predict")):
         world.study_again(summary.session, home)

@@ -192,10 +192,8 @@ def test_a_session_is_extended_closed_and_forgotten(concord: Callable[..., Any],
     ended = json.loads(concord("close", run["session"], "--json")[1])
     assert (ended["status"], ended["asked"]) == ("closed", run["asked"] + 90)
     assert concord("extend", run["session"], "--public", str(folder / "test.parquet"))[0] == 3
-    assert json.loads(concord("forget", run["session"], "--json")[1]) == {
-        "session": run["session"],
-        "forgotten_now": True,
-    }
+    forgotten = json.loads(concord("forget", run["session"], "--json")[1])
+    assert forgotten == {"session": run["session"], "forgotten_now": True}
     assert concord("run", plan)[0] == 3
     assert concord("verify")[0] == 0
 

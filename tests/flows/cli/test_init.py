@@ -178,11 +178,7 @@ def test_the_default_promised_a_row_where_the_private_table_alone_says_whose_it_
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["unit", "label", "domain"])
 def test_an_empty_option_was_a_setting(name: str) -> None:
-    stated = dict(zip(STATED[::2], STATED[1::2], strict=True)) | {
-        "--label": "verdict",
-        "--unit": "ship",
-        f"--{name}": "",
-    }
+    stated = {"--label": "verdict", "--unit": "ship", "--domain": "harbour", "--rows": "9,000", f"--{name}": ""}
     given = [part for pair in stated.items() for part in pair]
     status, _, error = without_home("init", *tables("csv")[:4], *given, "--classes", "look at,search")
     assert (status, f"be given --{name}" in error or f"--{name} must be given" in error) == (2, True), error

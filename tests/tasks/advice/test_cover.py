@@ -129,14 +129,9 @@ def test_of_a_divided_domain_the_part_that_is_learned_from_counts(folder: Path, 
     ledger, halves = named(tmp_path / "home", plan), world.Division(share=0.5, naming="person", commitment="c")
     ledger.divide("people", halves)
     asked = opening(plan, runs(plan, tmp_path))
-    tested = {
-        **vars(asked),
-        "whole": world.Cost.gaussian(0.01),
-        "per_refusal": None,
-        "division": "c",
-        "part": world.TEST,
-    }
-    ledger.open_session(world.Opening(**tested))
+    ledger.open_session(
+        replace(asked, whole=world.Cost.gaussian(0.01), per_refusal=None, division="c", part=world.TEST)
+    )
     assert world.Account.of(plan, tmp_path / "home").charged == ledger.totals("people")[world.LEARNING]
     assert ledger.total("people").renyi > world.Account.of(plan, tmp_path / "home").charged.renyi == 0
 

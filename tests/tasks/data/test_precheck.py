@@ -70,26 +70,13 @@ def test_blanks_around_labels_and_classes_do_not_count_and_case_does(
 
 
 def test_what_a_dictionary_declares_to_be_missing_is_not_unknown(tmp_path: Path) -> None:
+    ages, days = {"minimum": 0, "maximum": 120}, {"minimum": "2000-01-01", "maximum": "2030-01-01"}
     fields = [
-        {
-            "name": "age",
-            "type": "integer",
-            "constraints": {"minimum": 0, "maximum": 120},
-            "missingValues": ["999", "?!"],
-        },
-        {
-            "name": "day",
-            "type": "date",
-            "format": "%d.%m.%Y",
-            "constraints": {"minimum": "2000-01-01", "maximum": "2030-01-01"},
-        },
+        {"name": "age", "type": "integer", "constraints": ages, "missingValues": ["999", "?!"]},
+        {"name": "day", "type": "date", "format": "%d.%m.%Y", "constraints": days},
     ]
-    rows = {
-        "age": ["1", "999", "?!", "old"],
-        "day": ["1.2.2020", "31.12.2020", "2020-13-01", ""],
-        "outcome": ["yes"] * 4,
-    }
-    pl.DataFrame(rows).write_csv(tmp_path / "odd.csv")
+    rows = {"age": ["1", "999", "?!", "old"], "day": ["1.2.2020", "31.12.2020", "2020-13-01", ""]}
+    pl.DataFrame(rows).with_columns(outcome=pl.lit("yes")).write_csv(tmp_path / "odd.csv")
     declared: dict[str, Any] = {"private": "odd.csv", "schema": {"fields": fields}}
     plan = world.parse_plan(tallied(write_tables(tmp_path), public=None, test=None, unit=None, **declared))
     seen = world.unmatched(world.private_table(plan), world.reading_encoding(plan))

@@ -144,10 +144,8 @@ def test_a_space_is_learned_from_as_many_pictures_as_there_is_room_for(
     codes = world.learn_codes([public], [IMAGE], coarse=8, cells=6)
     rounds = world.planned_rounds(classes=2, fields=1, codes=codes.size, rounds=2, spaces=True)
     mechanism = world.calibrated_sums(world.Tallies, epsilon=1, delta=1e-5, classes=2, rounds=rounds)
-    planner, released = (
-        world.student_questions.RoundPlanner(mechanism, codes, codes.of(public), public=public),
-        list[Any](),
-    )
+    planner = world.student_questions.RoundPlanner(mechanism, codes, codes.of(public), public=public)
+    released = list[Any]()
     for each in mechanism.rounds:
         question = planner.question(released)
         said = planner.follow(released, question, np.full(question.size, 1 << 16))

@@ -175,14 +175,8 @@ def sketched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     folder = folder_of(next(kind for kind in CERTIFIED if kind.name == "sketch"), home)
     steps = [json.loads(file.read_text()) for file in sorted((folder / "rounds").iterdir())]
     whole, record = (at := world.PublishedSession.at(folder).certificate).guarantee, at.leading
-    claim = {
-        "session": record.session,
-        "epsilon": repr(record.guarantee.epsilon),
-        "delta": repr(record.guarantee.delta),
-        "unit": whole.unit,
-        "neighbours": whole.neighbours,
-        "mechanism": "sketch",
-    }
+    claim = {name: repr(getattr(record.guarantee, name)) for name in ("epsilon", "delta")}
+    claim |= {"session": record.session, "unit": whole.unit, "neighbours": whole.neighbours, "mechanism": "sketch"}
     data = world.synthetic_file(SCHEMA, steps, world.Encoding(columns=(), label="class", classes=CLASSES), claim)
     name_also(folder, "synthetic.parquet", data)
     assert faults(folder) == ""
@@ -193,6 +187,10 @@ def with_column(rows: pa.Table, name: str, cells: pa.Array) -> pa.Table:
     return rows.set_column(rows.column_names.index(name), name, cells)
 
 
+def with_metadata(rows: pa.Table, name: bytes, value: bytes) -> pa.Table:
+    return rows.replace_schema_metadata({**rows.schema.metadata, name: value})
+
+
 def flipped(rows: pa.Table, flips: pa.Array) -> pa.Table:
     """With the other class in these rows."""
     other = pc.if_else(pc.equal(rows["class"], CLASSES[0]), *CLASSES[::-1])
@@ -201,20 +199,11 @@ def flipped(rows: pa.Table, flips: pa.Array) -> pa.Table:
 
 STUDENTS: dict[str, tuple[Callable[[Any], object], str]] = {
     "none": (lambda _: None, ""),
-    "other names of classes": (
-        lambda student: student["student"].set_params(classes=CLASSES[::-1]).fit(),
-        "class . of the student",
-    ),
-    "classes named otherwise than they were fitted": (
-        lambda student: student["student"].set_params(classes=CLASSES[::-1]),
-        "the classes of the student",
-    ),
-    "the point for rare classes": (
-        lambda student: student["student"].set_params(point="prior odds"),
-        "the operating point",
-    ),
+    "other names": (lambda made: made["student"].set_params(classes=CLASSES[::-1]).fit(), "class . of the student"),
+    "names after a fit": (lambda made: made["student"].set_params(classes=CLASSES[::-1]), "classes of the student"),
+    "the point for rare classes": (lambda made: made["student"].set_params(point="prior odds"), "the operating point"),
     "other cuts": (
-        lambda student: student["encode"].named_transformers_["visits"]["code"].set_params(cuts=[4.5]),
+        lambda made: made["encode"].named_transformers_["visits"]["code"].set_params(cuts=[4.5]),
         "how the student codes 'visits'",
     ),
 }
@@ -250,10 +239,7 @@ EDITED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
         lambda rows: with_column(rows, "shade", pa.array([word and f"{word} " for word in rows["shade"].to_pylist()])),
         "values of synthetic rows",
     ),
-    "numbers as text": (
-        lambda rows: with_column(rows, "visits", rows["visits"].cast(pa.string())),
-        "types of synthetic rows",
-    ),
+    "as text": (lambda rows: with_column(rows, "visits", rows["visits"].cast(pa.string())), "types of synthetic rows"),
     "some other labels": (lambda rows: flipped(rows, pa.array(np.arange(len(rows)) % 2 == 1)), "largest score"),
     "one class": (lambda rows: with_column(rows, "class", pa.array(["no"] * len(rows))), "number of classes"),
     "other probabilities": (
@@ -267,14 +253,8 @@ EDITED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
         "probabilities in",
     ),
     "no probabilities": (lambda rows: rows.drop_columns("probability of this class"), "columns of synthetic rows"),
-    "the claim of another session": (
-        lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, b"session": b"d-2"}),
-        "the claim in",
-    ),
-    "no word that they are synthetic": (
-        lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, b"what": b"rows"}),
-        "the claim in",
-    ),
+    "the claim of another session": (lambda rows: with_metadata(rows, b"session", b"d-2"), "the claim in"),
+    "no word that they are synthetic": (lambda rows: with_metadata(rows, b"what", b"rows"), "the claim in"),
 }
 
 

@@ -277,15 +277,9 @@ def asked_of(mechanism: world.Tallies, fields: int) -> dict[str, Any]:
     number = len(mechanism.rounds) - 1
     question = mechanism.question(number, range(fields), spans)
     own = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
-    head = {
-        "session": "d-1",
-        "epsilon": 1.0,
-        "delta": DELTA,
-        "format": "concord round 2",
-        "decoded": None,
-        "next": None,
-    }
-    return json.loads(json.dumps({**head, **own, "sums": [0] * question.size}))  # type: ignore[no-any-return]
+    head = {"session": "d-1", "epsilon": 1.0, "delta": DELTA, "format": "concord round 2"}
+    after = {"decoded": None, "next": None, "sums": [0] * question.size}
+    return json.loads(json.dumps({**head, **own, **after}))  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -294,10 +288,8 @@ def test_a_round_that_moves_further_or_asks_a_cell_twice_is_found(classes: int, 
     """By several fields together. Single ones: test_every_field.py."""
     rounds = world.planned_rounds(classes=classes, fields=14, codes=450, pairs=True)
     mechanism = world.calibrated_sums(world.Tallies, epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
-    kind, asked = (
-        world.read_settings(settings_of(mechanism)).only(world.TalliesSettings),
-        asked_of(mechanism, fields),
-    )
+    kind = world.read_settings(settings_of(mechanism)).only(world.TalliesSettings)
+    asked = asked_of(mechanism, fields)
     question = asked["question"]
     world.check_round(kind, 3, world.RoundForm.model_validate(asked))
     changes: dict[str, dict[str, Any]] = {

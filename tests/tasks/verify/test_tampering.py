@@ -76,7 +76,7 @@ def test_what_another_key_signed_is_no_publication_that_mlflow_missed(folder: Pa
     assert failing(verify(own)).keys() == {"report and figures"}
 
 
-UNRECORDED = {"another accuracy", "another accuracy of the latest release", "a later version"}
+UNRECORDED = {"another accuracy", "another latest accuracy", "a later version"}
 """Lies of which the ledger knows nothing: the certificate denies them by itself."""
 
 
