@@ -1,10 +1,9 @@
-"""A walk for each of ten odd tables: what `init`, `plan` and `run` say, and that nothing misleads.
+"""A walk for each of four odd tables: what `init`, `plan` and `run` say, and that nothing misleads.
 
 A walk ends where a command refuses, before anything is spent; otherwise the student is published, and every warning
 that must stand beside it does.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,39 +97,6 @@ def test_a_spreadsheet_of_europe(walk: Go) -> None:
     assert "it counts as missing" not in went.run
 
 
-def test_codes_sentences_and_numbers_that_name_wards(walk: Go) -> None:
-    went = walk("codes, sentences, numbers")
-    assert '"code", # categorical; digits with a leading zero are categories' in went.init
-    assert '# "note", # categorical; free text, left out' in went.init
-    assert '"ward", # numeric; only a few different whole numbers; if they are codes, list the column' in went.init
-    features = {*certified(went).features}
-    assert {"code", "ward"} < features
-    assert "note" not in features
-
-
-def test_a_label_that_is_measured(walk: Go) -> None:
-    went = walk("a measured label")
-    assert went.status == 2
-    assert "must name a column of classes, but 'y' holds" in went.init
-    assert "with cuts that are public" in went.init
-
-
-def test_columns_of_one_value_and_dates(walk: Go) -> None:
-    went = walk("one value alone, dates")
-    features = {*certified(went).features}
-    assert '"joined", # date' in went.init
-    assert "joined" in features
-    for name in ("same", "none"):
-        assert re.search(rf'# "{name}", # \w+; one value alone, left out', went.init)
-        assert name not in features
-
-
-def test_misnamed_classes_are_an_error_if_a_public_table_tells(walk: Go) -> None:
-    went = walk("misnamed")
-    assert went.status == 2
-    assert "got 'p': the column holds 'e', 'p', and data.classes names E, P" in went.init
-
-
 def test_misnamed_classes_are_said_to_the_operator_if_nothing_else_tells(walk: Go) -> None:
     went = walk("misnamed, untested")
     assert "about 100% of the private rows have a label that data.classes lacks: it counts as the first" in went.run
@@ -153,19 +119,3 @@ def test_an_index_without_a_name_is_left_out_and_marks_of_windows_are_nothing(wa
     assert "CSV files:" not in went.init  # nothing unusual is found
     assert set(certified(went).features) == {"age", "calls", "job", "balance"}
     assert "the label of every private row is one of data.classes" in went.run
-
-
-def test_cells_of_parts_numbers_that_are_none_and_one_row_to_try(walk: Go) -> None:
-    went = walk("parts, huge numbers, none, one row to try")
-    assert re.search(r'# "parts", # .* left out', went.init)
-    assert {"huge", "none"} < {*certified(went).features}
-    assert re.search(r"about \d+% of the private rows have an unknown value in 'none': it counts as missing", went.run)
-    test = certified(went).student.public_test
-    assert isinstance(test, PublicTest)
-    assert (test.rows, test.majority, sum(item.recall is None for item in test.classes)) == (1, 1.0, 1)
-
-
-def test_a_public_table_of_names_alone(walk: Go) -> None:
-    went = walk("nothing but names")
-    assert went.status == 2
-    assert "--public must hold at least one row, got none in" in went.init

@@ -63,6 +63,7 @@ def test_further_rows_of_a_column_of_numbers_may_have_leading_zeros(tmp_path: Pa
         ([f"{at:03d}" for at in range(40)], world.ALL_DIFFER),  # zeros in front do not make it worth learning
         ([f"she came back {at}" for at in range(40)], world.FREE_TEXT),
         (["0011"] * 40, world.ONE_VALUE),
+        ([None, " "] * 20, world.ONE_VALUE),
         ([*map(str, range(30)), "n.a."], world.NUMBERS_DIFFER),
         ([str(at % 9 / 2) for at in range(30)] + ["unknown"], world.MOSTLY_NUMBERS),
         ([str(at % 9) for at in range(30)] + ["unknown"], world.MOSTLY_NUMBERS),  # or wards: only their owner knows
@@ -76,7 +77,7 @@ def test_further_rows_of_a_column_of_numbers_may_have_leading_zeros(tmp_path: Pa
         ([str(at) for at in range(300)] * 3 + ["n.a."], world.NUMBERS_DIFFER),
     ],
 )
-def test_words_that_name_rows_are_left_out(tmp_path: Path, cells: list[str], found: str | None) -> None:
+def test_words_that_name_rows_are_left_out(tmp_path: Path, cells: list[str | None], found: str | None) -> None:
     pl.DataFrame({"name": cells}).write_parquet(tmp_path / "t.parquet")
     assert (
         world.remarks_on(world.open_public(str(tmp_path / "t.parquet")), {"name": "categorical"}).get("name") == found
