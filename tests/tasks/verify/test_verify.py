@@ -1,4 +1,5 @@
-"""Verify finds a changed byte in each kind of file and row it covers, and names it; an honest home passes."""
+"""Verify finds a changed byte in each kind of file and row it covers, and names it; an honest home passes. Of every
+kind of release: tests/promises/test_lifecycle.py"""
 
 import base64
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.promises.kinds import KINDS, Kind
+from tests.promises.kinds import KINDS
 from tests.support.chained import database, rewrite
 from tests.support.published import SESSION, World, opening, session, world_in
 from tests.support.sentences import says
@@ -141,19 +142,6 @@ def test_a_session_that_says_or_charges_less_than_its_settings_is_found(
     ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
     ledger.open_session(replace(opening(STABLE), **terms))
     assert fault in failures(tmp_path)[check]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_flip_in_a_released_file_of_any_kind_is_found_and_named(tmp_path: Path, store: Path, kind: Kind) -> None:
-    kind.prepare(tmp_path / "home")
-    copy(store, tmp_path / "home" / "mlflow.db")
-    kind.ask(tmp_path / "home")
-    assert failures(tmp_path / "home") == {}
-    for file in [path for path in (tmp_path / "home" / "released").rglob("*") if path.is_file()]:
-        whole = file.read_bytes()
-        file.write_bytes(flip(whole))
-        assert file.name in failures(tmp_path / "home")["on record"]
-        file.write_bytes(whole)
 
 
 def test_an_answer_that_a_certificate_names_and_the_ledger_lacks_is_found(tmp_path: Path, store: Path) -> None:
