@@ -20,12 +20,8 @@ RIGHT = world.Unmatched(0.0, 0.0, {"shade": 0.001})
 
 
 def test_shares_are_rounded() -> None:
-    assert [world.rounded(share) for share in (0.0001, 0.0449, 0.126, 1.0)] == [
-        "under 1%",
-        "about 4%",
-        "about 13%",
-        "about 100%",
-    ]
+    due = {0.0001: "under 1%", 0.0449: "about 4%", 0.126: "about 13%", 1.0: "about 100%"}
+    assert {share: world.rounded(share) for share in due} == due
     assert list(world.shares_in_words(WRONG, None)) == [
         "about 100% of the private rows have a label that data.classes lacks: it counts as the first class",
         "about 13% of the private rows have an unknown value in 'shade': it counts as missing",

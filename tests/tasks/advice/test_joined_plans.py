@@ -31,12 +31,8 @@ def test_clusters_are_counted_in_rounds_of_their_own(given: dict[str, Any]) -> N
     public, mechanism = facts_of(plan)
     codes, rounds = public.codes(plan), mechanism.rounds
     assert codes.joined is not None
-    assert [(of.what, of.fields, of.count > 0) for of in rounds[:4]] == [
-        ("codes", 5, False),
-        ("codes", 1, False),
-        ("labels", 1, False),
-        ("labels", 5, True),
-    ]
+    due = [("codes", 5, False), ("codes", 1, False), ("labels", 1, False), ("labels", 5, True)]
+    assert [(of.what, of.fields, of.count > 0) for of in rounds[:4]] == due
     assert math.fsum(of.share for of in rounds) == pytest.approx(1)
     assert sum(of.share for of in rounds[1:3]) == pytest.approx(0.3)
     assert {of.cells for of in rounds[1:3]} == {codes.fields[codes.joined].size}

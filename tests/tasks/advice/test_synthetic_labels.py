@@ -25,7 +25,6 @@ def test_lists_near_each_other_have_the_same_strong_label_and_like_typical_ones(
     by_cell = np.array([random[rows[:, 0] == cell].mean(axis=0) for cell in range(len(points))])
     apart_from_nearest = ((by_cell - by_cell[away.argmin(axis=1)]) ** 2).mean()
     assert apart_from_nearest < 0.75 * 2 * by_cell.var(axis=0).mean()  # of independent cells it is all of it, about
-    # assert apart < 0.5 * 2 * by_cell.var(axis=0).mean()  # of independent cells it is the whole, on average
 
     (strong,) = world.separated(
         world.principal_components(codes, rows, GROUPS), 0.01 * random, np.full(GROUPS, 1 / GROUPS)

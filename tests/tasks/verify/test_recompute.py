@@ -50,6 +50,7 @@ class Case:
 
 TIGHT = [name for name in world.MECHANISMS if name != "published"]
 """The other charges more than its settings cost, as the paper does."""
+BILLION = world.Round(fields=14, cells=10**9, least=0, share=1.0)
 exact = partial(Case, least=0.999, sooner=0.999)
 CASES: dict[str, Case] = {
     **{f"{name}, {classes} classes": Case(votes(name, classes=classes)) for name in TIGHT for classes in (2, 3)},
@@ -70,13 +71,7 @@ CASES: dict[str, Case] = {
     "tallies of a number": exact(sums(1.0, classes=0, rounds=1)),
     "tallies of numbers of many rows": exact(sums(1.0, classes=0, rounds=1, secret="labels", many=True)),
     "tallies of a billion cells": exact(
-        world.calibrated_sums(
-            world.Tallies,
-            epsilon=0.01,
-            delta=DELTA,
-            classes=2,
-            rounds=[world.Round(fields=14, cells=10**9, least=0, share=1.0)],
-        )
+        world.calibrated_sums(world.Tallies, epsilon=0.01, delta=DELTA, classes=2, rounds=[BILLION])
     ),
     "a sketch of little": exact(tables(0.1)),
     "a sketch of many rows": exact(tables(1.0, many=True)),
@@ -162,18 +157,11 @@ def tampered() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     estimate = settings_of(world.calibrated_estimate(epsilon=1.0, shards=60))
     yield "a quieter estimate", estimate, {**estimate, "scale": estimate["scale"] * 0.99}
     yield "more shards", estimate, {**estimate, "steps": estimate["steps"] + 10}
-    yield (
-        "a dearer choice",
-        settings_of(CASES["universal at 1.0"].mechanism),
-        {"name": "universal", "epsilon": 1.01, "secret": "rows"},
-    )
-    boosted = settings_of(relabelled("noisy_votes"))
+    choice, boosted = settings_of(CASES["universal at 1.0"].mechanism), settings_of(relabelled("noisy_votes"))
+    yield "a dearer choice", choice, {**choice, "epsilon": 1.01}
     for key, factor in (("share", 1.02), ("choice_epsilon", 1.05)):
-        yield (
-            f"relabelled {key}",
-            boosted,
-            {**boosted, "relabel": boosted["relabel"] | {key: boosted["relabel"][key] * factor}},
-        )
+        relabel = boosted["relabel"] | {key: boosted["relabel"][key] * factor}
+        yield f"relabelled {key}", boosted, {**boosted, "relabel": relabel}
     yield "relabelled scale", boosted, {**boosted, "scale": boosted["scale"] * 0.99}
     inner = votes("noisy_votes", math.log1p(math.expm1(1.0) / 0.25), delta=DELTA / 0.25)  # all of the subset's ε
     yield "without LabelBoost", boosted, {**settings_of(inner), "relabel": boosted["relabel"]}
