@@ -126,17 +126,6 @@ def cached(home: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_every_end_is_a_state_of_its_own(session: str, home: Path, arriving: Path) -> None:
-    world.close(world.Stores.of(home), session, give_back=True)
-    given, state = {"session": session, "public": str(arriving), "home": home}, state_of(home, session)
-    no_folder = arriving / "11.parquet"  # a file where a folder is needed
-    ends: dict[str, dict[str, Any]] = {"BudgetRefused": {}, "EnvironmentFailed": {"home": no_folder}}
-    for name, odd in [*ends.items(), ("WrongInput", {"public": "nowhere"}), ("WrongInput", {"session": "nobody"})]:
-        assert ended(world.start_extension, **{**given, **odd})[:2] == (StateType.FAILED, name)
-    assert state_of(home, session) == state
-
-
-@pytest.mark.slow
 def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
     session: str, plan: world.Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,15 +167,6 @@ def test_a_further_session_that_was_not_published_is_finished_first_by_the_page_
 
 def fails(*_: object, **__: object) -> None:
     raise world.EnvironmentFailed("the disk is full")
-
-
-@pytest.mark.slow
-def test_another_student_on_a_schedule(session: str, home: Path) -> None:
-    parameters = {"session": session, "student": {"refused": "drop"}, "home": home}
-    assert ended(world.study_again, **parameters)[1] == "Completed"
-    assert ended(world.study_again, **parameters)[1] == "NothingNew"
-    shutil.rmtree(home / "released" / session / "labels")
-    assert ended(world.study_again, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
 
 
 WRONG: tuple[tuple[str, object], ...] = (
