@@ -75,10 +75,8 @@ def test_text_is_what_it_is_however_clients_are_set(
     """A server that had to write other letters would fail on some; bytes are the text that they are in UTF-8."""
     monkeypatch.setenv("PGCLIENTENCODING", encoding)
     monkeypatch.setenv(VARIABLE, address)
-    with rows_of_query("select '日本é' as word, convert_to('日本é', 'UTF8') as bits", VARIABLE, "data.private") as (
-        _,
-        parts,
-    ):
+    query = "select '日本é' as word, convert_to('日本é', 'UTF8') as bits"
+    with rows_of_query(query, VARIABLE, "data.private") as (_, parts):
         assert [row for part in parts for row in part] == [("日本é", "日本é")]
 
 

@@ -62,7 +62,7 @@ LIES: dict[str, tuple[Values, str, str]] = {
     "votes on one class": ({f"{OWN}.mechanism.settings.classes": 1}, "guarantee", "no classes"),
     "another cutoff": ({f"{OWN}.mechanism.settings.cutoff": 10}, "released labels", ""),
     "more answers": ({f"{OWN}.counts": lambda of: of | {"answered": 267, "asked": 287}}, "released labels", ""),
-    "a dear one beside": ({"sessions": first(session="people-2", guarantee=MUCH)}, "guarantee", ""),
+    "a dear session beside": ({"sessions": first(session="people-2", guarantee=MUCH)}, "guarantee", ""),
     "less than its sessions together": (BESIDE, "guarantee", "all that was published"),
     "a session that names a stream and is none": ({f"{OWN}.stream": "weekly"}, "budget", ""),
     "the same throughout": ({f"{OWN}.stream": "w", "domain.charges.0.stream": "w"}, "guarantee", "no season of it"),
