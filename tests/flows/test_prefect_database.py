@@ -97,42 +97,33 @@ def test_no_setting_of_prefect_that_the_environment_has_is_its(tmp_path: Path, m
     assert "elsewhere" not in str(given)
 
 
+def refusal(status: int) -> PrefectHTTPStatusError:
+    asked = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs")
+    return PrefectHTTPStatusError("Internal", request=asked, response=httpx.Response(status, request=asked))
+
+
 @pytest.mark.parametrize(("status", "raised"), [(500, EnvironmentFailed), (404, PrefectHTTPStatusError)])
 def test_a_disk_that_is_full_under_prefects_database_is_one_sentence(
     home: Path, status: int, raised: type[Exception]
 ) -> None:
-    asked = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs/set_state")
-    answer = httpx.Response(status, request=asked)
-    with (
-        pytest.raises(raised, match=r"cannot go on \(see .*server.log\)" if status == 500 else "Internal"),
-        serving(home),
-    ):
-        raise PrefectHTTPStatusError("Internal Server Error", request=asked, response=answer)
+    said = r"cannot go on \(see .*server.log\)" if status == 500 else "Internal"
+    with pytest.raises(raised, match=said), serving(home):
+        raise refusal(status)
+
+
+ADVICE = {401: "PREFECT_API_AUTH_STRING", 422: "MAX_PARAMETER_SIZE", 503: "see its log"}
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_a_named_server_that_has_gone_is_one_sentence() -> None:
-    """One that was killed in the middle of a run ended the command in a traceback."""
+@pytest.mark.parametrize("status", [None, *ADVICE])
+def test_a_named_server_that_has_gone_or_refuses_a_request_is_one_sentence(status: int | None) -> None:
+    """One that was killed in the middle of a run ended the command in a traceback, as did one without its password, or
+    with a plan that it takes for too large."""
+    refused = rf"^the Prefect server that PREFECT_API_URL .*\({status} .*{ADVICE.get(status or 0)}"
 
-    @operation("gone", run_name="gone")
-    def gone() -> dict[str, Any]:
-        raise httpx.ConnectError("All connection attempts failed")
+    @operation("failing", run_name="failing")
+    def failing() -> dict[str, Any]:
+        raise refusal(status) if status else httpx.ConnectError("All connection attempts failed")
 
-    with pytest.raises(EnvironmentFailed, match=r"^Prefect's server no longer answers \(ConnectError\): "):
-        gone()
-
-
-@pytest.mark.usefixtures("prefect_server")
-@pytest.mark.parametrize(
-    ("status", "advice"), [(401, "PREFECT_API_AUTH_STRING"), (422, "MAX_PARAMETER_SIZE"), (503, "see its log")]
-)
-def test_a_named_server_that_refuses_a_request_is_one_sentence(status: int, advice: str) -> None:
-    """Without its password, or with a plan that it takes for too large, the command ended in a traceback."""
-
-    @operation("refused", run_name="refused")
-    def refused() -> dict[str, Any]:
-        asked = httpx.Request("POST", "http://127.0.0.1:9/api/flow_runs")
-        raise PrefectHTTPStatusError("as it says", request=asked, response=httpx.Response(status, request=asked))
-
-    with pytest.raises(EnvironmentFailed, match=rf"^the Prefect server that PREFECT_API_URL .*\({status} .*{advice}"):
-        refused()
+    with pytest.raises(EnvironmentFailed, match=refused if status else r"^Prefect's server no longer answers \(Conn"):
+        failing()
