@@ -39,8 +39,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One draw of a sketch; of 150 teachers 30 are trained, who stand for all of them."""
-    monkeypatch.setattr(world.advice_rehearse_sketch, "DRAWS", 1)
+    """One draw of sums; of 150 teachers 30 are trained, who stand for all of them."""
+    for sums in (world.advice_rehearse_sketch, world.advice_rehearse_tallies):
+        monkeypatch.setattr(sums, "DRAWS", 1)
     monkeypatch.setattr(world.advice_rehearse_votes, "MOST_TRAINED", 30)
 
 
@@ -96,7 +97,7 @@ PLANS: dict[str, Callable[..., world.Plan]] = {
 }
 MORE: dict[str, tuple[tuple[float, int], ...]] = {
     "tallies": ((0.05, 300), (4.0, 300), (4.0, 30_000)),
-    "tallies of a number": ((1.0, 300), (1.0, 30_000)),
+    "tallies of a number": ((1.0, 100), (1.0, 30_000)),
     "a sketch": ((0.01, 200), (8.0, 200_000)),
     "votes by noisy_votes": ((0.05, 6000), (15.0, 6000)),
 }
