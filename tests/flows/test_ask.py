@@ -144,7 +144,7 @@ def test_questions_are_no_session_of_a_run_nor_a_run_one_of_questions(plan: Path
 def test_what_was_asked_under_a_version_of_the_data_is_not_asked_of_other_data(plan: Path) -> None:
     world.ask(plan, larger_shade, **STREAM)
     people(6000, 7).write_csv(plan.parent / "private.csv")
-    with pytest.raises(world.NotVerified, match="version"):
+    with pytest.raises(world.NotVerified, match=facts("teachers.block", "version", "--new-session")):
         world.ask(plan, common_shade, **STREAM)
     assert world.ask(plan, larger_shade, **STREAM).value == "dark"  # from what was released
 
