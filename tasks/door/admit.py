@@ -170,9 +170,9 @@ def ensemble(vault: Vault, session: str, private_digests: Sequence[str]) -> str:
 def check_ensemble(stores: Stores, session: Session | None, private_digests: Sequence[str]) -> None:
     """Raise NotVerified if the private data has changed since the session was opened, if there is one."""
     if session is not None and ensemble(stores.vault, session.id, private_digests) != session.ensemble:
-        data = "the private data, or teachers.block," if session.teachers else "the private data"
+        what = "the private data, or teachers.block," if session.teachers else "the private data"
         raise NotVerified(
-            f"{data} of session {session.id} changed while [data] version stayed {session.data_version!r}; put it back, "
+            f"{what} of session {session.id} changed while [data] version stayed {session.data_version!r}: restore it, "
             f"give new data a new version and ask for --new-session, or end the session by `concord close {session.id}`"
         )
 
