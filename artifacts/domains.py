@@ -14,9 +14,9 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import DELTA_QUANTUM, ORDERS, RENYI_QUANTUM, UP, Charge, Cost, rounded_up
 
 NEIGHBOURS = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
-LABELS_OF = "the labels of "
-"""How a privacy unit begins whose features are public."""
 """Which pairs of tables a claim compares, by what is secret of a unit: its rows, or their labels alone."""
+LABELS_OF = "the labels of "
+"""How the words for a privacy unit begin if its features are public."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ BESIDE = {
 }
 """Files of those folders that no guarantee hangs on."""
 CORE = {path for path in HOUSE.rooms if path.startswith(FOLDERS)} - BESIDE.keys() | NAMED
-CEILING = 9_075
+CEILING = 9_095
 """Lines of the core. The aim is 4,500: more than it today is a decision that somebody sees here."""
 
 VALUES = {
@@ -179,13 +179,16 @@ def test_whose_a_private_row_is_is_decided_in_the_core_alone() -> None:
 
 def test_provenance_is_written_in_the_core_alone() -> None:
     """Nor are rows read by another key, or as another part, than `PrivateRows.of` has."""
-    module, takes = "concord.tasks.units.provenance", dict[str, set[str]]()
+    units, takes = "concord.tasks.units.", dict[str, set[str]]()
+    writing = tuple(f"{units}{name}" for name in ("provenance", "parts.provenance_of", "sums.keep_sums"))
     for path in (path for path in HOUSE.rooms if path not in CORE):
-        takes[path] = {name.removeprefix(module) for name in imported(HOUSE.trees[path]) if name.startswith(module)}
+        takes[path] = {name.removeprefix(units) for name in imported(HOUSE.trees[path]) if name.startswith(writing)}
         calls = [node for node in ast.walk(HOUSE.trees[path]) if _calls(node, "replace")]
         keywords = {word.arg for call in calls for word in ast.walk(call) if isinstance(word, ast.keyword)}
         assert not keywords & {"key", "part"} or path.startswith(NEVER), path
-    assert {path: names for path, names in takes.items() if names} == {"tasks/asks/questions.py": {".read_made"}}
+    assert {path: names for path, names in takes.items() if names} == {
+        "tasks/asks/questions.py": {"provenance.read_made"}
+    }
 
 
 def test_a_step_is_made_of_values() -> None:

@@ -15,7 +15,7 @@ Guarantees   numbers are opened at the door, and handed to a mechanism and nothi
              every teacher voted once on a row, and sums are those of the question that is asked, which its round paid
              for
 Not covered  what the numbers are of: `tasks.units` bounds what a unit adds. Checked by tests/test_core.py and, with
-             planted faults, tests/privacy/test_outside_the_core.py
+             planted faults, tests/privacy/test_outside_the_core.py and test_provenance.py
 """
 
 import io
@@ -41,8 +41,8 @@ from concord.tasks.units.provenance import Provenance, read_made, whole
 from concord.tasks.units.sums import npy_bytes, question_digest, summed
 
 FormName = Literal["votes", "sums", "periods", "answers", "counts", "errors", "scores"]
-FILES = {"periods": "sums"}
-"""Forms of the files of those that have no files of their own form."""
+FILE_FORM = {"periods": "sums"}
+"""The form in which the files of a handle were written, if it is not the handle's own."""
 NOTHING_DRAWN = "nothing was drawn"
 
 
@@ -85,12 +85,12 @@ class OpenedNumbers(ABC):
     def check_made(self, mechanism: Any, before: Session, unit: str, periods: int) -> None:
         """Raise NotVerified if they are not made of what the session is charged for.
 
-        unit, periods   its domain's privacy unit, and the number of periods that seasons of its stream before it asked
+        unit, periods   its domain's privacy unit, and the number of periods that earlier seasons of its stream released
         """
         if self.form not in mechanism.forms:
             raise NotVerified(f"session {before.id} draws from {' or '.join(mechanism.forms)}, not from {self.form}")
         charged = {
-            "form": FILES.get(self.form, self.form),
+            "form": FILE_FORM.get(self.form, self.form),
             "domain": before.domain,
             "unit": unit,
             "stream": before.stream,
@@ -99,9 +99,11 @@ class OpenedNumbers(ABC):
             **({} if before.teachers == 0 else {"pieces": before.teachers}),
         }
         for made, (name, value) in [*product(self.made, charged.items()), (self.made[0], ("period", periods))]:
-            if (given := getattr(made, name)) != value:
-                facts = f"session {before.id} is charged for numbers of {name} {value!r}, and these are of {given!r}"
-                raise NotVerified(f"{facts}: {NOTHING_DRAWN}")
+            if getattr(made, name) != value:
+                raise NotVerified(
+                    f"session {before.id} is charged for numbers of another {name} than these are of: {NOTHING_DRAWN}. "
+                    "This is a fault of Concord: please report it"
+                )
 
     def outcome(self, batch: Batch, file: Ref, drawn: Sequence[Ints]) -> BatchOutcome:  # noqa: ARG002
         """The outcome of the batch, released as that file: how many of its rows were answered, and refused."""
@@ -218,6 +220,10 @@ class _Answers(OpenedNumbers):
 class _Numbers(OpenedNumbers):
     def __init__(self, made: Provenance, form: str, content: bytes) -> None:
         self.form, self.made, self.bytes, self.content = form, [made], content, [content]
+
+    def check(self, mechanism: Any, question: Any, before: Session, batch: Batch) -> None:  # noqa: ARG002
+        if self.form == "counts" and self.made[0].question != mechanism.counted:
+            raise NotVerified(f"session {before.id} is charged for counts of another kind: {NOTHING_DRAWN}")
 
     def draw(self, mechanism: Any, source: RandomSource, before: Session, batch: Batch) -> Sequence[Ints]:  # noqa: ARG002
         if self.form == "scores":

@@ -76,6 +76,11 @@ class PrivateTest(Gaussian):
     constant: float = 0.0
 
     @property
+    def counted(self) -> str:
+        """What it draws from: the name of counts in tasks.units.counts."""
+        return "confusion" if self.classes else "number_errors"
+
+    @property
     def moves(self) -> list[Move]:
         """Cells of the matrix, and numbers of the pair."""
         moved = COUNTS_MOVED[self.secret]

@@ -5,6 +5,6 @@ Offers       `units` (private rows and their units), `identifiers` (one text per
              one period, and units not seen before)
              shards: `teachers` (one model a shard, and its one vote on each row), `linear` (those that are one array)
              sums: `blocks` (rows as codes), `sums` (counted over blocks), `counts` (of units, by what is said of each)
-             `provenance` (what a file was made of), `spill` (rows regrouped through files), `guard` (nothing private
+             `provenance` (how a file was made), `spill` (rows regrouped through files), `guard` (nothing private
              leaves by an error)
 """

@@ -8,7 +8,7 @@ with another type of the column is refused, since its numbers might be names tha
 Units that came before are known by 16 keyed bytes of their names, in NAMES files of the vault that hold all names up to
 a period, sorted: one file at a time is in memory.
 
-Assumes      files of names up to the period before are those of the files that it took
+Assumes      which files arrived in which period is public
 Guarantees   a unit's rows pass in the first period in which the unit has a row, and in no other, whatever other rows
              there are. Counting a period again gives the same rows and names, to the bit
 Not covered  two units with the same 16 bytes: the later one is left out; without a column of units, rows that are
@@ -87,6 +87,8 @@ class Arriving:
     def new_units(self, parts: Iterator[pl.DataFrame], private: PrivateRows) -> Iterator[pl.DataFrame]:
         """The rows of units that are new, part by part of PARTS, each with all rows of its units. Raises NotVerified if
         names are not those up to the period before."""
+        if len(self.before) not in (0, NAMES):
+            raise NotVerified(f"period {self.period} would ask units again: some files of names are lacking")
         vault, key, all_names = private.vault, self.key(private.vault), self.made(private).with_(pieces=NAMES)
         for number in range(NAMES):
             made = all_names.with_(span=(number, number + 1))

@@ -122,7 +122,11 @@ def count_units(private: PrivateRows, counts: Confusion | NumberErrors, folder: 
     with silenced():
         for rows in one_row_a_unit(tested, folder, copies=counts.by_unit):
             total += counts.counted(rows, private.encoding)
-    with provenance_of(tested).with_(form="counts").file(private.vault, f"{folder}/{counts.name}") as sink:
+    with (
+        provenance_of(tested)
+        .with_(form="counts", question=counts.name)
+        .file(private.vault, f"{folder}/{counts.name}") as sink
+    ):
         sink.write(total.astype("<i8").tobytes())
     return sink.ref
 

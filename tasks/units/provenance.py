@@ -7,7 +7,7 @@
 Assumes      a sealed file is what was written (`artifacts.home.vault`), and this folder alone writes provenance
 Guarantees   whichever files a flow hands on, numbers of another domain, privacy unit, part of the units or secret
              subset than a session is charged for are refused, and so is a shard or a block in the place of another
-Not covered  content, which the room that writes it answers for. Checked by tests/privacy/test_outside_the_core.py
+Not covered  content, which the room that writes it answers for. Checked by tests/privacy/test_provenance.py
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,12 +32,15 @@ class Provenance(Frozen):
     part      of the units, and the commitment of the division by which they are in it, if there is one
     pieces    number of shards, or of blocks, that units are spread over
     span      those that are here: the index of the first, and the index after the last
-    reading   what a unit's shard or block follows from besides its rows, digested
+    reading   what, besides its rows, decides in which shard or block a unit is: of shards a digest of key and encoding,
+              of relabelled ones the place of the choice, of blocks also their folder, of a period also its files
     subset    share of the secret subset, ε of the choice of its labels, and digest of the class; empty if all units are
               there
     form      in which the door draws from it; empty of what it does not draw from
-    question  digest of the question that sums answer
-    stream    of which units arrived in a period, its number, and the reading of the period that it follows
+    question  that the numbers answer: the digest of that of sums, the name of what was counted
+    stream    in which the units arrived
+    period    in which they did, by its number in the stream
+    follows   the reading of the period before
     """
 
     domain: str

@@ -312,7 +312,7 @@ def test_a_session_that_is_charged_to_other_units_than_it_reads_draws_nothing(tm
     home = tmp_path / "home"
     home.mkdir()
     opened(world.Stores.of(home), STABLE, part=world.TEST)
-    refused(make_case(home, STABLE), "is charged for numbers of part 'test'")
+    refused(make_case(home, STABLE), "is charged for numbers of another part")
 
 
 # Publishing -----------------------------------------------------------------------------------------------------------

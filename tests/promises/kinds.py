@@ -130,7 +130,12 @@ def open_counted(home: Path, name: str) -> None:
 
 
 def _counted(door: world.Stores, path: str, counts: bytes, asked: world.SingleAsk[Any]) -> world.Ref:
-    return keep(door.vault, path, counts, made(asked.teachers or 1, part=asked.part, form=asked.form))
+    return keep(
+        door.vault,
+        path,
+        counts,
+        made(asked.teachers or 1, part=asked.part, form=asked.form, question=getattr(asked.mechanism, "counted", "")),
+    )
 
 
 def ask_once(home: Path, other: bool = False, *, name: str) -> None:

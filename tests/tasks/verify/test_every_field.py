@@ -75,7 +75,12 @@ def ask_number(
     ask: world.StudentTestAsk = OF_A_NUMBER,
 ) -> None:
     door = world.Stores.of(home)
-    counted = keep(door.vault, "counts/d/counted", np.arange(800, 0, -50).tobytes(), made(part="test", form="counts"))
+    counted = keep(
+        door.vault,
+        "counts/d/counted",
+        np.arange(800, 0, -50).tobytes(),
+        made(part="test", form="counts", question="number_errors"),
+    )
     files_of(door, opened(door, ask), ask, [counted])
 
 
