@@ -178,7 +178,7 @@ def test_whose_a_private_row_is_is_decided_in_the_core_alone() -> None:
 
 
 def test_provenance_is_written_in_the_core_alone() -> None:
-    """Nor are rows read by another key, or as another part, than `PrivateRows.of` has."""
+    """Nor are rows read by another key, or as another part, than `PrivateRows.of` has; rooms of NEVER have no rows."""
     units, takes = "concord.tasks.units.", dict[str, set[str]]()
     writing = tuple(f"{units}{name}" for name in ("provenance", "parts.provenance_of", "sums.keep_sums"))
     for path in (path for path in HOUSE.rooms if path not in CORE):

@@ -81,7 +81,8 @@ def read_made(file: Ref, vault: Vault) -> tuple[Provenance, memoryview]:
     try:
         return Provenance.model_validate_json(bytes(data[max(0, begin) : end])), data[:begin]
     except ValidationError:
-        raise NotVerified(f"the vault file {file.path} does not say how it was made: nothing was drawn") from None
+        other = f"the vault file {file.path} is of another version of concord"
+        raise NotVerified(f"{other}: go on with that one, or end the session by `concord close`") from None
 
 
 def read_shards(file: Ref, vault: Vault) -> tuple[Provenance, pl.DataFrame]:

@@ -34,10 +34,9 @@ def count(
     codes: Codes | None = None,
     grid: Codes | None = None,
 ) -> Ref:
-    """Write the sum of the contributions of all units in these blocks, or in none, to a file of the vault: int64
-    (question.size,). The question is about the blocks' own codes; or about `codes`, which follow from those of single
-    columns or, with a `grid`, from its cells.
+    """Write the sum of the contributions of all units in these blocks to a file of the vault: int64 (question.size,).
 
+    codes   that the question is about, if not the blocks' own: they follow from these or, with a `grid`, from its cells
     Raises NotVerified unless it is one block, or all of a table in order.
     """
     made, total = list[Provenance](), np.zeros(question.size, dtype=np.int64)

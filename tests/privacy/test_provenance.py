@@ -200,6 +200,15 @@ def test_errors_of_a_number_are_no_matrix_of_classes(tmp_path: Path) -> None:
     assert len(files_of(door, opened(door, ask), ask, [honest])) == 1
 
 
+@pytest.mark.parametrize("content", [b"", b"votes", bytes(9), b"\xff" * 9, b"{}\x02\0\0\0"])
+def test_a_file_that_does_not_say_how_it_was_made_is_refused(tmp_path: Path, content: bytes) -> None:
+    vault = world.Vault(tmp_path)
+    with vault.create("votes/d/0") as sink:
+        sink.write(content)
+    with pytest.raises(world.NotVerified, match="of another version of concord: go on with that one"):
+        world.opened(world.Exact("votes", ((sink.ref,),)), vault)
+
+
 # Blocks and sums ------------------------------------------------------------------------------------------------------
 
 
